@@ -1,0 +1,79 @@
+# Needs Python 3.11 or later, make and git; everything else goes into .venv. `make` lists the targets.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+SOURCES = $(wildcard src tests bench examples tools)
+PROGRAMS = $(filter-out bench/_%,$(wildcard bench/*.py))
+
+PACKAGE := $(VENV)/.package
+TOOLS := $(VENV)/.tools
+INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
+NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
+	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
+
+# A Python that has gone away takes its environment with it.
+$(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check prove real bench format clean
+.DELETE_ON_ERROR:
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(PACKAGE) ## Watch an execution survive a crash
+	@$(PY) examples/demo.py
+
+test: $(TOOLS) ## Run the tests
+	@$(PY) -m pytest -q -n $(JOBS)
+
+check: $(TOOLS) ## Check format, lint, types and tests: what must pass before a commit
+	@$(PY) -m ruff format --check $(SOURCES)
+	@$(PY) -m ruff check $(SOURCES)
+	@$(PY) -m mypy --strict $(SOURCES)
+	@$(PY) -m pytest -q -n $(JOBS)
+
+prove: $(TOOLS) ## Search for counter-examples, long: simulator, kill -9 loops, every Python here
+	@$(PY) tools/prove.py
+
+real: $(TOOLS) ## Run the tests against real servers and real inputs
+	@$(PY) -m pytest -q -n $(JOBS) -m real
+
+bench: $(TOOLS) ## Measure: run each program in bench/
+	@set -e; for program in $(PROGRAMS); do echo "== $$program"; $(PY) "$$program"; done
+
+format: $(TOOLS) ## Format, and mend what lint can mend
+	@$(PY) -m ruff format $(SOURCES)
+	@$(PY) -m ruff check --fix $(SOURCES)
+
+clean: ## Remove what make made: the environment, caches, builds
+	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PY):
+	@set -e; $(find_python); echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
+
+# The package alone, which is all that a program using it needs.
+$(PACKAGE): $(PY) pyproject.toml
+	@echo "make: installing perdure into $(VENV)"
+	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable . || $(NO_INDEX)
+	@touch $@
+
+$(TOOLS): $(PACKAGE)
+	@echo "make: installing the development tools into $(VENV)"
+	@$(INSTALL) --group dev || $(NO_INDEX)
+	@touch $@
+
+# Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing
+# behind it, and Debian's python3 can't make environments until python3-venv is there. Name one yourself with PYTHON=.
+define find_python
+python=; for name in $(PYTHON) python3.15 python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	if "$$name" -c 'import sys, venv, ensurepip; v = sys.version_info; sys.exit(v < (3, 11) or v.releaselevel != "final")' >/dev/null 2>&1; \
+	then python="$$name"; break; fi; \
+done; \
+if [ -z "$$python" ]; then \
+	echo "make: no Python 3.11 or later that can make environments was found (on Debian and Ubuntu: apt install python3-venv);" \
+		"name one with make PYTHON=/path/to/python3" >&2; exit 1; \
+fi
+endef

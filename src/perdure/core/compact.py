@@ -1,0 +1,114 @@
+"""Compaction: the log without the turns that are forgotten. It is still the schedule of its program, with a later beginning.
+
+Where the first kept turn of a loop began, the loop resumes (`Turned`); what only the dropped events said (state, watermarks,
+keys) stands in a `Snapshot` at the end. What was replaced goes to an archive blob, which names the one before it.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import log
+from perdure.core.execution import Execution, fold
+from perdure.core.ops import Keep
+from perdure.core.paths import Key, Path
+
+DEAD_EVENTS_MIN = 64
+"""Fewer dead events than this are not worth a compaction."""
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """A shorter log of the same meaning: its events, of which `snapshot` is the last, and the archive blob, if wanted."""
+
+    events: Sequence[e.Event]
+    snapshot: e.Snapshot
+    blobs: dict[str, bytes]
+
+
+def worth_it(execution: Execution) -> bool:
+    """Whether more of the log is dead than alive."""
+    return execution.dead_events >= DEAD_EVENTS_MIN and execution.dead_events > execution.logged_events - execution.dead_events
+
+
+def compact(key: Key, rows: Sequence[bytes], archive: bool) -> Compacted | None:
+    """The compacted form of a log, or None when it has none at this point.
+
+    That is when something outside of a dropped turn happened because of something inside of it, other than through the loop's
+    state: the schedule would then have no place for it.
+    """
+    events = log.decode_all(rows)
+    execution = fold(key, events)
+    kept = _kept(events, execution.trimmed)
+    if kept is None:
+        return None
+    blobs: dict[str, bytes] = {}
+    if archive:
+        raw = msgspec.msgpack.encode(rows)
+        blobs[sha256(raw).hexdigest()] = raw
+    snapshot = e.Snapshot(
+        version=execution.version,
+        at_s=execution.now_s,
+        kept=len(kept),
+        state=tuple(execution.state.items()),
+        watermarks=tuple((sender, mark.all_to, tuple(sorted(mark.beyond))) for sender, mark in execution.watermarks.items()),
+        keys=tuple(execution.keys.items()),
+        sent=tuple(execution.sent.items()),
+        emitted=execution.emitted,
+        archive=next(iter(blobs), execution.archive),
+    )
+    return Compacted((*kept, snapshot), snapshot, blobs)
+
+
+def _kept(events: Sequence[e.Event], trimmed: dict[Path, int]) -> list[e.Event] | None:
+    dead_mail = {number for event in events if isinstance(event, e.Received) and _dead(event.path, trimmed) for number in event.numbers}
+    kept: list[e.Event] = []
+    for given, asked in _groups(events):
+        if isinstance(given, e.Snapshot) or (isinstance(given, e.Arrived) and given.number in dead_mail):
+            continue
+        alive = [one for one in asked if not _dead(_path(one), trimmed) and not isinstance(one, e.Trimmed)]
+        if not _dead(_path(given), trimmed):
+            if _resuming(alive, trimmed) is not None:
+                return None
+            kept += [given, *alive]
+            continue
+        turn = _resuming(alive, trimmed)
+        if turn is not None and isinstance(turn.op, Keep):
+            at_s = given.at_s
+            kept += [e.Turned(turn.path[:-1], trimmed[turn.path[:-1]], turn.op.value, at_s), *(one for one in alive if one is not turn)]
+        elif alive:
+            return None
+    return kept
+
+
+def _groups(events: Sequence[e.Event]) -> Iterable[tuple[e.Given, list[e.Asked]]]:
+    """Each given event with what the program asked for because of it."""
+    group: tuple[e.Given, list[e.Asked]] | None = None
+    for event in events:
+        if isinstance(event, e.ASKED):
+            if group is not None:
+                group[1].append(event)
+            continue
+        if group is not None:
+            yield group
+        group = (event, [])
+    if group is not None:
+        yield group
+
+
+def _path(event: e.Event) -> Path:
+    path: Path = getattr(event, "path", ())
+    return path
+
+
+def _dead(path: Path, trimmed: dict[Path, int]) -> bool:
+    return any(isinstance(segment, int) and segment < trimmed.get(path[:end], 0) for end, segment in enumerate(path))
+
+
+def _resuming(asked: Iterable[e.Asked], trimmed: dict[Path, int]) -> e.Opened | None:
+    """The event with which the first kept turn of a loop began, if it is among these."""
+    for event in asked:
+        if isinstance(event, e.Opened) and event.path and isinstance(event.path[-1], int) and trimmed.get(event.path[:-1], -1) == event.path[-1] > 0:
+            return event
+    return None

@@ -1,0 +1,335 @@
+"""Deciding: what happens to an execution because of one message. All rules about that stand here, and only here.
+
+`decide` is a generator: should the program need a value that is kept as a blob, it yields `Load` and is sent the payload; the
+rest it returns. Late and repeated messages yield no event.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import limits, mail, messages
+from perdure.core.effects import effects
+from perdure.core.errors import Diverged, ErrorInfo
+from perdure.core.execution import Execution, Promise
+from perdure.core.messages import Message
+from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn, kind
+from perdure.core.paths import Path, text
+from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
+from perdure.core.rebuild import Load, blobs_of, fed
+from perdure.core.values import offload
+
+
+class Host(msgspec.Struct, frozen=True):
+    """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
+
+    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts
+    workflows whose version nobody pinned. `busy` are the paths at which an
+    earlier try has not ended yet, so that no further one may begin.
+    """
+
+    holder: str
+    queues: frozenset[str] = frozenset(("",))
+    versions: Mapping[str, int] = msgspec.field(default_factory=dict)
+    busy: frozenset[Path] = frozenset()
+
+
+class Decision(msgspec.Struct):
+    """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
+
+    events: list[e.Event] = msgspec.field(default_factory=list)
+    sends: list[mail.Send] = msgspec.field(default_factory=list)
+    acks: list[mail.Ack] = msgspec.field(default_factory=list)
+    blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
+    lines: list[Say] = msgspec.field(default_factory=list)
+
+
+Deciding = Generator[Load, bytes, Decision]
+
+
+def decide(execution: Execution, message: Message, program: Program, now_s: float, host: Host, number: int = 0) -> Deciding:
+    """Fold one message into `execution`, run `program` until it has nothing left to do, and return what happened.
+
+    `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the decision is committed; if that fails they must be thrown away.
+    """
+    draft = _Draft(execution, program, max(now_s, execution.now_s), host)
+    draft.number = number
+    for event in _REACTIONS[type(message)](draft, message):
+        yield from draft.happen(event)
+    return draft.decision
+
+
+class _Draft:
+    """A decision in the making."""
+
+    __slots__ = ("decision", "execution", "host", "now_s", "number", "program", "ready")
+
+    def __init__(self, execution: Execution, program: Program, now_s: float, host: Host) -> None:
+        self.execution = execution
+        self.program = program
+        self.now_s = now_s
+        self.host = host
+        self.decision = Decision()
+        self.number = 0
+        self.ready: deque[Path] = deque()
+
+    def happen(self, event: e.Event) -> Generator[Load, bytes, None]:
+        """Record a given event, and everything that follows from it at once."""
+        yield from self._feed(event)
+        while self.ready and self.execution.ended is None:
+            following = self._at_once(self.ready.popleft())
+            if following is not None:
+                yield from self._feed(following)
+
+    def _feed(self, event: e.Event) -> Generator[Load, bytes, None]:
+        self._record(event)
+        if isinstance(event, e.Arrived):
+            self.ready.extend(self.execution.mailbox.receivers(event.name))
+        if isinstance(event, e.Resumed):
+            self.ready.extend(self.execution.open)
+        for one in fed(self.execution, event):
+            values = {}
+            for blob in blobs_of(self.execution, one):
+                raw = self.decision.blobs.get(blob.sha256)
+                values[blob.sha256] = raw if raw is not None else (yield Load(blob))
+            try:
+                commands = self.program.feed(self.execution, one, None, values)
+            except Diverged as error:
+                self._record(e.Parked("diverged", self.now_s, error.diff))
+                return
+            for command in commands:
+                if self.execution.ended is None or isinstance(command, Say):
+                    self._carry_out(command)
+
+    def _record(self, event: e.Event) -> None:
+        for effect in effects(self.execution, event):
+            if isinstance(effect, mail.Send):
+                self.decision.sends.append(effect)
+            else:
+                self.decision.acks.append(effect)
+        self.decision.events.append(event)
+        self.execution.apply(event)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Open():
+                self._open(command)
+            case Drop(path):
+                letters = () if path in self.execution.open else self.execution.settled[path].letters
+                self._record(e.Dropped(path))
+                for letter in letters:
+                    self.ready.extend(self.execution.mailbox.receivers(letter.name))
+            case Trim(path, before):
+                self._trim(path, before)
+            case Finish(status, outcome):
+                self._finish(status, outcome)
+            case Say():
+                self.decision.lines.append(command)
+
+    def _open(self, command: Open) -> None:
+        path, op, number, by = command.path, self._light(command.op), 0, None
+        match op:
+            case Call():
+                by = self.host.holder if op.queue in self.host.queues else None
+            case Send(to) if path not in self.execution.memo:
+                number = self.execution.sent.get(to, 0) + 1
+            case Spawn() if path not in self.execution.memo:
+                number = 1
+            case Receive() | Sleep():
+                self.ready.append(path)
+        self._record(e.Opened(path, op, by, number))
+        if path in self.execution.memo and path in self.execution.open:
+            self.ready.append(path)
+
+    def _light(self, op: Op) -> Op:
+        """The operation with its large value put among the blobs."""
+        match op:
+            case Call(args=value):
+                light = offload(value, self.decision.blobs)
+                return op if light is value else msgspec.structs.replace(op, args=light)
+            case Keep(value=value):
+                light = offload(value, self.decision.blobs)
+                return op if light is value else msgspec.structs.replace(op, value=light)
+            case Spawn(input=value):
+                light = offload(value, self.decision.blobs)
+                return op if light is value else msgspec.structs.replace(op, input=light)
+            case Send(body=value):
+                light = offload(value, self.decision.blobs)
+                return op if light is value else msgspec.structs.replace(op, body=light)
+            case _:
+                return op
+
+    def _trim(self, path: Path, before: int) -> None:
+        first = self.execution.trimmed.get(path, 0)
+        held = (turn for turn in range(first, before) if self.execution.turn_holds_open((*path, turn)))
+        end = next(held, before)
+        while end > first and (*path, end) not in self.execution.settled:
+            end -= 1
+        if end > first:
+            self._record(e.Trimmed(path, end))
+
+    def _finish(self, status: str, outcome: Outcome) -> None:
+        cancelling = self.execution.cancelling
+        if cancelling is not None:
+            self._record(e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", cancelling.reason)), self.now_s))
+            return
+        if isinstance(outcome, Ok):
+            outcome = Ok(offload(outcome.value, self.decision.blobs), outcome.port)
+        self._record(e.Ended(status, outcome, self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
+
+    def _at_once(self, path: Path) -> e.Event | None:
+        """The event by which an open operation settles without waiting, if it does."""
+        promise = self.execution.open.get(path)
+        if promise is None or self.execution.parked is not None:
+            return None
+        known = self.execution.memo.get(path)
+        if known is not None and type(known.op) is type(promise.op):
+            return e.Recalled(path, self.now_s)
+        if isinstance(promise.op, Sleep):
+            return e.Settled(path, Ok(), self.now_s) if promise.due_s is not None and promise.due_s <= self.now_s else None
+        if isinstance(promise.op, Receive):
+            numbers = self.execution.mailbox.matching(promise.op)
+            enough = len(numbers) >= (promise.op.limit if promise.op.gather else 1)
+            return e.Received(path, numbers, self.now_s) if enough else None
+        return None
+
+    # reactions: a message in, given events out; each is folded before the next is asked for
+
+    def start(self, message: messages.Start) -> Iterator[e.Event]:
+        """Begin, or note that somebody else waits for the end too."""
+        execution = self.execution
+        if execution.started is not None:
+            if message.parent is not None and message.parent not in execution.watchers:
+                yield e.Watched(message.parent, self.now_s)
+            return
+        if execution.ended is not None:
+            return
+        deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
+        value = offload(message.input, self.decision.blobs)
+        version = message.version or self.host.versions.get(execution.key.workflow, 1)
+        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s)
+
+    def settle(self, message: messages.Settle) -> Iterator[e.Event]:
+        """Take an answer, if the operation is open and on this attempt."""
+        promise = self.execution.open.get(message.path)
+        if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):
+            return
+        match message.outcome:
+            case Ok(value, port):
+                yield e.Settled(promise.path, Ok(offload(value, self.decision.blobs), port), self.now_s)
+            case Err() as failure if isinstance(promise.op, Call):
+                yield self._failed(promise, promise.op, failure)
+            case Err() as failure:
+                yield e.Settled(promise.path, failure, self.now_s)
+
+    def _failed(self, promise: Promise, op: Call, failure: Err) -> e.Event:
+        failures = promise.failures + 1
+        if failure.kind == "fatal" or failures >= op.retry.max:
+            kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
+            return e.Settled(promise.path, Err(kept, failure.error, failures), self.now_s)
+        due_s = self.now_s + op.retry.delay_s(failures, f"{self.execution.key}:{promise.path}:{failures}")
+        return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, due_s, self.now_s)
+
+    def lost(self, message: messages.Lost) -> Iterator[e.Event]:
+        """A try will never answer: try again after a while, or park when it has happened too often."""
+        promise = self.execution.open.get(message.path)
+        if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing") or not isinstance(promise.op, Call):
+            return
+        if not promise.op.idempotent:
+            error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
+            yield e.Settled(promise.path, Err("interrupted", error, promise.failures + 1), self.now_s)
+            return
+        if promise.interruptions + 1 >= limits.INTERRUPTIONS_MAX:
+            why = f"{text(promise.path)} was interrupted {promise.interruptions + 1} times in a row; find out what kills its host, then retry the execution"
+            yield e.Parked("interrupted", self.now_s, (why,), promise.path)
+            return
+        wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0
+        yield e.Interrupted(promise.path, promise.attempt, self.now_s + wait_s, self.now_s)
+        if not wait_s:
+            yield from self.tick(messages.Tick())
+
+    def signal(self, message: messages.Signal) -> Iterator[e.Event]:
+        """Put a message into the mailbox, once."""
+        execution = self.execution
+        if execution.ended is not None or execution.knows_message(message.sender, message.sent, message.key):
+            return
+        if len(execution.mailbox) >= limits.MAILBOX_MESSAGES_MAX:
+            yield e.Refused(self.number, message.name, self.now_s, message.key, message.sender, message.sent)
+            return
+        body = offload(message.body, self.decision.blobs)
+        yield e.Arrived(self.number, message.name, self.now_s, body, message.key, message.sender, message.sent)
+
+    def cancel(self, message: messages.Cancel) -> Iterator[e.Event]:
+        """Tell the program to unwind; what can't be told so ends at once."""
+        execution = self.execution
+        if execution.ended is not None or (execution.cancelling is not None and execution.parked is None):
+            return
+        if execution.started is None or execution.parked is not None:
+            yield self._cancelled(message.reason)
+            return
+        yield e.Cancelling(self.now_s, message.reason)
+
+    def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:
+        """End at once."""
+        if self.execution.ended is None:
+            yield self._cancelled(message.reason)
+
+    def _cancelled(self, reason: str) -> e.Event:
+        return e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)), self.now_s)
+
+    def retry(self, message: messages.Retry) -> Iterator[e.Event]:
+        """Resume what is parked, reopen what has failed."""
+        if self.execution.parked is not None:
+            yield e.Resumed(self.now_s, message.reason)
+            yield from self.tick(messages.Tick())
+        elif self.execution.ended is not None and self.execution.ended.status == "failed":
+            yield e.Reopened(self.now_s, message.reason)
+
+    def diverge(self, message: messages.Diverge) -> Iterator[e.Event]:
+        """Park, with what differs."""
+        if self.execution.ended is None and self.execution.parked is None:
+            yield e.Parked("diverged", self.now_s, message.diff)
+
+    def tick(self, _: messages.Tick) -> Iterator[e.Event]:
+        """Do what is due by now, the earliest first."""
+        execution = self.execution
+        while (wake_at_s := execution.wake_at(self.host.busy)) is not None and wake_at_s <= self.now_s:
+            promise = execution.next_timer(self.host.busy)
+            if promise is not None and promise.due_s == wake_at_s:
+                yield self._due(promise)
+            elif execution.started is not None:
+                why = ErrorInfo("DeadlineExceeded", f"not ended {wake_at_s - execution.started.at_s:g} s after its start")
+                yield e.Ended("failed", Err("deadline_exceeded", why), self.now_s)
+
+    def _due(self, promise: Promise) -> e.Event:
+        match promise.op:
+            case Call() as op if promise.state in ("retrying", "interrupted"):
+                by = self.host.holder if op.queue in self.host.queues else None
+                return e.Tried(promise.path, promise.attempt + 1, self.now_s, by)
+            case Call() as op:
+                why = ErrorInfo("Timeout", f"no answer within {op.timeout_s:g} s")
+                return self._failed(promise, op, Err("timeout", why))
+            case Receive(gather=True) as op:
+                return e.Received(promise.path, self.execution.mailbox.matching(op), self.now_s)
+            case Receive() as op:
+                why = ErrorInfo("Timeout", f"no message within {op.timeout_s:g} s")
+                return e.Settled(promise.path, Err("timeout", why), self.now_s)
+            case Sleep():
+                return e.Settled(promise.path, Ok(), self.now_s)
+        raise TypeError(f"a {kind(promise.op)} has no timer")
+
+
+_REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
+    messages.Start: _Draft.start,
+    messages.Settle: _Draft.settle,
+    messages.Lost: _Draft.lost,
+    messages.Signal: _Draft.signal,
+    messages.Cancel: _Draft.cancel,
+    messages.Terminate: _Draft.terminate,
+    messages.Retry: _Draft.retry,
+    messages.Diverge: _Draft.diverge,
+    messages.Tick: _Draft.tick,
+}

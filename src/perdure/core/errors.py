@@ -1,0 +1,279 @@
+"""Every error that Perdure raises, as one tree.
+
+    PerdureError
+    ├── ProgrammingError        the caller's mistake: the code, the call or the data is wrong, and nothing was changed
+    │   ├── Unencodable, Undecodable, TooLarge, BadName, BadValue, DuplicateName
+    │   ├── WrongVerb           something in a workflow that replay could not repeat, with what to use instead
+    │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
+    │   ├── NotAwaited          a verb was called and never awaited
+    │   ├── Diverged            the program asked for one operation where its execution remembers another
+    │   └── UnknownProgram, NotFound, AlreadyRunning
+    ├── StoreError              the store's trouble: what was acknowledged is safe, try again
+    │   ├── StoreUnavailable, StoreInUse
+    │   └── LogVersionUnsupported, LogDamaged
+    └── WorkflowError           an outcome of the user's work
+        ├── StepFailed, Timeout, Cancelled is asyncio's
+        ├── JoinFailed, RaceFailed
+        └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
+
+`Fatal` is raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from perdure.core.paths import Path
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as data: the name of its type, its message, its traceback as text, and its encoded arguments if its class is to be rebuilt."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    data: bytes | None = None
+
+
+class PerdureError(Exception):
+    """Anything that Perdure raises."""
+
+
+class ProgrammingError(PerdureError):
+    """The caller's mistake; nothing was changed."""
+
+
+class Unencodable(ProgrammingError):
+    """A value holds something that has no encoding."""
+
+    def __init__(self, where: str, kind: str, why: str) -> None:
+        super().__init__(f"{where}: a value of type {kind} can't be kept: {why}; pass plain data, a dataclass, a msgspec Struct or a pydantic model")
+        self.where, self.kind, self.why = where, kind, why
+
+
+class Undecodable(ProgrammingError):
+    """Bytes from the log do not fit the type that the code now hints at."""
+
+    def __init__(self, where: str, kind: str, why: str) -> None:
+        super().__init__(f"{where}: what was kept does not fit {kind}: {why}; make the type accept it, or remove the hint")
+        self.where, self.kind, self.why = where, kind, why
+
+
+class TooLarge(ProgrammingError):
+    """A value is larger than Perdure keeps."""
+
+    def __init__(self, where: str, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"{where}: the value takes {size_bytes:,} bytes, the limit is {max_bytes:,}; store it elsewhere and pass where it is")
+        self.where, self.size_bytes, self.max_bytes = where, size_bytes, max_bytes
+
+
+class BadName(ProgrammingError):
+    """A name is not text, or is longer than 1 KB."""
+
+    def __init__(self, what: str, name: object, why: str) -> None:
+        super().__init__(f"{what} {str(name)[:60]!r}: {why}")
+        self.what, self.name, self.why = what, name, why
+
+
+class BadValue(ProgrammingError, ValueError):
+    """An argument has no meaning here."""
+
+    def __init__(self, what: str, value: object, expected: str) -> None:
+        super().__init__(f"{what}: {value!r} is not {expected}")
+        self.what, self.value, self.expected = what, value, expected
+
+
+class DuplicateName(ProgrammingError):
+    """The same explicit name was given twice in one scope."""
+
+    def __init__(self, name: str, scope: str) -> None:
+        super().__init__(f"the name {name!r} is used twice in {scope or 'the workflow'}; give each its own, or leave them unnamed to have them numbered")
+        self.name, self.scope = name, scope
+
+
+class WrongVerb(ProgrammingError):
+    """Something was done in a workflow that replay could not repeat."""
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(f"{what}: {instead}")
+        self.what, self.instead = what, instead
+
+
+class NotDeterministic(WrongVerb):
+    """Workflow code asked asyncio for something that its log could not repeat."""
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what, instead)
+        self.args = (f"a workflow cannot use {what}, because replay could not repeat it; use {instead}",)
+
+
+class NotAwaited(ProgrammingError):
+    """Verbs were called and never awaited, so they did nothing."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(f"called and never awaited: {', '.join(paths)}; write 'await' before each, or pass them to asyncio.gather")
+        self.paths = tuple(paths)
+
+
+class UnknownProgram(ProgrammingError):
+    """No workflow of this name and version is known here."""
+
+    def __init__(self, program: str, known: Sequence[str]) -> None:
+        super().__init__(f"no engine here knows {program}; known are: {', '.join(sorted(known)) or 'none'}; start an engine with the code that has it")
+        self.program, self.known = program, tuple(known)
+
+
+class NotFound(ProgrammingError):
+    """There is no such execution."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(f"there is no execution {key}; look at its workflow, id and tenant")
+        self.key = key
+
+
+class Diverged(ProgrammingError):
+    """The program asked for one operation where its execution remembers another."""
+
+    def __init__(self, path: Path, diff: Sequence[str]) -> None:
+        shown = "; ".join(diff)
+        super().__init__(f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code, "
+                         "name the changed step as before, or fork the execution on the new code")
+        self.path, self.diff = path, tuple(diff)
+
+
+class StoreError(PerdureError):
+    """The store's trouble; what was acknowledged is safe."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, or said that it could not; a change that was asked for may have happened or not."""
+
+
+class StoreInUse(StoreError):
+    """Another process has the database file open."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"{file} is in use by another process; wait for it to end, or name another file with db= or PERDURE_DB")
+        self.file = file
+
+
+class LogVersionUnsupported(StoreError):
+    """The log was written in a format that this version of Perdure does not read."""
+
+    def __init__(self, found: object, supported: int) -> None:
+        super().__init__(f"the log is in format {found}, this Perdure reads formats 1 to {supported}; use a version of Perdure at least as new as the one that wrote it")
+        self.found, self.supported = found, supported
+
+
+class LogDamaged(StoreError):
+    """A log row can't be read."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"a row of the log can't be read: {why}; restore the database from a backup")
+        self.why = why
+
+
+class WorkflowError(PerdureError):
+    """An outcome of the user's own work."""
+
+
+class StepFailed(WorkflowError):
+    """A step failed for good: its tries are used up, or it said that trying again is useless.
+
+    `kind` is exhausted, timeout, fatal or interrupted; `attempts` counts its tries; `error` is its last error as data.
+    """
+
+    def __init__(self, name: str, kind: str, attempts: int, error: ErrorInfo) -> None:
+        super().__init__(f"step {name} failed ({kind}, {attempts} {'try' if attempts == 1 else 'tries'}): {error.type}: {error.message}")
+        self.name, self.kind, self.attempts, self.error = name, kind, attempts, error
+
+
+class ChildFailed(WorkflowError):
+    """A child execution failed or was cancelled."""
+
+    def __init__(self, name: str, kind: str, error: ErrorInfo) -> None:
+        super().__init__(f"child {name} ended as {kind}: {error.type}: {error.message}")
+        self.name, self.kind, self.error = name, kind, error
+
+
+class Timeout(WorkflowError, TimeoutError):
+    """The time given to a verb is over."""
+
+    def __init__(self, where: str, timeout_s: float | None) -> None:
+        super().__init__(f"{where}: nothing within {timeout_s:g} s" if timeout_s is not None else f"{where}: timed out")
+        self.where, self.timeout_s = where, timeout_s
+
+
+class JoinFailed(WorkflowError, ExceptionGroup[Exception]):
+    """Branches of a join or map failed; all have ended. `errors` has the error of each by its name, `outputs` what the others returned."""
+
+    errors: Mapping[str, Exception]
+    outputs: Mapping[str, Any]
+
+    def __new__(cls, message: str, errors: Mapping[str, Exception], outputs: Mapping[str, Any]) -> JoinFailed:
+        group = super().__new__(cls, message, list(errors.values()))
+        group.errors, group.outputs = errors, outputs
+        return group
+
+    def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # typeshed wants a generic method
+        """A part of the group, as `except*` takes it."""
+        return ExceptionGroup(self.message, excs)
+
+
+class RaceFailed(WorkflowError, ExceptionGroup[Exception]):
+    """Every branch of a race failed. `errors` has the error of each by its name."""
+
+    errors: Mapping[str, Exception]
+
+    def __new__(cls, message: str, errors: Mapping[str, Exception]) -> RaceFailed:
+        group = super().__new__(cls, message, list(errors.values()))
+        group.errors = errors
+        return group
+
+    def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # typeshed wants a generic method
+        """A part of the group, as `except*` takes it."""
+        return ExceptionGroup(self.message, excs)
+
+
+class ExecutionFailed(WorkflowError):
+    """The execution whose result was asked for has failed. `error` is why, as data."""
+
+    def __init__(self, key: object, error: ErrorInfo) -> None:
+        trace = f"\n{error.traceback}" if error.traceback else ""
+        super().__init__(f"execution {key} failed: {error.type}: {error.message}{trace}")
+        self.key, self.error = key, error
+
+
+class DeadlineExceeded(ExecutionFailed):
+    """The execution did not end before its deadline."""
+
+
+class ExecutionCancelled(WorkflowError):
+    """The execution whose result was asked for was cancelled."""
+
+    def __init__(self, key: object, reason: str) -> None:
+        super().__init__(f"execution {key} was cancelled" + (f": {reason}" if reason else ""))
+        self.key, self.reason = key, reason
+
+
+class NeedsAttention(WorkflowError):
+    """The execution is parked until somebody looks at it."""
+
+    def __init__(self, key: object, reason: str, detail: str) -> None:
+        super().__init__(f"execution {key} needs attention ({reason}): {detail}")
+        self.key, self.reason, self.detail = key, reason, detail
+
+
+class Fatal(Exception):
+    """Raise it in a step to fail at once: trying again would be useless."""
+
+
+class Evicted(BaseException):
+    """The workflow is leaving memory, or has left it: raised where its coroutines stand, and by whatever they then ask for. Not to be caught."""
+
+    def __init__(self) -> None:
+        super().__init__("this execution has left memory and goes on elsewhere from its log; nothing more can be awaited or started here")

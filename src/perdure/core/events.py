@@ -1,0 +1,223 @@
+"""Events: what an execution remembers, in order. Its state is a fold of them, and its program is replayed from them.
+
+An event is either *given* (it came from outside the program: a start, an answer, a message, the passing of time) or *asked*
+(the program's own doing: an operation opened or dropped, a turn trimmed, the end). What the program asked for stands right
+behind the given event that made it ask; so the log is the schedule of the program, and replay compares each in its place.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from perdure.core.errors import ErrorInfo
+from perdure.core.messages import Parent
+from perdure.core.ops import Op, Outcome
+from perdure.core.paths import Key, Path
+from perdure.core.values import NOTHING, Value
+
+_SHORT = {
+    "path": "p",
+    "at_s": "s",
+    "op": "o",
+    "by": "b",
+    "outcome": "r",
+    "attempt": "n",
+    "due_s": "d",
+    "numbers": "m",
+    "number": "m",
+    "name": "g",
+    "body": "v",
+    "sender": "f",
+    "sent": "i",
+    "key": "k",
+    "error": "e",
+    "version": "w",
+}
+
+
+class Started(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
+    """The execution began; the version of its workflow is pinned."""
+
+    version: int
+    at_s: float
+    input: Value = NOTHING
+    seed: int = 0
+    parent: Parent | None = None
+    deadline_at_s: float | None = None
+
+
+class Watched(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="W", rename=_SHORT):
+    """A further execution waits for the end of this one."""
+
+    parent: Parent
+    at_s: float
+
+
+class Arrived(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="A", rename=_SHORT):
+    """A message came into the mailbox, under its number in the store's mail."""
+
+    number: int
+    name: str
+    at_s: float
+    body: Value = NOTHING
+    key: str = ""
+    sender: Key | None = None
+    sent: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="X", rename=_SHORT):
+    """A message was turned away, because the mailbox is full."""
+
+    number: int
+    name: str
+    at_s: float
+    key: str = ""
+    sender: Key | None = None
+    sent: int = 0
+
+
+class Received(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="C", rename=_SHORT):
+    """A receive settled with these messages, which leave the mailbox."""
+
+    path: Path
+    numbers: tuple[int, ...]
+    at_s: float
+
+
+class Settled(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="s", rename=_SHORT):
+    """A promise settled, once and for all."""
+
+    path: Path
+    outcome: Outcome
+    at_s: float
+
+
+class Recalled(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="M", rename=_SHORT):
+    """After a reopening: the operation had settled before, and settles with the same again."""
+
+    path: Path
+    at_s: float
+
+
+class Retrying(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="r", rename=_SHORT):
+    """A try failed; the next one is due at `due_s`."""
+
+    path: Path
+    attempt: int
+    kind: str
+    error: ErrorInfo
+    due_s: float
+    at_s: float
+
+
+class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="i", rename=_SHORT):
+    """Whoever performed this try is gone; the next one is due at `due_s`. Not counted as a failed try."""
+
+    path: Path
+    attempt: int
+    due_s: float
+    at_s: float
+
+
+class Tried(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="n", rename=_SHORT):
+    """A further try began: `by` the holder that performs it, or None when it went to the queue."""
+
+    path: Path
+    attempt: int
+    at_s: float
+    by: str | None = None
+
+
+class Cancelling(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
+    """The program was told to unwind."""
+
+    at_s: float
+    reason: str = ""
+
+
+class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="P", rename=_SHORT):
+    """The execution needs attention, and does nothing until it is resumed, cancelled or terminated."""
+
+    reason: Literal["diverged", "interrupted"]
+    at_s: float
+    detail: tuple[str, ...] = ()
+    path: Path = ()
+
+
+class Resumed(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="U", rename=_SHORT):
+    """The execution goes on from where it was parked."""
+
+    at_s: float
+    reason: str = ""
+
+
+class Reopened(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="R", rename=_SHORT):
+    """A failed execution goes on: its program runs anew, and every operation that had succeeded settles with the same again."""
+
+    at_s: float
+    reason: str = ""
+
+
+class Turned(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
+    """In a compacted log: the loop at `path` stood at the beginning of `turn`, with the state `value`. Earlier turns are gone."""
+
+    path: Path
+    turn: int
+    value: Value
+    at_s: float
+
+
+class Opened(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
+    """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
+
+    path: Path
+    op: Op
+    by: str | None = None
+    number: int = 0
+
+
+class Dropped(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="d", rename=_SHORT):
+    """The program no longer wants the operation; messages that it received and that were not used go back to their place."""
+
+    path: Path
+
+
+class Trimmed(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="t", rename=_SHORT):
+    """The turns of the loop at `path` before turn `before` are forgotten."""
+
+    path: Path
+    before: int
+
+
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
+    """The execution is over: completed with a value, failed with an error, or cancelled."""
+
+    status: Literal["completed", "failed", "cancelled"]
+    outcome: Outcome
+    at_s: float
+
+
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="Z", rename=_SHORT):
+    """What the events before it in a compacted log do not say any more, as of `version`.
+
+    `kept` counts the events before it; `archive` is the hash of the blob that holds what was replaced, if it was kept.
+    """
+
+    version: int
+    at_s: float
+    kept: int
+    state: tuple[tuple[str, Value], ...] = ()
+    watermarks: tuple[tuple[Key, int, tuple[int, ...]], ...] = ()
+    keys: tuple[tuple[str, float], ...] = ()
+    sent: tuple[tuple[Key, int], ...] = ()
+    emitted: int = 0
+    archive: str | None = None
+
+
+Given = Started | Watched | Arrived | Refused | Received | Settled | Recalled | Retrying | Interrupted | Tried | Cancelling | Parked | Resumed | Reopened | Turned | Snapshot
+Asked = Opened | Dropped | Trimmed | Ended
+Event = Given | Asked
+
+ASKED = (Opened, Dropped, Trimmed, Ended)
+FED = (Started, Received, Settled, Recalled, Cancelling, Resumed, Reopened, Turned)
+"""The given events that a program is fed; the others do not concern it."""

@@ -1,0 +1,478 @@
+"""The execution: what its events add up to. A fold; only `apply` changes it, and the same events always give the same state.
+
+Each event costs the same however long the history is: what is needed later (who waits, what is due next, what a trimmed
+turn held) is kept in the form in which it will be asked for.
+"""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import limits
+from perdure.core.mailbox import Letter, Mailbox
+from perdure.core.messages import Parent
+from perdure.core.ops import Call, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
+from perdure.core.paths import Key, Path
+from perdure.core.values import Value
+
+Status = Literal["pending", "running", "waiting", "needs_attention", "completed", "failed", "cancelled"]
+State = Literal["waiting", "performing", "retrying", "interrupted", "parked"]
+
+
+class Promise(msgspec.Struct):
+    """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed."""
+
+    path: Path
+    op: Op
+    number: int
+    opened_at_s: float
+    state: State = "waiting"
+    attempt: int = 1
+    failures: int = 0
+    interruptions: int = 0
+    by: str | None = None
+    due_s: float | None = None
+    events: int = 1
+    sent: int = 0
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
+
+    `events` counts what it takes in the log.
+    """
+
+    op: Op
+    outcome: Outcome | None
+    letters: tuple[Letter, ...]
+    opened_at_s: float
+    at_s: float
+    attempt: int
+    events: int
+    completed: tuple[int, ...] = ()
+
+
+class Watermark(msgspec.Struct):
+    """Which messages of a sender have come: all up to `all_to`, and those in `beyond`."""
+
+    all_to: int = 0
+    beyond: set[int] = msgspec.field(default_factory=set)
+
+    def knows(self, number: int) -> bool:
+        """Whether this message has come."""
+        return number <= self.all_to or number in self.beyond
+
+    def add(self, number: int) -> None:
+        """Note that it has."""
+        if not self.knows(number):
+            self.beyond.add(number)
+            while self.all_to + 1 in self.beyond:
+                self.all_to += 1
+                self.beyond.remove(self.all_to)
+
+
+class Execution:
+    """A log, folded."""
+
+    __slots__ = (
+        "_opened",
+        "_performing",
+        "_timers",
+        "_turns",
+        "archive",
+        "backlog",
+        "cancelling",
+        "dead_events",
+        "emitted",
+        "ended",
+        "key",
+        "keys",
+        "logged_events",
+        "mailbox",
+        "memo",
+        "now_s",
+        "open",
+        "parked",
+        "reopened",
+        "resumes",
+        "root",
+        "sent",
+        "settled",
+        "started",
+        "state",
+        "trimmed",
+        "version",
+        "watchers",
+        "watermarks",
+    )
+
+    def __init__(self, key: Key, root: Key | None = None) -> None:
+        self.key = key
+        self.root = key if root is None else root
+        self.version = 0
+        self.now_s = 0.0
+        self.started: e.Started | None = None
+        self.ended: e.Ended | None = None
+        self.parked: e.Parked | None = None
+        self.cancelling: e.Cancelling | None = None
+        self.reopened = 0
+        self.watchers: list[Parent] = []
+        self.open: dict[Path, Promise] = {}
+        self.settled: dict[Path, Settlement] = {}
+        self.memo: dict[Path, Settlement] = {}
+        self.backlog: list[e.Event] = []
+        self.mailbox = Mailbox()
+        self.state: dict[str, Value] = {}
+        self.emitted = 0
+        self.watermarks: dict[Key, Watermark] = {}
+        self.keys: dict[str, float] = {}
+        self.sent: dict[Key, int] = {}
+        self.trimmed: dict[Path, int] = {}
+        self.resumes: dict[Path, int] = {}
+        self.logged_events = 0
+        self.dead_events = 0
+        self.archive: str | None = None
+        self._opened = 0
+        self._performing = 0
+        self._timers: list[tuple[float, int, Path]] = []
+        self._turns: dict[Path, list[Path]] = {}
+
+    # what it says of itself
+
+    @property
+    def status(self) -> Status:
+        """Where it is in its life."""
+        if self.ended is not None:
+            return self.ended.status
+        if self.parked is not None:
+            return "needs_attention"
+        if self.started is None:
+            return "pending"
+        return "running" if self._performing or not self.open else "waiting"
+
+    def wake_at(self, busy: AbstractSet[Path] = frozenset()) -> float | None:
+        """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970."""
+        if self.ended is not None or self.parked is not None or self.started is None:
+            return None
+        timer = self.next_timer(busy)
+        deadline_s = self.started.deadline_at_s
+        if timer is None or timer.due_s is None:
+            return deadline_s
+        return timer.due_s if deadline_s is None else min(timer.due_s, deadline_s)
+
+    def next_timer(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
+        """The open operation that is due first, the one opened first among equals; not a retry of what is still `busy`."""
+        while self._timers:
+            due_s, _, path = self._timers[0]
+            promise = self.open.get(path)
+            if promise is None or promise.due_s != due_s:
+                heappop(self._timers)
+            elif path in busy and promise.state != "performing":
+                return self._next_idle(busy)
+            else:
+                return promise
+        return None
+
+    def _next_idle(self, busy: AbstractSet[Path]) -> Promise | None:
+        idle = [one for one in self.open.values() if one.due_s is not None and (one.path not in busy or one.state == "performing")]
+        return min(idle, key=lambda one: (one.due_s or 0.0, one.number), default=None)
+
+    def performing(self) -> list[Promise]:
+        """The calls that some holder performs itself, as far as is known."""
+        return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
+
+    def knows_message(self, sender: Key | None, sent: int, key: str) -> bool:
+        """Whether this message has come before."""
+        if sender is not None:
+            watermark = self.watermarks.get(sender)
+            return watermark is not None and watermark.knows(sent)
+        return bool(key) and key in self.keys
+
+    def turn_holds_open(self, scope: Path) -> bool:
+        """Whether a turn of a loop, named by its path, still holds an open operation."""
+        return any(path in self.open or (path != scope and path in self._turns and self.turn_holds_open(path)) for path in self._turns.get(scope, ()))
+
+    # how it changes
+
+    def apply(self, event: e.Event) -> None:
+        """Fold one more event into the state."""
+        self.version += 1
+        self.logged_events += 1
+        _APPLY[type(event)](self, event)
+        if self.parked is not None and isinstance(event, e.FED):
+            self.backlog.append(event)
+
+    def _start(self, event: e.Started) -> None:
+        self.started = event
+        self.now_s = event.at_s
+        if event.parent is not None:
+            self.watchers.append(event.parent)
+
+    def _watched(self, event: e.Watched) -> None:
+        self.now_s = event.at_s
+        self.watchers.append(event.parent)
+
+    def _arrive(self, event: e.Arrived) -> None:
+        self._remember_message(event)
+        self.mailbox.put(Letter(event.number, event.name, event.body, event.at_s, event.key, event.sender))
+
+    def _remember_message(self, event: e.Arrived | e.Refused) -> None:
+        self.now_s = event.at_s
+        if event.sender is not None:
+            self.watermarks.setdefault(event.sender, Watermark()).add(event.sent)
+        elif event.key:
+            self.keys[event.key] = event.at_s
+            for key in tuple(islice(self.keys, 2)):
+                if self.keys[key] < event.at_s - limits.OUTSIDE_KEYS_S:
+                    del self.keys[key]
+
+    def _open(self, event: e.Opened) -> None:
+        op = event.op
+        self._opened += 1
+        self._register(event.path)
+        if isinstance(op, Keep):
+            self._keep(event.path, op)
+            return
+        if isinstance(op, Send):
+            self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
+        if isinstance(op, Send) or (isinstance(op, Spawn) and not op.awaited):
+            self.settled[event.path] = Settlement(op, Ok(), (), self.now_s, self.now_s, 1, 1)
+            return
+        promise = Promise(event.path, op, self._opened, self.now_s, by=event.by, sent=event.number)
+        self.open[event.path] = promise
+        match op:
+            case Call():
+                self._perform(promise, event.by)
+            case Sleep(duration_s, until_s):
+                self._set_timer(promise, until_s if until_s is not None else self.now_s + (duration_s or 0.0))
+            case Receive():
+                self.mailbox.wait(event.path, op)
+                self._set_timer(promise, None if op.timeout_s is None else self.now_s + op.timeout_s)
+
+    def _keep(self, path: Path, op: Keep) -> None:
+        self.settled[path] = Settlement(op, Ok(op.value), (), self.now_s, self.now_s, 1, 1)
+        if self.memo and self.memo.pop(path, None) is not None:
+            return
+        if op.role == "state":
+            self.state[op.label] = op.value
+        elif op.role == "stream":
+            self.emitted += 1
+        elif op.role == "reply" and path[:-1] in self.settled:
+            received = self.settled[path[:-1]]
+            self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
+
+    def _perform(self, promise: Promise, by: str | None) -> None:
+        self._stop_performing(promise)
+        promise.by = by
+        promise.state = "performing" if by is not None else "waiting"
+        self._performing += by is not None
+        timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
+        self._set_timer(promise, None if timeout_s is None else self.now_s + timeout_s)
+
+    def _stop_performing(self, promise: Promise) -> None:
+        self._performing -= promise.state == "performing"
+
+    def _set_timer(self, promise: Promise, due_s: float | None) -> None:
+        promise.due_s = due_s
+        if due_s is not None:
+            heappush(self._timers, (due_s, promise.number, promise.path))
+
+    def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
+        promise = self.open[event.path]
+        self.now_s = event.at_s
+        self._stop_performing(promise)
+        promise.state = state
+        promise.by = None
+        promise.events += 1
+        self._set_timer(promise, event.due_s)
+        return promise
+
+    def _retry(self, event: e.Retrying) -> None:
+        promise = self._wait_again(event, "retrying")
+        promise.failures += 1
+        promise.interruptions = 0
+
+    def _interrupt(self, event: e.Interrupted) -> None:
+        self._wait_again(event, "interrupted").interruptions += 1
+
+    def _try(self, event: e.Tried) -> None:
+        promise = self.open[event.path]
+        self.now_s = event.at_s
+        promise.attempt = event.attempt
+        promise.events += 1
+        self._perform(promise, event.by)
+
+    def _close(self, path: Path) -> Promise:
+        promise = self.open.pop(path)
+        self._stop_performing(promise)
+        if isinstance(promise.op, Receive):
+            self.mailbox.leave(path, promise.op)
+        return promise
+
+    def _settle(self, event: e.Settled) -> None:
+        self.now_s = event.at_s
+        promise = self._close(event.path)
+        self._settle_as(promise, event.outcome, ())
+
+    def _settle_as(self, promise: Promise, outcome: Outcome | None, letters: tuple[Letter, ...]) -> None:
+        self.settled[promise.path] = Settlement(promise.op, outcome, letters, promise.opened_at_s, self.now_s, promise.attempt, promise.events + 1)
+
+    def _receive(self, event: e.Received) -> None:
+        self.now_s = event.at_s
+        self._settle_as(self._close(event.path), None, self.mailbox.remove(event.numbers))
+
+    def _recall(self, event: e.Recalled) -> None:
+        self.now_s = event.at_s
+        promise = self._close(event.path)
+        known = self.memo.pop(event.path)
+        self._settle_as(promise, known.outcome, known.letters)
+
+    def _drop(self, event: e.Dropped) -> None:
+        if event.path in self.open:
+            self._close(event.path)
+            return
+        settlement = self.settled.pop(event.path)
+        for letter in settlement.letters:
+            if letter.number not in settlement.completed:
+                self.mailbox.put(letter)
+
+    def _trim(self, event: e.Trimmed) -> None:
+        for turn in range(self.trimmed.get(event.path, 0), event.before):
+            self._forget((*event.path, turn))
+        self.trimmed[event.path] = event.before
+        self.dead_events += 1
+
+    def _register(self, path: Path) -> None:
+        """Note under which turn of a loop, the innermost, an operation lies, and under which turn that turn."""
+        end = len(path)
+        entry = path
+        while end:
+            if isinstance(path[end - 1], int):
+                scope = path[:end]
+                known = scope in self._turns
+                self._turns.setdefault(scope, []).append(entry)
+                if known:
+                    return
+                entry = scope
+                end -= 1  # the loop's own name lies in the enclosing scope
+            end -= 1
+
+    def _forget(self, scope: Path) -> None:
+        for path in self._turns.pop(scope, ()):
+            settlement = self.settled.pop(path, None)
+            if settlement is not None:
+                self.dead_events += settlement.events
+            if path != scope and path in self._turns:
+                self._forget(path)
+        for loop in [loop for loop in self.trimmed if loop[: len(scope)] == scope]:
+            del self.trimmed[loop]
+
+    def _cancel(self, event: e.Cancelling) -> None:
+        self.now_s = event.at_s
+        self.cancelling = event
+
+    def _park(self, event: e.Parked) -> None:
+        self.now_s = event.at_s
+        self.parked = event
+        self.backlog = []
+        if event.reason == "interrupted":
+            promise = self.open[event.path]
+            self._stop_performing(promise)
+            promise.state = "parked"
+            promise.by = None
+            self._set_timer(promise, None)
+
+    def _resume(self, event: e.Resumed) -> None:
+        self.now_s = event.at_s
+        if self.parked is not None and self.parked.reason == "interrupted" and self.parked.path in self.open:
+            promise = self.open[self.parked.path]
+            promise.state = "interrupted"
+            promise.interruptions = 0
+            self._set_timer(promise, event.at_s)
+        self.parked = None
+
+    def _reopen(self, event: e.Reopened) -> None:
+        self.now_s = event.at_s
+        self.ended = self.parked = self.cancelling = None
+        self.reopened += 1
+        self.memo = {path: known for path, known in self.settled.items() if known.outcome is None or isinstance(known.outcome, Ok)}
+        self.settled = {}
+        self.open = {}
+        self.backlog = []
+        self.resumes = {}
+        self._turns = {}
+        self._performing = 0
+
+    def _turn(self, event: e.Turned) -> None:
+        self.now_s = event.at_s
+        self.trimmed[event.path] = event.turn
+        path = (*event.path, event.turn)
+        self._register(path)
+        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1)
+
+    def _end(self, event: e.Ended) -> None:
+        self.now_s = event.at_s
+        self.ended = event
+        self.parked = None
+        for path in list(self.open):
+            self._close(path)
+        self.open = {}
+
+    def _refresh(self, event: e.Snapshot) -> None:
+        self.version = event.version
+        self.now_s = event.at_s
+        self.state = dict(event.state)
+        self.watermarks = {key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}
+        self.keys = dict(event.keys)
+        self.sent = dict(event.sent)
+        self.emitted = event.emitted
+        self.archive = event.archive
+        self.logged_events = event.kept + 1
+        self.dead_events = 0
+
+    def facts(self) -> dict[str, Any]:
+        """All that it knows, as plain comparable data: two executions with equal facts behave the same from here on."""
+        hidden = ("_timers", "_opened", "mailbox", "logged_events", "dead_events", "resumes", "watermarks")
+        known = {name: getattr(self, name) for name in self.__slots__ if name not in hidden}
+        known["backlog"] = self.backlog if self.parked else []
+        known["mailbox"] = sorted(self.mailbox.letters.items())
+        known["watermarks"] = {key: (mark.all_to, sorted(mark.beyond)) for key, mark in self.watermarks.items()}
+        known["open"] = {path: msgspec.structs.replace(promise, number=0) for path, promise in self.open.items()}
+        return known
+
+
+_APPLY: dict[type, Callable[[Any, Any], None]] = {
+    e.Started: Execution._start,
+    e.Watched: Execution._watched,
+    e.Arrived: Execution._arrive,
+    e.Refused: Execution._remember_message,
+    e.Received: Execution._receive,
+    e.Settled: Execution._settle,
+    e.Recalled: Execution._recall,
+    e.Retrying: Execution._retry,
+    e.Interrupted: Execution._interrupt,
+    e.Tried: Execution._try,
+    e.Cancelling: Execution._cancel,
+    e.Parked: Execution._park,
+    e.Resumed: Execution._resume,
+    e.Reopened: Execution._reopen,
+    e.Turned: Execution._turn,
+    e.Opened: Execution._open,
+    e.Dropped: Execution._drop,
+    e.Trimmed: Execution._trim,
+    e.Ended: Execution._end,
+    e.Snapshot: Execution._refresh,
+}
+
+
+def fold(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
+    """The execution that these events add up to."""
+    execution = Execution(key, root)
+    for event in events:
+        execution.apply(event)
+    return execution

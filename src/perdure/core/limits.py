@@ -1,0 +1,31 @@
+"""Limits: every number that bounds an execution, in one place, with its unit in its name."""
+
+BLOB_BYTES_MIN = 64 * 1024
+"""Values from this size are kept as blobs, and the log holds a reference."""
+
+VALUE_BYTES_MAX = 16 * 1024 * 1024
+"""A larger value is a terminal error that names the operation."""
+
+NAME_BYTES_MAX = 1024
+"""The longest name of an operation, branch, message or workflow, in UTF-8."""
+
+MAILBOX_MESSAGES_MAX = 10_000
+"""Messages that an execution holds without having consumed them; a further one is refused, with an event."""
+
+INTERRUPTIONS_MAX = 10
+"""Interruptions of one call in a row after which its execution parks as needs_attention."""
+
+INTERRUPTION_WAIT_S = 0.1
+"""The wait after a first interruption; it doubles with each further one in a row."""
+
+INTERRUPTION_WAIT_MAX_S = 60.0
+"""The longest wait after an interruption."""
+
+OUTSIDE_KEYS_S = 24 * 3600.0
+"""How long the key of a message from outside is remembered, so that sending it again does nothing."""
+
+UNCLAIMED_MAIL_S = 7 * 24 * 3600.0
+"""How long mail waits for an execution that never starts."""
+
+EVENTS_PER_DECISION_MAX = 200_000
+"""Events that one message may cause; more is a program that goes on for ever without waiting."""

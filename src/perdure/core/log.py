@@ -1,0 +1,59 @@
+"""The encoding of the log: a public contract. One byte of version, then the events of one commit as MessagePack.
+
+Every later version of Perdure reads what an earlier one wrote: `UPCASTS` brings a row of an old version up by one, as plain
+data, before it is read. What a newer version wrote is refused, never guessed at.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from perdure.core import wire
+from perdure.core.errors import LogDamaged
+from perdure.core.events import Event
+
+VERSION = 1
+"""The version that this code writes."""
+
+Upcast = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+UPCASTS: dict[int, Upcast] = {}
+"""From a version to the next: a function over the events as plain data. Version 1 is the first, so there is none yet."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Event])
+
+
+def encode(events: Sequence[Event]) -> bytes:
+    """One row of the log."""
+    return wire.stamp(VERSION, _encoder.encode(events))
+
+
+def decode(row: bytes) -> list[Event]:
+    """Read one row.
+
+    Raises:
+        LogVersionUnsupported: a later version wrote it.
+        LogDamaged: it is no row of a log.
+    """
+    return read(row, VERSION, UPCASTS)
+
+
+def decode_all(rows: Iterable[bytes]) -> list[Event]:
+    """Read the rows of a log, oldest first."""
+    return [event for row in rows for event in decode(row)]
+
+
+def read(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
+    """Read a row as `decode` does, with the newest version and the upcasts given."""
+    version = wire.version_of(row, newest)
+    payload: Any = memoryview(row)[1:]
+    try:
+        if version == newest:
+            return _decoder.decode(payload)
+        data = msgspec.msgpack.decode(payload)
+        for step in range(version, newest):
+            data = upcasts[step](data)
+        return msgspec.convert(data, list[Event])
+    except msgspec.MsgspecError as error:
+        raise LogDamaged(str(error)) from error

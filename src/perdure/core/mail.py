@@ -1,0 +1,51 @@
+"""Mail: what travels between executions, queues and the outside, as the store sees it."""
+
+import msgspec
+
+from perdure.core.paths import Address, Key
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """What a send says of the execution that it starts, should there be none yet.
+
+    `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
+    ancestor, by which an engine can restrict itself to one family of executions.
+    """
+
+    program: str
+    root: Key
+
+
+class Send(msgspec.Struct, frozen=True):
+    """A message on its way: sending the same key to the same address twice is the same as once.
+
+    `due_at_s` is the store's time from which it may be delivered (0: at once). With `opens`, a head is made when the
+    address has none.
+    """
+
+    to: Address
+    key: str
+    body: bytes
+    due_at_s: float = 0.0
+    opens: Opening | None = None
+
+
+class Mail(msgspec.Struct, frozen=True):
+    """A message that arrived: numbered by the store in order of arrival, the order in which it is delivered.
+
+    `deliveries` counts how often it was handed to a worker, this time included (0 for mail to an execution).
+    """
+
+    number: int
+    to: Address
+    key: str
+    body: bytes
+    due_at_s: float
+    deliveries: int = 0
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """Mail that is dealt with and leaves the store; acknowledging what is gone does nothing."""
+
+    to: Address
+    key: str

@@ -1,0 +1,124 @@
+"""Messages: everything that can make an execution go on. Each is handled once; late and repeated ones do nothing.
+
+Those that travel through the mail have an encoding that other languages may write: one byte with its version, then MessagePack.
+"""
+
+from typing import Any
+
+import msgspec
+
+from perdure.core import wire
+from perdure.core.errors import LogDamaged
+from perdure.core.ops import Outcome
+from perdure.core.paths import Key, Path
+from perdure.core.values import NOTHING, Value
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """Who waits for an execution: the operation at `path` of the execution `key`."""
+
+    key: Key
+    path: Path
+
+
+class Start(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="start"):
+    """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers."""
+
+    version: int = 0
+    input: Value = NOTHING
+    seed: int = 0
+    parent: Parent | None = None
+    deadline_s: float | None = None
+
+
+class Settle(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="settle"):
+    """The answer to a try of an operation: counts only while the operation is open and on this attempt."""
+
+    path: Path
+    attempt: int
+    outcome: Outcome
+
+
+class Signal(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="signal"):
+    """A message for the program. From an execution it carries its sender and its number in what that one sent here, from 1;
+    from outside, a key that is remembered for 24 hours."""
+
+    name: str
+    body: Value = NOTHING
+    key: str = ""
+    sender: Key | None = None
+    sent: int = 0
+
+
+class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="cancel"):
+    """End as cancelled, after the program has unwound."""
+
+    reason: str = ""
+
+
+class Terminate(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="terminate"):
+    """End as cancelled at once; the program gets no say."""
+
+    reason: str = ""
+
+
+class Retry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="retry"):
+    """Go on: a failed execution from what failed, one that needs attention from where it was parked."""
+
+    reason: str = ""
+
+
+class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="lost"):
+    """Whoever performed this try is gone, and no answer will come."""
+
+    path: Path
+    attempt: int
+
+
+class Tick(msgspec.Struct, frozen=True, tag_field="t", tag="tick"):
+    """Time has passed."""
+
+
+class Diverge(msgspec.Struct, frozen=True, tag_field="t", tag="diverge"):
+    """The program could not be rebuilt from the log: what differs, in words."""
+
+    diff: tuple[str, ...]
+
+
+Message = Start | Settle | Signal | Cancel | Terminate | Retry | Lost | Tick | Diverge
+
+
+class Work(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="work"):
+    """A try of a call, for whoever serves its queue; the answer is a `Settle` to `execution`. `key` is the same in every try."""
+
+    execution: Key
+    path: Path
+    attempt: int
+    target: str
+    key: str
+    args: Value = NOTHING
+    timeout_s: float | None = None
+
+
+VERSION = 1
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Message | Work)
+
+
+def encode(message: Message | Work) -> bytes:
+    """The bytes of a message as it travels."""
+    return wire.stamp(VERSION, _encoder.encode(message))
+
+
+def decode(body: bytes) -> Message | Work:
+    """Read what `encode` wrote.
+
+    Raises:
+        LogVersionUnsupported: a later version wrote it.
+        LogDamaged: it is no message.
+    """
+    try:
+        message: Message | Work = _decoder.decode(wire.unstamp(body, VERSION))
+    except msgspec.MsgspecError as error:
+        raise LogDamaged(str(error)) from error
+    return message

@@ -1,0 +1,169 @@
+"""Operations: the six things that a program may ask for, and the outcome with which each settles, exactly once.
+
+Everything else (join, race, loop, map, approval, schedule) is composed of these inside a program.
+"""
+
+from random import Random
+from typing import Literal
+
+import msgspec
+
+from perdure.core.errors import ErrorInfo
+from perdure.core.paths import Key
+from perdure.core.values import NOTHING, Value
+
+
+class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often and when a call is tried again. `max` counts tries; waits are seconds and grow by `factor` up to `max_wait_s`.
+
+    Each wait is shortened at random by up to `jitter` of itself, so that many executions do not come back at one time.
+    """
+
+    max: int = 3
+    wait_s: float = 1.0
+    factor: float = 2.0
+    max_wait_s: float = 60.0
+    jitter: float = 0.1
+
+    def delay_s(self, failures: int, seed: str) -> float:
+        """The wait after this many failed tries; `seed` makes the jitter the same in every replay."""
+        wait_s = min(self.wait_s * self.factor ** min(failures - 1, 1000), self.max_wait_s)
+        return wait_s * (1 - self.jitter * Random(seed).random())
+
+
+DEFAULT_RETRY = Retry()
+
+CallKind = Literal["exhausted", "timeout", "fatal", "interrupted"]
+
+
+class Ok(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):
+    """A promise kept: its value, and the port by which a graph goes on."""
+
+    value: Value = NOTHING
+    port: str = "success"
+
+
+class Err(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="err", rename={"kind": "k", "error": "e", "attempts": "n"}):
+    """A promise broken: exhausted, timeout, fatal, interrupted or cancelled, after how many tries, with the last error."""
+
+    kind: str
+    error: ErrorInfo
+    attempts: int = 1
+
+
+Outcome = Ok | Err
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="call", rename={"target": "g", "args": "a", "queue": "q", "retry": "r", "timeout_s": "s", "idempotent": "i", "about": "b"}):
+    """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
+
+    `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
+    again after an interruption.
+    """
+
+    target: str
+    args: Value = NOTHING
+    queue: str = ""
+    retry: Retry = DEFAULT_RETRY
+    timeout_s: float | None = None
+    idempotent: bool = True
+    about: Value = NOTHING
+
+
+class Sleep(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):
+    """A wait of `duration_s` from when it is opened, or until a time in seconds since 1970."""
+
+    duration_s: float | None = None
+    until_s: float | None = None
+    about: Value = NOTHING
+
+
+class Receive(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    tag_field="t",
+    tag="receive",
+    rename={"names": "g", "limit": "l", "gather": "c", "timeout_s": "s", "completable": "k", "about": "b"},
+):
+    """A wait for messages of any of `names`, first in first out across them.
+
+    Settles with up to `limit` as soon as there is one; with `gather`, when there are `limit` or `timeout_s` has passed, with what is
+    there. A completable message stays the execution's until it is completed, and goes back to its place if the receiver is dropped.
+    """
+
+    names: tuple[str, ...]
+    limit: int = 1
+    gather: bool = False
+    timeout_s: float | None = None
+    completable: bool = False
+    about: Value = NOTHING
+
+
+class Spawn(
+    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="spawn", rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b"}
+):
+    """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started."""
+
+    workflow: str
+    id: str
+    version: int = 0
+    input: Value = NOTHING
+    awaited: bool = True
+    deadline_s: float | None = None
+    about: Value = NOTHING
+
+
+class Send(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
+    """A message to another execution; settles at once."""
+
+    to: Key
+    name: str
+    body: Value = NOTHING
+    about: Value = NOTHING
+
+
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply"]
+
+
+class Keep(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="keep", rename={"value": "v", "role": "r", "label": "g", "about": "b"}):
+    """A value to remember; settles at once.
+
+    `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
+    loop's turn, the names of the branches of a join or race, or the reply to the completable message numbered by `label`.
+    """
+
+    value: Value = NOTHING
+    role: KeepRole = "value"
+    label: str = ""
+    about: Value = NOTHING
+
+
+Op = Call | Sleep | Receive | Spawn | Send | Keep
+
+
+def target(op: Op) -> str:
+    """What replay compares beside path and kind: whom or what the operation is for, never with which arguments."""
+    match op:
+        case Call():
+            return f"{op.target} on {op.queue}" if op.queue else op.target
+        case Sleep():
+            return ""
+        case Receive():
+            return ", ".join(op.names)
+        case Spawn():
+            return op.workflow
+        case Send():
+            return f"{op.to.workflow}: {op.name}"
+        case Keep():
+            return op.label if op.role in ("value", "turn", "reply") else f"{op.role}: {op.label}"
+
+
+def kind(op: Op) -> str:
+    """The operation's kind, as people read it: call, sleep, receive, spawn, send or keep."""
+    return type(op).__name__.lower()
+
+
+def same(remembered: Op, asked: Op) -> bool:
+    """Whether replay takes the two for the same operation."""
+    return type(remembered) is type(asked) and (remembered == asked or target(remembered) == target(asked))

@@ -1,0 +1,74 @@
+"""Programs: pure functions from what the log says to what they want next. What the rules ask of one, and what it may ask for."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from perdure.core.events import Event
+from perdure.core.execution import Execution
+from perdure.core.ops import Op, Outcome
+from perdure.core.paths import Path
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Open an operation."""
+
+    path: Path
+    op: Op
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """Want an open operation no longer, or give back what a settled receive brought."""
+
+    path: Path
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """Forget the turns of a loop before this one."""
+
+    path: Path
+    before: int
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """End the execution."""
+
+    status: Literal["completed", "failed", "cancelled"]
+    outcome: Outcome
+
+
+class Say(msgspec.Struct, frozen=True):
+    """Write a line to the log of the process: silent on replay, never remembered."""
+
+    level: int
+    text: str
+    fields: tuple[tuple[str, Any], ...] = ()
+
+
+Command = Open | Drop | Trim | Finish | Say
+
+
+class Program(Protocol):
+    """An incremental fold over the events of one execution: warm, it is fed each as it happens; cold, the same ones again."""
+
+    def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
+        """Take one given event, already folded into `execution`; return what the program wants because of it.
+
+        On replay `remembered` holds what it asked for at this place, from which it takes as much as it asks for again; live it is None.
+        `values` has the payloads of blobs that the event refers to, by hash.
+
+        Raises:
+            Diverged: it asked for something else than it remembers.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave memory: nothing that the program still does is recorded."""
+        ...
+
+
+def program_name(workflow: str, version: int) -> str:
+    """What engines advertise and heads say: ``order@2``, or ``order@`` as long as no version is pinned. Never the same for two programs."""
+    return f"{workflow}@{version or ''}"

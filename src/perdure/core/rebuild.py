@@ -1,0 +1,94 @@
+"""Rebuilding: a cold execution is folded from its log, and its program fed the same events again, to reach the same state.
+
+Nothing is executed and nothing decided here. Each group of what the program asked for stands behind the given event that
+made it ask, and must be asked for again in its place; the first difference ends the replay, before anything new runs.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core.errors import Diverged
+from perdure.core.execution import Execution
+from perdure.core.ops import Keep, Ok
+from perdure.core.paths import text
+from perdure.core.program import Program
+from perdure.core.values import Blob, Value
+
+
+class Load(msgspec.Struct, frozen=True):
+    """A question to whoever drives a decision: the payload of this blob."""
+
+    blob: Blob
+
+
+def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -> Generator[Load, bytes, Diverged | None]:
+    """Fold `events` into a fresh `execution` and replay `program` over them, each group of what it asked for in its place.
+
+    Nothing is executed and nothing decided. Returns how the program diverged, if it did; the execution is folded to the end in any case.
+    """
+    life = max((index for index, event in enumerate(events) if isinstance(event, e.Reopened)), default=0)
+    execution.resumes = {event.path: event.turn for event in events if isinstance(event, e.Turned)}
+    asleep = bool(events) and any(isinstance(event, e.Ended) for event in events[life:])
+    diverged: Diverged | None = None
+    position = 0
+    while position < len(events):
+        event = events[position]
+        group = _asked_after(events, position)
+        execution.apply(event)
+        if not isinstance(event, e.ASKED) and position >= life and not asleep and diverged is None:
+            try:
+                yield from _replay(execution, event, group, program)
+            except Diverged as error:
+                diverged = error
+        for asked in group:
+            execution.apply(asked)
+        position += 1 + len(group)
+    return diverged
+
+
+def _asked_after(events: Sequence[e.Event], position: int) -> Sequence[e.Event]:
+    end = position + 1
+    while end < len(events) and isinstance(events[end], e.ASKED):
+        end += 1
+    return events[position + 1 : end]
+
+
+def _replay(execution: Execution, event: e.Event, group: Sequence[e.Event], program: Program) -> Generator[Load, bytes, None]:
+    left = deque(group)
+    events = fed(execution, event)
+    for one in events:
+        values = {}
+        for blob in blobs_of(execution, one, group):
+            values[blob.sha256] = yield Load(blob)
+        program.feed(execution, one, left, values)
+    for asked in left if events else ():
+        if isinstance(asked, e.Opened | e.Dropped):
+            raise Diverged(asked.path, (f"{text(asked.path) or 'the workflow'} is remembered here, and the code no longer asks for it",))
+
+
+def fed(execution: Execution, event: e.Event) -> Sequence[e.Event]:
+    """What the program is fed because of this event: nothing while parked, and all that came meanwhile when resumed."""
+    if execution.parked is not None or not isinstance(event, e.FED):
+        return ()
+    return [*execution.backlog, event] if isinstance(event, e.Resumed) else (event,)
+
+
+def blobs_of(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Iterator[Blob]:
+    """The blobs that the program will want to read because of this event."""
+    values: list[Value] = []
+    match event:
+        case e.Started(input=value) | e.Turned(value=value):
+            values.append(value)
+        case e.Reopened() if execution.started is not None:
+            values.append(execution.started.input)
+            values.extend(known.op.value for known in execution.memo.values() if isinstance(known.op, Keep))
+        case e.Received(path) | e.Settled(path) | e.Recalled(path) if path in execution.settled:
+            settlement = execution.settled[path]
+            values.extend(letter.body for letter in settlement.letters)
+            if isinstance(settlement.outcome, Ok):
+                values.append(settlement.outcome.value)
+    values.extend(asked.op.value for asked in group if isinstance(asked, e.Opened) and isinstance(asked.op, Keep))
+    return (value for value in values if isinstance(value, Blob))

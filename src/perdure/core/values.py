@@ -1,0 +1,88 @@
+"""Values: what programs pass around, as bytes that any language can read (MessagePack), or as a reference to a blob.
+
+Every value takes the same way, live or replayed: encoded once where it is made, decoded by its type where it is used,
+so a surprise (a tuple that becomes a list) shows in the first run and not after a crash.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from perdure.core import limits
+from perdure.core.errors import TooLarge, Undecodable, Unencodable
+
+
+class Blob(msgspec.Struct, frozen=True, array_like=True):
+    """A value kept outside the log: its SHA-256 in hexadecimal, and its size in bytes."""
+
+    sha256: str
+    size_bytes: int
+
+
+Value = bytes | Blob
+"""An encoded value, or where it is."""
+
+NOTHING: bytes = msgspec.msgpack.encode(None)
+"""The encoded form of None."""
+
+
+def _encode_other(value: Any) -> Any:
+    """Encode what msgspec doesn't know: pydantic models and whatever else has their `model_dump`."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no encoding")
+
+
+def _decode_other(kind: type, raw: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(raw)
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no decoding")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
+
+
+def encode(value: Any, where: str) -> bytes:
+    """Encode a value that user code made; `where` names the operation in errors.
+
+    Raises:
+        Unencodable: it holds something that has no encoding (a connection, an integer over 64 bits, a cycle).
+        TooLarge: it takes more than 16 MiB.
+    """
+    try:
+        raw = _encoder.encode(value)
+    except (TypeError, OverflowError, ValueError, RecursionError) as error:
+        raise Unencodable(where, type(value).__qualname__, str(error)) from error
+    if len(raw) > limits.VALUE_BYTES_MAX:
+        raise TooLarge(where, len(raw), limits.VALUE_BYTES_MAX)
+    return raw
+
+
+def decode(raw: bytes, kind: Any, where: str) -> Any:
+    """Decode a value by the type that its user hints at; `Any` gives plain data.
+
+    Raises:
+        Undecodable: the bytes do not fit the type.
+    """
+    try:
+        return decoder(kind)(raw)
+    except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError) as error:
+        raise Undecodable(where, str(kind), str(error)) from error
+
+
+@lru_cache(maxsize=4096)
+def decoder(kind: Any) -> Callable[[bytes], Any]:
+    """The decoder of a type, made once."""
+    return msgspec.msgpack.Decoder(kind, dec_hook=_decode_other).decode
+
+
+def offload(value: Value, blobs: dict[str, bytes]) -> Value:
+    """Put a large value among `blobs`, by its hash, and return the reference; return a small one as it is."""
+    if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN:
+        return value
+    digest = sha256(value).hexdigest()
+    blobs[digest] = value
+    return Blob(digest, len(value))

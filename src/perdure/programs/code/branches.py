@@ -1,0 +1,148 @@
+"""Branches: join, map and race. Each branch is a task with a context of its own, and goes on without its siblings.
+
+The names of the branches are remembered before any of them starts, so that a renamed or removed one is reported. What is
+left of a branch that loses or is cancelled is unwound like any cancelled task; it holds up nobody.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.core.errors import JoinFailed, RaceFailed, WrongVerb
+from perdure.core.paths import Path, text
+from perdure.programs.code.instance import Instance
+from perdure.programs.code.results import Won
+from perdure.programs.code.scheduler import NumberedTask
+
+if TYPE_CHECKING:
+    from perdure.programs.code.context import Context
+
+LABEL_BYTES_MAX = 200
+
+Branch = tuple[str, Path, Callable[["Context"], Awaitable[Any]]]
+"""A branch before it starts: its name in results, its path, and what it does with its context."""
+
+
+class Branches:
+    """The branches of one join, map or race while they run. Each end costs the same, however many there are."""
+
+    __slots__ = ("_branches", "_context", "_limit", "_live", "done", "errors", "outputs", "race", "tasks")
+
+    def __init__(self, context: "Context", branches: Iterator[Branch], limit: int | None, race: bool) -> None:
+        self.done: Any = context._instance.loop.create_future()
+        self.errors: dict[str, Exception] = {}
+        self.outputs: dict[str, Any] = {}
+        self.race = race
+        self.tasks: dict[NumberedTask[Any], str] = {}
+        self._context = context
+        self._branches = branches
+        self._limit = limit
+        self._live = 0
+        self._fill()
+
+    def _fill(self) -> None:
+        """Start branches, up to the limit; when there are none left, and none runs, all is done."""
+        while self._limit is None or self._live < self._limit:
+            branch = next(self._branches, None)
+            if branch is None:
+                break
+            name, path, fn = branch
+            task = self._context._branch(name, path, fn)
+            self.tasks[task] = name
+            self._live += 1
+            task.add_done_callback(self._ended)
+        if not self._live and not self.done.done():
+            self.done.set_result(None)
+
+    def _ended(self, task: NumberedTask[Any]) -> None:
+        name = self.tasks.pop(task)
+        self._live -= 1
+        error = RuntimeError("the branch cancelled itself") if task.cancelled() else task.exception()
+        if self.done.done():
+            return
+        if error is None:
+            self.outputs[name] = task.result()
+            if self.race:
+                self.done.set_result(name)
+                return
+        else:
+            self.errors[name] = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        self._fill()
+
+    def cancel(self) -> None:
+        """Tell every branch that still runs to unwind."""
+        self._branches = iter(())
+        for task in list(self.tasks):
+            self._context._give_back(task)
+            task.cancel()
+
+    async def run(self) -> None:
+        """Wait until all have ended or, in a race, until one has returned."""
+        try:
+            await self.done
+        except CancelledError:
+            self.cancel()
+            raise
+
+
+def label(verb: str, names: Sequence[str]) -> str:
+    """What the log remembers of the branches: their names or, when that is long, how many there are and a hash."""
+    listed = msgspec.json.encode(names)
+    if len(listed) > LABEL_BYTES_MAX:
+        return f"{verb} of {len(names)}, {sha256(listed).hexdigest()[:16]}"
+    return f"{verb} {listed.decode()}"
+
+
+async def join(context: "Context", path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
+    """Run all; return what each returned, by name, or raise `JoinFailed` once all have ended."""
+    context._instance.started(path)
+    running = Branches(context, iter(branches), limit, race=False)
+    await running.run()
+    outputs = {name: running.outputs[name] for name, _, _ in branches if name in running.outputs}
+    if running.errors:
+        errors = {name: running.errors[name] for name, _, _ in branches if name in running.errors}
+        raise JoinFailed(f"{len(errors)} of {len(branches)} branches of {text(path)} failed", errors, outputs)
+    return outputs
+
+
+async def race(context: "Context", path: Path, branches: Sequence[Branch]) -> Won[Any]:
+    """Run all until one returns; cancel the others, in mid-step too."""
+    context._instance.started(path)
+    running = Branches(context, iter(branches), None, race=True)
+    await running.run()
+    winner = running.done.result()
+    if winner is None:
+        errors = {name: running.errors[name] for name, _, _ in branches}
+        raise RaceFailed(f"all {len(branches)} branches of {text(path)} failed", errors)
+    running.cancel()
+    return Won(winner, running.outputs[winner])
+
+
+def named(path: Path, positional: Iterable[Any], by_name: dict[str, Any]) -> list[Branch]:
+    """The branches of a join or race, each with its name and path.
+
+    Raises:
+        WrongVerb: a branch is no function of a context.
+    """
+    counts: dict[str, int] = {}
+    branches: list[Branch] = []
+    for fn in positional:
+        name = own_name(fn, "branch")
+        counts[name] = number = counts.get(name, 0) + 1
+        branches.append((name if number == 1 else f"{name}#{number}", (*path, (name, number)), fn))
+    branches.extend((name, (*path, (name, 1)), fn) for name, fn in by_name.items())
+    for name, _, fn in branches:
+        if not callable(fn):
+            if isinstance(fn, Coroutine):
+                fn.close()
+            raise WrongVerb(f"branch {name} of {text(path)} is {type(fn).__name__}", "pass a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns")
+    return branches
+
+
+def own_name(fn: Any, instead: str) -> str:
+    """The name of a function, or `instead` for one that has none of its own."""
+    name = getattr(fn, "__name__", None)
+    return name if isinstance(name, str) and name != "<lambda>" else instead

@@ -1,0 +1,80 @@
+"""How the arguments and the result of a function become bytes and come back, by its type hints."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpecArgs, ParamSpecKwargs, TypeVar, get_type_hints
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.errors import WrongVerb
+
+_NO_NAMED: dict[str, Any] = {}
+_shape: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]] = msgspec.msgpack.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
+
+
+class Codec:
+    """The type hints of one function, resolved once; its first `skip` parameters are left out."""
+
+    __slots__ = ("_by_count", "_named", "_positional", "_rest", "result")
+
+    def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
+        hints = _hints(fn)
+        parameters = _parameters(fn)[skip:]
+        hinted = {one.name: _known(hints.get(one.name, Any)) for one in parameters}
+        self.result = _known(hints.get("return", Any))
+        self._positional = [hinted[one.name] for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
+        self._named = hinted
+        self._by_count: dict[int, Any] = {}
+
+    def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], where: str) -> bytes:
+        """The encoded pair of positional and named arguments."""
+        return values.encode((args, kwargs), where)
+
+    def decode_args(self, raw: bytes, where: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Read what `encode_args` wrote, each argument by its hint."""
+        if raw == NO_ARGS:
+            return (), _NO_NAMED
+        args, kwargs = _shape.decode(raw)
+        kinds = self._positional + [self._rest] * (len(args) - len(self._positional))
+        positional = [values.decode(one, kind, where) for one, kind in zip(args, kinds, strict=False)]
+        return positional, {name: values.decode(one, self._named.get(name, Any), where) for name, one in kwargs.items()}
+
+
+NO_ARGS = values.encode(((), {}), "no arguments")
+_codecs: dict[Any, Codec] = {}
+
+
+def codec_of(fn: Callable[..., Any], skip: int = 0) -> Codec:
+    """The codec of a function; functions of the same code and hints, such as a lambda made again and again, share one."""
+    code = getattr(fn, "__code__", None)
+    if code is None or getattr(fn, "__annotations__", None):
+        return Codec(fn, skip)
+    codec = _codecs.get(code)
+    if codec is None:
+        codec = _codecs[code] = Codec(fn, skip)
+    return codec
+
+
+def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
+    target = fn if inspect.isroutine(fn) or inspect.isclass(fn) else getattr(fn, "func", getattr(fn, "__call__", fn))  # noqa: B004  # the method, not whether there is one
+    if not getattr(target, "__annotations__", None):
+        return {}
+    try:
+        return get_type_hints(target)
+    except NameError as error:
+        name = getattr(fn, "__qualname__", repr(fn))
+        raise WrongVerb(f"the type hints of {name}", f"{error}; types used in hints must be reachable from the module, define them at its top level") from error
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def _known(hint: Any) -> Any:
+    """The hint, or Any where it names no type of its own."""
+    return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint is inspect.Parameter.empty else hint

@@ -1,0 +1,602 @@
+"""The context: the verbs of a workflow. Each takes its path when it is called, and does its work when it is awaited.
+
+Verbs that settle at once (`send`, `set`, `emit`, `keep`) have done it when they return.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from datetime import datetime
+from functools import partial
+from random import Random
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
+from uuid import UUID
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, StepFailed, Timeout, WrongVerb
+from perdure.core.execution import Settlement
+from perdure.core.mailbox import Letter
+from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
+from perdure.core.paths import Key, Path, idempotency_key, text
+from perdure.programs.code import branches as flow
+from perdure.programs.code.codec import codec_of
+from perdure.programs.code.declare import CodeWorkflow, Signal, Step, checked_name
+from perdure.programs.code.durations import Duration, seconds, shown
+from perdure.programs.code.instance import Instance, reply_path
+from perdure.programs.code.lines import Lines
+from perdure.programs.code.loops import Cell, Loop, refuse_outer
+from perdure.programs.code.results import Attempt, Message, Ok, Record, Won
+from perdure.programs.code.scheduler import NumberedTask
+from perdure.programs.code.scope import Scope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+D = TypeVar("D")
+S = TypeVar("S")
+
+Verb = Coroutine[Any, Any, R]
+"""What a verb returns: await it once, or hand it to asyncio.gather or a task."""
+
+BranchOf = Callable[["Context"], Awaitable[R]]
+"""A branch: a function of a context of its own."""
+
+_MISSING: Any = object()
+
+
+class Done(Generic[T]):
+    """The result of a verb that has settled already."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._value
+        yield  # makes it a generator
+
+
+class HasKey(Protocol):
+    """Whatever stands for an execution, such as a handle."""
+
+    @property
+    def key(self) -> Key:
+        """Tenant, workflow and id."""
+        ...
+
+
+class HasCode(Protocol[P, R_co]):
+    """Whatever stands for a code workflow, with the types of its input and result."""
+
+    @property
+    def code(self) -> CodeWorkflow:
+        """The workflow as engines know it."""
+        ...
+
+    def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """The types of its input and result; never called."""
+        ...
+
+
+class ExecutionInfo:
+    """What a workflow may know of its own execution."""
+
+    __slots__ = ("_instance",)
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    @property
+    def key(self) -> Key:
+        """Tenant, workflow and id."""
+        return self._instance.execution.key
+
+    @property
+    def id(self) -> str:
+        """The id, unique per tenant and workflow."""
+        return self.key.id
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's name."""
+        return self.key.workflow
+
+    @property
+    def version(self) -> int:
+        """The version that was pinned when the execution started."""
+        started = self._instance.execution.started
+        return self._instance.workflow.version if started is None else started.version
+
+    @property
+    def deadline(self) -> float | None:
+        """When the execution must have ended, in seconds since 1970."""
+        started = self._instance.execution.started
+        return None if started is None else started.deadline_at_s
+
+
+class Context:
+    """The verbs of a workflow, for one branch of it. A branch, and a turn of a loop, gets its own and uses no other."""
+
+    __slots__ = ("_children", "_instance", "_random", "_scope", "_task", "log")
+
+    def __init__(self, instance: Instance, scope: Scope, task: NumberedTask[Any] | None) -> None:
+        self._instance = instance
+        self._scope = scope
+        self._task = task
+        self._children: dict[NumberedTask[Any], Scope] | None = None
+        self._random: Random | None = None
+        self.log = Lines(instance)
+
+    # steps
+
+    @overload
+    def step(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
+    @overload
+    def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
+    @overload
+    def step(self, name: str, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
+    def step(self, *args: Any, **kwargs: Any) -> Verb[Any]:
+        """Run a function once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
+
+        It runs at least once and settles exactly once; after that it is never run again. Options go to ``fn.with_(...)``.
+
+        Raises:
+            StepFailed: its tries are used up, or it raised `Fatal`; of a class in its `raises`, the error itself.
+        """
+        path, op, fn = self._prepare("step", args, kwargs)
+        return self._verb(path, self._step(path, op, fn))
+
+    @overload
+    def attempt(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    @overload
+    def attempt(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    @overload
+    def attempt(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    @overload
+    def attempt(self, name: str, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    @overload
+    def attempt(self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    @overload
+    def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    def attempt(self, *args: Any, **kwargs: Any) -> Verb[Any]:
+        """Run a step and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
+        path, op, fn = self._prepare("attempt", args, kwargs)
+        return self._verb(path, self._attempt(path, op, fn))
+
+    def _prepare(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Path, Call, Any]:
+        scope = self._enter(verb)
+        explicit, fn, rest = (args[0], args[1], args[2:]) if args and isinstance(args[0], str) and len(args) > 1 else (None, args[0] if args else None, args[1:])
+        if not callable(fn):
+            raise WrongVerb(f"ctx.{verb}({fn!r:.60})", f"pass a function and its arguments: ctx.{verb}(charge, order), not what calling it returns")
+        if isinstance(fn, Step):
+            path = scope.take(fn.name, explicit or fn.explicit)
+            raw = fn.codec.encode_args(rest, kwargs, f"the arguments of step {text(path)}")
+            return path, Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.idempotent), fn
+        name = checked_name(explicit or flow.own_name(fn, "step"), "step")
+        path = scope.take(name, explicit)
+        return path, Call(name, codec_of(fn).encode_args(rest, kwargs, f"the arguments of step {text(path)}"), "", DEFAULT_RETRY), fn
+
+    async def _step(self, path: Path, op: Call, fn: Any) -> Any:
+        settlement = await self._settle(path, op, fn)
+        outcome = settlement.outcome
+        if isinstance(outcome, Err):
+            _raise(path, outcome, fn)
+        return self._result(path, settlement, fn)
+
+    async def _attempt(self, path: Path, op: Call, fn: Any) -> Any:
+        settlement = await self._settle(path, op, fn)
+        return settlement.outcome if isinstance(settlement.outcome, Err) else Ok(self._result(path, settlement, fn))
+
+    def _result(self, path: Path, settlement: Settlement, fn: Any) -> Any:
+        outcome = settlement.outcome
+        value = values.NOTHING if outcome is None or isinstance(outcome, Err) else outcome.value
+        codec = fn.codec if isinstance(fn, Step) else codec_of(fn)
+        return self._instance.decode(value, codec.result, path)
+
+    # time
+
+    def sleep(self, duration: Duration, *, name: str | None = None) -> Verb[None]:
+        """Wait for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts.
+
+        The deadline is fixed when the operation is opened; replay and restarts do not move it. No memory is held while waiting.
+        """
+        scope = self._enter("sleep")
+        op = Sleep(seconds(duration, "sleep"))
+        path = scope.take(f"sleep:{shown(duration)}", name)
+        return self._verb(path, self._sleep(path, op))
+
+    def sleep_until(self, when: datetime, *, name: str | None = None) -> Verb[None]:
+        """Wait until a point in time, which must have a time zone; one that is past does not wait."""
+        scope = self._enter("sleep_until")
+        if not isinstance(when, datetime) or when.tzinfo is None:
+            raise BadValue("sleep_until", when, "a datetime with a time zone, such as datetime.now(UTC) + timedelta(days=1)")
+        path = scope.take(f"sleep_until:{when.isoformat()}", name)
+        return self._verb(path, self._sleep(path, Sleep(until_s=when.timestamp())))
+
+    async def _sleep(self, path: Path, op: Sleep) -> None:
+        await self._settle(path, op)
+
+    def now(self) -> datetime:
+        """The time, in UTC, of the event that made the workflow go on: the same on every replay."""
+        self._enter("now")
+        return self._instance.now()
+
+    @property
+    def random(self) -> Random:
+        """Random numbers of this scope, the same on every replay."""
+        self._enter("random")
+        if self._random is None:
+            started = self._instance.execution.started
+            self._random = Random(f"{0 if started is None else started.seed}:{text(self._scope.path)}")
+        return self._random
+
+    def uuid(self) -> UUID:
+        """A random UUID, the same on every replay."""
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    # messages
+
+    @overload
+    def listen(self, signal: Signal[T], /, *, completable: Literal[True], timeout: Duration | None = ..., name: str | None = ...) -> Verb[Message[T]]: ...
+    @overload
+    def listen(self, signal: Signal[T], /, *, timeout: Duration | None = ..., name: str | None = ...) -> Verb[T]: ...
+    @overload
+    def listen(self, signal: Signal[T], /, *, timeout: Duration | None, default: D, name: str | None = ...) -> Verb[T | D]: ...
+    @overload
+    def listen(self, *names: str, timeout: Duration | None = ..., default: Any = ..., completable: bool = ..., name: str | None = ...) -> Verb[Any]: ...
+    def listen(self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None) -> Verb[Any]:
+        """Wait for the next message of a signal, or of any of these names, first in first out across them; return its body.
+
+        A message that is there already wins over a timeout. Consuming it is one commit with what follows. With `completable`, it returns a
+        `Message` that stays the execution's until ``message.complete(reply)``, and goes back to its place if its branch is cancelled before.
+
+        Raises:
+            Timeout: nothing came in time, and there is no `default`.
+        """
+        path, op, signal = self._receive("listen", names, name, Receive((), 1, timeout_s=_optional_s(timeout), completable=completable))
+        return self._verb(path, self._listen(path, op, signal, default))
+
+    @overload
+    def listen_many(
+        self, signal: Signal[T], /, *, completable: Literal[True], limit: int = ..., timeout: Duration | None = ..., name: str | None = ...
+    ) -> Verb[list[Message[T]]]: ...
+    @overload
+    def listen_many(self, signal: Signal[T], /, *, limit: int = ..., timeout: Duration | None = ..., name: str | None = ...) -> Verb[list[T]]: ...
+    @overload
+    def listen_many(self, *names: str, limit: int = ..., timeout: Duration | None = ..., completable: bool = ..., name: str | None = ...) -> Verb[list[Any]]: ...
+    def listen_many(self, *names: Any, limit: int = 100, timeout: Duration | None = None, completable: bool = False, name: str | None = None) -> Verb[Any]:
+        """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
+        or the time is over, possibly none."""
+        if not isinstance(limit, int) or limit < 1:
+            raise BadValue("listen_many(limit)", limit, "a whole number from 1")
+        receive = Receive((), limit, timeout is not None, _optional_s(timeout), completable)
+        path, op, signal = self._receive("listen_many", names, name, receive)
+        return self._verb(path, self._listen_many(path, op, signal))
+
+    def _receive(self, verb: str, names: tuple[Any, ...], name: str | None, receive: Receive) -> tuple[Path, Receive, Signal[Any] | None]:
+        scope = self._enter(verb)
+        signal = names[0] if len(names) == 1 and isinstance(names[0], Signal) else None
+        wanted = tuple(checked_name(one.name if isinstance(one, Signal) else one, "signal") for one in names)
+        if not wanted:
+            raise BadValue(verb, names, "a signal, or the names of messages")
+        path = scope.take(f"listen:{','.join(wanted)}"[:200], name)
+        return path, msgspec.structs.replace(receive, names=wanted), signal
+
+    async def _listen(self, path: Path, op: Receive, signal: Signal[Any] | None, default: Any) -> Any:
+        settlement = await self._settle(path, op)
+        if isinstance(settlement.outcome, Err):
+            if default is _MISSING:
+                raise Timeout(text(path), op.timeout_s)
+            return default
+        return self._letter(path, op, signal, settlement.letters[0])
+
+    async def _listen_many(self, path: Path, op: Receive, signal: Signal[Any] | None) -> list[Any]:
+        settlement = await self._settle(path, op)
+        return [self._letter(path, op, signal, letter) for letter in settlement.letters]
+
+    def _letter(self, path: Path, op: Receive, signal: Signal[Any] | None, letter: Letter) -> Any:
+        body = self._instance.decode(letter.body, Any if signal is None else signal.type, path)
+        if not op.completable:
+            return body
+        return Message(letter.name, body, partial(self._complete, path, letter.number))
+
+    def _complete(self, path: Path, number: int, reply: Any) -> None:
+        self._instance.admit("complete")
+        where = reply_path(path, number)
+        if where in self._instance.completed:
+            raise WrongVerb(f"the message of {text(path)} is completed twice", "complete each message once")
+        self._instance.completed.add(where)
+        self._instance.remember(where, lambda: values.encode(reply, f"the reply to {text(path)}"), role="reply", label=str(number))
+
+    def send(self, execution: Key | HasKey, signal: Signal[T] | str, body: Any = None, *, name: str | None = None) -> Done[None]:
+        """Send a message to another execution, or to this one; recorded, so never repeated by replay."""
+        scope = self._enter("send")
+        key = execution if isinstance(execution, Key) else execution.key
+        wanted = signal.name if isinstance(signal, Signal) else checked_name(signal, "signal")
+        path = scope.take(f"send:{wanted}", name)
+        self._instance.send(path, Send(key, wanted, values.encode(body, f"the body of {text(path)}")))
+        return Done(None)
+
+    # branches
+
+    @overload
+    def join(self, a: BranchOf[T1], b: BranchOf[T2], /, *, name: str | None = ...) -> Verb[tuple[T1, T2]]: ...
+    @overload
+    def join(self, a: BranchOf[T1], b: BranchOf[T2], c: BranchOf[T3], /, *, name: str | None = ...) -> Verb[tuple[T1, T2, T3]]: ...
+    @overload
+    def join(self, a: BranchOf[T1], b: BranchOf[T2], c: BranchOf[T3], d: BranchOf[T4], /, *, name: str | None = ...) -> Verb[tuple[T1, T2, T3, T4]]: ...
+    @overload
+    def join(self, *branches: BranchOf[T], name: str | None = ...) -> Verb[tuple[T, ...]]: ...
+    @overload
+    def join(self, *, name: str | None = ..., **by_name: BranchOf[Any]) -> Verb[Record]: ...
+    def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Verb[Any]:
+        """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
+
+        Raises:
+            JoinFailed: branches failed; it has the error of each, and what the others returned.
+        """
+        path, started = self._branches("join", branches, by_name, name)
+        return self._verb(path, self._join(path, started, as_tuple=not by_name))
+
+    def race(self, *, name: str | None = None, **branches: BranchOf[T]) -> Verb[Won[T]]:
+        """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
+
+        Raises:
+            RaceFailed: every branch failed.
+        """
+        path, started = self._branches("race", (), branches, name)
+        return self._verb(path, self._race(path, started))
+
+    def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = None, name: str | None = None) -> Verb[list[R]]:
+        """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
+
+        Raises:
+            JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
+        """
+        scope = self._enter("map")
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise BadValue("map(limit)", limit, "a whole number from 1, or None")
+        aim = flow.own_name(fn, "item")
+        path = scope.take(f"map:{aim}", name)
+        started = [(str(number), (*path, (aim, number + 1)), partial(_with_item, fn, item)) for number, item in enumerate(items)]
+        return self._verb(path, self._map(path, started, limit, f"map {aim} over {len(started)}"))
+
+    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[flow.Branch]]:
+        scope = self._enter(verb)
+        if (positional and by_name) or not (positional or by_name):
+            raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give at least one, and all in the same way")
+        for branch in by_name:
+            checked_name(branch, "branch")
+        path = scope.take(verb, name)
+        return path, flow.named(path, positional, by_name)
+
+    async def _join(self, path: Path, started: list[flow.Branch], as_tuple: bool) -> Any:
+        self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("join", [name for name, _, _ in started]))
+        outputs = await flow.join(self, path, started)
+        return tuple(outputs.values()) if as_tuple else Record(outputs)
+
+    async def _map(self, path: Path, started: list[flow.Branch], limit: int | None, label: str) -> list[Any]:
+        self._instance.remember(path, lambda: values.NOTHING, role="branches", label=label)
+        return list((await flow.join(self, path, started, limit)).values())
+
+    async def _race(self, path: Path, started: list[flow.Branch]) -> Won[Any]:
+        self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("race", [name for name, _, _ in started]))
+        return await flow.race(self, path, started)
+
+    def _branch(self, name: str, path: Path, fn: BranchOf[Any]) -> NumberedTask[Any]:
+        """Start a branch as a task with a context of its own."""
+        context = Context(self._instance, Scope(path), None)
+        context._task = self._instance.loop.create_task(context._run(fn), name=name)
+        self._instance.branches[context._task] = context._scope
+        return context._task
+
+    async def _run(self, fn: BranchOf[Any]) -> Any:
+        try:
+            return await fn(self)
+        except CancelledError:
+            self._instance.give_back(self._scope)
+            raise
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise RuntimeError(f"{type(error).__name__} in a workflow") from error
+        finally:
+            self._instance.branches.pop(cast("NumberedTask[Any]", self._task), None)
+
+    def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1) -> Loop[S]:
+        """Turns with durable state: ``async for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
+
+        The state is remembered at the start of every `commit_every`-th turn. The last `keep` turns are kept, older ones forgotten at every
+        `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs.
+        """
+        scope = self._enter("loop")
+        path = scope.take(checked_name(name, "loop"), name)
+        return Loop(self, scope, path, state, commit_every, keep, trim_every)
+
+    def _turn(self, cell: Cell[S], number: int, path: Path) -> Turn[S]:
+        return Turn(self._instance, Scope(path, self._scope.marks), self._instance.loop.current, cell, number)
+
+    # children
+
+    def call(self, workflow: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]:
+        """Run another workflow as a child execution and wait for its result. If this execution ends or stops waiting, the child is cancelled.
+
+        Raises:
+            ChildFailed: it failed or was cancelled.
+        """
+        path, op = self._spawn("call", workflow.code, args, kwargs, awaited=True)
+        return self._verb(path, self._call(path, op, workflow.code))
+
+    def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Done[Key]:
+        """Start another workflow as an execution that goes on by itself; return its key."""
+        path, op = self._spawn("start", workflow.code, args, kwargs, awaited=False)
+        self._instance.send(path, op)
+        return Done(Key(self._instance.execution.key.tenant, op.workflow, op.id))
+
+    def _spawn(self, verb: str, workflow: CodeWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any], awaited: bool) -> tuple[Path, Spawn]:
+        scope = self._enter(verb)
+        path = scope.take(f"{verb}:{workflow.name}")
+        child = idempotency_key(self._instance.execution.key, path)
+        raw = workflow.codec.encode_args(args, kwargs, f"the input of {text(path)}")
+        return path, Spawn(workflow.name, child, workflow.version, raw, awaited, workflow.deadline_s)
+
+    async def _call(self, path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:
+        outcome = (await self._settle(path, op)).outcome
+        if outcome is None or isinstance(outcome, Err):
+            raise ChildFailed(text(path), *(("nothing", ErrorInfo("", "")) if outcome is None else (outcome.kind, outcome.error)))
+        return self._instance.decode(outcome.value, workflow.codec.result, path)
+
+    # what is remembered and shown
+
+    def keep(self, name: str, fn: Callable[[], T]) -> Done[T]:
+        """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
+        scope = self._enter("keep")
+        path = scope.take(checked_name(name, "keep"), name)
+        value = self._instance.remember(path, lambda: values.encode(_plain(fn(), path), f"keep {text(path)}"))
+        return Done(self._instance.decode(value, codec_of(fn).result, path))
+
+    def set(self, key: str, value: Any) -> None:
+        """Show `value` under `key` to whoever queries the execution, from this commit on."""
+        path = self._enter("set").take(f"set:{checked_name(key, 'state')}"[:1000])
+        self._instance.remember(path, lambda: values.encode(value, text(path)), role="state", label=key)
+
+    def emit(self, value: Any) -> None:
+        """Append `value` to the execution's stream."""
+        path = self._enter("emit").take("emit")
+        self._instance.remember(path, lambda: values.encode(value, text(path)), role="stream")
+
+    @property
+    def execution(self) -> ExecutionInfo:
+        """The execution's id, workflow, version and deadline."""
+        return ExecutionInfo(self._instance)
+
+    # how verbs come about
+
+    def _enter(self, verb: str) -> Scope:
+        """The scope in which the calling task counts names.
+
+        Raises:
+            WrongVerb: this context is not the caller's.
+        """
+        task = self._instance.admit(verb)
+        scope = self._scope if task is self._task else self._scope_of(task, verb)
+        if scope.loop_alive is not None:
+            refuse_outer(scope, verb)
+        return scope
+
+    def _scope_of(self, task: NumberedTask[Any], verb: str) -> Scope:
+        if task in self._instance.branches:
+            raise WrongVerb(f"ctx.{verb} on the context of another branch", "use the context that the branch is given: `async def branch(c): await c.step(...)`")
+        if self._children is None:
+            self._children = {}
+        scope = self._children.get(task)
+        if scope is None:
+            scope = self._children[task] = Scope(self._scope.take(task.label or "task"))
+        return scope
+
+    def _verb(self, path: Path, coroutine: Verb[R]) -> Verb[R]:
+        self._instance.promised(path, coroutine)
+        return coroutine
+
+    async def _settle(self, path: Path, op: Op, fn: Any = None) -> Settlement:
+        """Open an operation and wait until it has settled; cancelled meanwhile, drop it."""
+        instance = self._instance
+        instance.started(path)
+        future = instance.open(path, op, fn)
+        try:
+            settlement = await future
+        except CancelledError:
+            instance.drop(path)
+            raise
+        if settlement.letters:
+            self._scope.marks.unused = path
+            if isinstance(op, Receive) and op.completable:
+                self._scope.marks.held.append(path)
+        return settlement
+
+    async def _main(self, workflow: CodeWorkflow) -> Any:
+        """The workflow itself."""
+        instance = self._instance
+        self._task = instance.loop.current
+        started = instance.execution.started
+        raw = instance.raw(values.NOTHING if started is None else started.input)
+        args, kwargs = workflow.codec.decode_args(raw, f"the input of {workflow.name}") if raw != values.NOTHING else ((), {})
+        try:
+            return await workflow.fn(self, *args, **kwargs)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise RuntimeError(f"{type(error).__name__} in a workflow") from error
+
+    def _give_back(self, task: NumberedTask[Any]) -> None:
+        scope = self._instance.branches.get(task)
+        if scope is not None:
+            self._instance.give_back(scope)
+
+
+class Turn(Context, Generic[S]):  # The one subclass: a turn is a context in every respect, and has state besides.
+    """One turn of a loop: the verbs of a context, and the loop's state."""
+
+    __slots__ = ("_cell", "number")
+
+    def __init__(self, instance: Instance, scope: Scope, task: NumberedTask[Any] | None, cell: Cell[S], number: int) -> None:
+        super().__init__(instance, scope, task)
+        self._cell = cell
+        self.number = number
+
+    @property
+    def state(self) -> S:
+        """The loop's state; what is assigned to it, the next turn begins with."""
+        return self._cell.state
+
+    @state.setter
+    def state(self, state: S) -> None:
+        self._cell.state = state
+
+
+def enter(workflow: CodeWorkflow) -> Callable[[Instance], Coroutine[Any, Any, Any]]:
+    """How an instance begins: the workflow's function, with a context and the input that the execution was started with."""
+
+    def begin(instance: Instance) -> Coroutine[Any, Any, Any]:
+        return Context(instance, Scope(()), None)._main(workflow)
+
+    return begin
+
+
+def program(workflow: CodeWorkflow, key: Key) -> Instance:
+    """A program for an execution of `workflow`, to be fed its events."""
+    return Instance(workflow, key, enter(workflow))
+
+
+def _optional_s(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, "timeout")
+
+
+def _plain(value: Any, path: Path) -> Any:
+    if isinstance(value, Coroutine):
+        value.close()
+        raise WrongVerb(f"keep {text(path)} was given an async function", "use a step for work that waits: ctx.step(fn)")
+    return value
+
+
+async def _with_item(fn: Callable[[Context, T], Awaitable[R]], item: T, context: Context) -> R:
+    return await fn(context, item)
+
+
+def _raise(path: Path, failure: Err, fn: Any) -> NoReturn:
+    """Raise the failure of a step: as the error itself where its class is declared, else as `StepFailed`."""
+    for kind in fn.raises if isinstance(fn, Step) else ():
+        if kind.__qualname__ == failure.error.type and failure.error.data is not None:
+            raise kind(*values.decode(failure.error.data, list[Any], text(path)))
+    raise StepFailed(text(path), failure.kind, failure.attempts, failure.error)

@@ -1,0 +1,197 @@
+"""What users declare: steps, workflows and signals. Declaring touches nothing; an engine binds them later."""
+
+import dataclasses
+from collections.abc import Callable, Coroutine
+from functools import cached_property
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from perdure.core import limits
+from perdure.core.errors import BadName, BadValue
+from perdure.core.ops import DEFAULT_RETRY
+from perdure.core.ops import Retry as RetryRule
+from perdure.core.program import program_name
+from perdure.programs.code.codec import Codec
+from perdure.programs.code.durations import Duration, seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+X = TypeVar("X")
+T = TypeVar("T")
+
+
+def checked_name(name: object, what: str) -> str:
+    """`name`, if it is text of 1 to 1024 bytes in UTF-8.
+
+    Raises:
+        BadName: it is not.
+    """
+    if not isinstance(name, str):
+        raise BadName(what, name, f"a name is text, not {type(name).__name__}")
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise BadName(what, ascii(name), "it has no encoding in UTF-8") from error
+    if not 1 <= size_bytes <= limits.NAME_BYTES_MAX:
+        raise BadName(what, name, f"a name takes 1 to {limits.NAME_BYTES_MAX} bytes, this one {size_bytes}")
+    return name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and when a step is tried again: `max` tries in all, the first wait, its growth, the longest wait.
+
+    Only errors of the classes in `only` are tried again (all, if empty), those in `fatal` never.
+    """
+
+    max: int = 3
+    wait: Duration = 1.0
+    factor: float = 2.0
+    max_wait: Duration = 60.0
+    jitter: float = 0.1
+    only: tuple[type[BaseException], ...] = ()
+    fatal: tuple[type[BaseException], ...] = ()
+
+    def rule(self) -> RetryRule:
+        """The part of it that the log remembers.
+
+        Raises:
+            BadValue: a number is out of range.
+        """
+        if not isinstance(self.max, int) or self.max < 1:
+            raise BadValue("Retry(max)", self.max, "a whole number from 1")
+        if not self.factor >= 1:
+            raise BadValue("Retry(factor)", self.factor, "a number from 1")
+        if not 0 <= self.jitter <= 1:
+            raise BadValue("Retry(jitter)", self.jitter, "a number from 0 to 1")
+        rule = RetryRule(self.max, seconds(self.wait, "Retry(wait)"), float(self.factor), seconds(self.max_wait, "Retry(max_wait)"), float(self.jitter))
+        return DEFAULT_RETRY if rule == DEFAULT_RETRY else rule
+
+    def again(self, error: BaseException) -> bool:
+        """Whether an error of this class may be tried again."""
+        return not isinstance(error, self.fatal) and (not self.only or isinstance(error, self.only))
+
+
+@dataclasses.dataclass(frozen=True)
+class Step(Generic[P, R, X]):
+    """A function whose result is remembered. Calling it directly is a plain call, without any durability."""
+
+    fn: Callable[P, X]
+    name: str
+    retry: Retry = Retry()  # noqa: RUF009  # frozen, so shared safely
+    timeout: Duration | None = None
+    queue: str = ""
+    idempotent: bool = True
+    raises: tuple[type[Exception], ...] = ()
+    explicit: str | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X:
+        return self.fn(*args, **kwargs)
+
+    @cached_property
+    def codec(self) -> Codec:
+        """How its arguments and its result are kept."""
+        return Codec(self.fn)
+
+    @cached_property
+    def rule(self) -> RetryRule:
+        """Its retry rule, as the log remembers it."""
+        return self.retry.rule()
+
+    @cached_property
+    def timeout_s(self) -> float | None:
+        """The time that each try has, in seconds."""
+        return None if self.timeout is None else seconds(self.timeout, f"timeout of step {self.name}")
+
+    def with_(
+        self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None, queue: str | None = None, idempotent: bool | None = None
+    ) -> "Step[P, R, X]":
+        """The same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``."""
+        return dataclasses.replace(
+            self,
+            explicit=self.explicit if name is None else checked_name(name, "step"),
+            retry=self.retry if retry is None else retry,
+            timeout=self.timeout if timeout is None else timeout,
+            queue=self.queue if queue is None else queue,
+            idempotent=self.idempotent if idempotent is None else idempotent,
+        )
+
+
+class _Decorator:
+    """``@step(retry=...)``: the options, waiting for the function."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Step[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> Step[P, R, R]: ...
+    def __call__(self, fn: Callable[..., Any]) -> Any:
+        return _declared(fn, self._options)
+
+
+def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any, Any]:
+    declared: Step[Any, Any, Any] = Step(fn, **{"name": getattr(fn, "__name__", type(fn).__name__), **options})
+    checked_name(declared.name, "step")
+    _ = declared.rule, declared.timeout_s  # a bad option is an error where it is written
+    return declared
+
+
+@overload
+def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R, Coroutine[Any, Any, R]]: ...
+@overload
+def step(fn: Callable[P, R], /) -> Step[P, R, R]: ...
+@overload
+def step(
+    *,
+    name: str = ...,
+    retry: Retry = ...,
+    timeout: Duration | None = ...,
+    queue: str = ...,
+    idempotent: bool = ...,
+    raises: tuple[type[Exception], ...] = ...,
+) -> _Decorator: ...
+def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
+
+    Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own),
+    `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves).
+    """
+    if fn is None:
+        return _Decorator(options)
+    return _declared(fn, options)
+
+
+@dataclasses.dataclass(frozen=True)
+class CodeWorkflow:
+    """An async function of a context, with what an engine needs to know of it."""
+
+    fn: Callable[..., Coroutine[Any, Any, Any]]
+    name: str
+    version: int = 1
+    replays: tuple[int, ...] = ()
+    deadline_s: float | None = None
+    archive: bool = True
+
+    @cached_property
+    def codec(self) -> Codec:
+        """How its input and its result are kept; the context is no part of the input."""
+        return Codec(self.fn, skip=1)
+
+    @property
+    def programs(self) -> frozenset[str]:
+        """What an engine that has it may claim."""
+        return frozenset(program_name(self.name, version) for version in (0, self.version, *self.replays))
+
+
+class Signal(Generic[T]):
+    """A name for messages, with the type of their body: typed at both ends."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, name: str, type: type[T] | Any = Any) -> None:
+        self.name = checked_name(name, "signal")
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"Signal({self.name!r})"

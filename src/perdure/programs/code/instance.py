@@ -1,0 +1,326 @@
+"""A code program in memory: one async function on its own loop, fed the events of its execution, asking for operations.
+
+Live, what it asks for becomes commands. On replay each is compared in its place with what the log remembers, and the first
+difference stops the program before anything new runs. Warm or cold, the same events lead to the same state.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from inspect import CORO_CREATED, getcoroutinestate
+from traceback import TracebackException
+from typing import Any
+
+from perdure.core import events as e
+from perdure.core import values
+from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, Undecodable, WrongVerb
+from perdure.core.execution import Execution, Settlement
+from perdure.core.ops import Err, Keep, Ok, Op, Send, Spawn, kind, same, target
+from perdure.core.paths import Key, Path, text
+from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
+from perdure.core.values import Blob, Value
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
+from perdure.programs.code.scope import Scope
+
+OPENED_MAX = 100_000
+"""Operations that a workflow may open without waiting for any; more is a loop that never waits."""
+
+Entry = Callable[["Instance"], Coroutine[Any, Any, Any]]
+"""What makes the workflow's coroutine, given the instance that it runs in."""
+
+
+class Instance:
+    """One workflow function, running. Satisfies `perdure.core.program.Program`."""
+
+    __slots__ = (
+        "_commands",
+        "_divergence",
+        "_enter",
+        "_finished",
+        "_matched_value",
+        "_remembered",
+        "_root",
+        "_unstarted",
+        "_values",
+        "_waiting",
+        "branches",
+        "closed",
+        "completed",
+        "execution",
+        "loop",
+        "steps",
+        "workflow",
+    )
+
+    def __init__(self, workflow: CodeWorkflow, key: Key, enter: Entry) -> None:
+        self.workflow = workflow
+        self.execution = Execution(key)
+        self.steps: dict[Path, Any] = {}
+        self.branches: dict[NumberedTask[Any], Scope] = {}
+        self.completed: set[Path] = set()
+        self.closed = False
+        self.loop = DeterministicLoop()
+        self._enter = enter
+        self._root: NumberedTask[Any] | None = None
+        self._waiting: dict[Path, NumberedFuture[Any]] = {}
+        self._unstarted: dict[Path, Coroutine[Any, Any, Any]] = {}
+        self._commands: list[Command] = []
+        self._remembered: deque[e.Event] | None = None
+        self._values: Mapping[str, bytes] = {}
+        self._divergence: Diverged | None = None
+        self._finished = False
+        self._matched_value: Value = values.NOTHING
+
+    # as a program
+
+    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
+        """Take one given event; return what the workflow wants because of it."""
+        if self._divergence is not None:
+            raise self._divergence
+        self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
+        self._take(event)
+        self.loop.drive()
+        self._conclude()
+        if self._divergence is not None:
+            self.close()
+            raise self._divergence
+        return self._commands
+
+    def close(self) -> None:
+        """Leave memory: coroutines are ended where they stand, and whatever they do then is not recorded."""
+        if not self.closed:
+            self.closed = True
+            for coroutine in self._unstarted.values():
+                coroutine.close()
+            self._unstarted.clear()
+            self.loop.close()
+            self._waiting.clear()
+
+    def _take(self, event: e.Event) -> None:
+        match event:
+            case e.Settled(path) | e.Received(path) | e.Recalled(path):
+                self.steps.pop(path, None)
+                future = self._waiting.pop(path, None)
+                if future is not None and not future.done():
+                    future.set_result(self.execution.settled[path])
+            case e.Started():
+                self._begin()
+            case e.Reopened():
+                self.loop.close()
+                self.loop, self._finished = DeterministicLoop(), False
+                for memory in (self._waiting, self._unstarted, self.steps, self.branches, self.completed):
+                    memory.clear()
+                self._begin()
+            case e.Cancelling() if self._root is not None:
+                self._root.cancel()
+            case e.Turned(path):
+                waiting = self._waiting.pop(path, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(event)
+
+    def _begin(self) -> None:
+        self._root = self.loop.create_task(self._enter(self), name="workflow")
+
+    def _conclude(self) -> None:
+        """Once the workflow's function has ended and all of its tasks have unwound, finish the execution."""
+        root = self._root
+        if root is None or not root.done() or self._finished or self.closed:
+            return
+        while self._divergence is None and (left := [task for task in self.loop.pending if not task.cancelling()]):
+            for task in left:
+                task.cancel()
+            self.loop.drive()
+        if self._divergence is None and not self.loop.pending:
+            self._finished = True
+            self._finish(root)
+
+    def _finish(self, root: NumberedTask[Any]) -> None:
+        finish = self._ending(root)
+        self._unstarted.clear()
+        if self._remembered is None:
+            self._commands.append(finish)
+        elif not isinstance(self._next(), e.Ended):
+            self._diverge((), self._next_text(), "the end of the workflow")
+
+    def _ending(self, root: NumberedTask[Any]) -> Finish:
+        where = f"the result of workflow {self.workflow.name}"
+        if root.cancelled():
+            reason = self.execution.cancelling.reason if self.execution.cancelling is not None else "the workflow cancelled itself"
+            return Finish("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)))
+        error = root.exception()
+        forgotten = [path for path, coroutine in self._unstarted.items() if getcoroutinestate(coroutine) == CORO_CREATED]
+        for path in forgotten:
+            self._unstarted[path].close()
+        if error is None and forgotten:
+            error = NotAwaited([text(path) for path in forgotten])
+        if error is None:
+            try:
+                return Finish("completed", Ok(values.encode(root.result(), where)))
+            except ProgrammingError as unencodable:
+                error = unencodable
+        return Finish("failed", Err("failed", error_info(error)))
+
+    # what verbs use
+
+    def open(self, path: Path, op: Op, step: Any = None) -> NumberedFuture[Settlement]:
+        """Ask for an operation; the future settles with it. `step` is the function behind a call."""
+        self._ask(path, op)
+        if step is not None:
+            self.steps[path] = step
+        future: NumberedFuture[Settlement] = self.loop.create_future()
+        self._waiting[path] = future
+        return future
+
+    def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
+        """Keep a value: made now if the log does not know it yet. Settles at once."""
+        if self._remembered is not None:
+            asked = Keep(**how)
+            self._ask(path, asked)
+            return self._matched_value
+        known = self.execution.memo.get(path)
+        value = known.op.value if known is not None and isinstance(known.op, Keep) else make()
+        self._ask(path, Keep(value, **how))
+        return value
+
+    def send(self, path: Path, op: Send | Spawn) -> None:
+        """Ask for an operation that settles at once."""
+        self._ask(path, op)
+
+    def drop(self, path: Path) -> None:
+        """Want an open operation no longer, or give back the messages that a settled receive brought."""
+        if self.closed:
+            return
+        self.steps.pop(path, None)
+        if self._waiting.pop(path, None) is None:
+            settlement = self.execution.settled.get(path)
+            if settlement is None or not settlement.letters:
+                return
+        if self._remembered is None:
+            self._commands.append(Drop(path))
+        elif self._next() != e.Dropped(path):
+            self._diverge(path, self._next_text(), f"{text(path)} dropped")
+        else:
+            self._remembered.popleft()
+
+    def give_back(self, scope: Scope) -> None:
+        """Put the messages that a branch received and did not use, or did not complete, back to their place."""
+        marks = scope.marks
+        for path in (*marks.held, *((marks.unused,) if marks.unused is not None and marks.unused not in marks.held else ())):
+            settlement = self.execution.settled.get(path)
+            if settlement is not None and any(reply_path(path, letter.number) not in self.completed for letter in settlement.letters):
+                self.drop(path)
+        marks.held, marks.unused = [], None
+
+    def trim(self, path: Path, before: int) -> None:
+        """Forget turns of a loop. How far was decided with it, so replay has nothing to do or compare."""
+        if self._remembered is None:
+            self._commands.append(Trim(path, before))
+
+    def wait_for_turn(self, path: Path) -> NumberedFuture[e.Turned]:
+        """A future for the place in a compacted log from which the loop at `path` goes on."""
+        future: NumberedFuture[e.Turned] = self.loop.create_future()
+        self._waiting[path] = future
+        return future
+
+    def say(self, level: int, line: str, fields: Mapping[str, Any]) -> None:
+        """Log a line, unless this is a replay."""
+        if self._remembered is None and not self.closed:
+            self._commands.append(Say(level, line, tuple(fields.items())))
+
+    def started(self, path: Path) -> None:
+        """Note that a verb's coroutine runs."""
+        self._unstarted.pop(path, None)
+
+    def promised(self, path: Path, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Note that a verb was called, and that its coroutine has not run yet."""
+        self._unstarted[path] = coroutine
+
+    def raw(self, value: Value) -> bytes:
+        """The payload of a value, which may be a blob that came with the event."""
+        return self._values[value.sha256] if isinstance(value, Blob) else value
+
+    def decode(self, value: Value, hint: Any, path: Path) -> Any:
+        """A remembered value by its hint. One that no longer fits is a divergence on replay, an error live."""
+        try:
+            return values.decode(self.raw(value), hint, text(path))
+        except Undecodable as error:
+            if self._remembered is not None:
+                self._diverge(path, "a value of another shape", str(error))
+                raise Evicted from error
+            raise
+
+    def now(self) -> datetime:
+        """The store's time of the event that the program is being fed."""
+        return datetime.fromtimestamp(self.execution.now_s, UTC)
+
+    def admit(self, verb: str) -> NumberedTask[Any]:
+        """The task that calls a verb.
+
+        Raises:
+            WrongVerb: it is not called from the running workflow.
+        """
+        if self.closed or self._divergence is not None:
+            raise Evicted
+        task = self.loop.current if self.loop.driving else None
+        if task is None:
+            raise WrongVerb(f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
+                            "a step can't use verbs: return its result, and call the verb in the workflow")
+        return task
+
+    # comparing with what is remembered
+
+    def _ask(self, path: Path, op: Op) -> None:
+        if self.closed or self._divergence is not None:
+            raise Evicted
+        if self._remembered is None:
+            self._commands.append(Open(path, op))
+            if len(self._commands) > OPENED_MAX:
+                raise WrongVerb(f"{OPENED_MAX:,} operations were opened without waiting for any", "let the loop wait for a step, a message or a sleep in each turn")
+            return
+        event = self._next()
+        if not isinstance(event, e.Opened) or event.path != path or not same(event.op, op):
+            self._diverge(path, self._next_text(), asked_text(path, op))
+            raise Evicted
+        if isinstance(event.op, Keep):
+            self._matched_value = event.op.value
+        self._remembered.popleft()
+
+    def _next(self) -> e.Event | None:
+        """What is remembered next, trimming aside."""
+        while self._remembered and isinstance(self._remembered[0], e.Trimmed):
+            self._remembered.popleft()
+        return self._remembered[0] if self._remembered else None
+
+    def _next_text(self) -> str:
+        match self._next():
+            case e.Opened(path, op):
+                return asked_text(path, op)
+            case e.Dropped(path):
+                return f"{text(path)} dropped"
+            case e.Ended():
+                return "the end of the workflow"
+        return "nothing here"
+
+    def _diverge(self, path: Path, remembered: str, asked: str) -> None:
+        if self._divergence is None:
+            self._divergence = Diverged(path, (f"remembered {remembered}, asked for {asked}",))
+            self.loop.stopped = True
+
+
+def reply_path(path: Path, number: int) -> Path:
+    """Where the reply to message `number`, received at `path`, is remembered."""
+    return (*path, (f"reply:{number}", 1))
+
+
+def asked_text(path: Path, op: Op) -> str:
+    """An operation as people read it in a diff."""
+    aim = target(op)
+    return f"{text(path)} ({kind(op)} {aim})" if aim else f"{text(path)} ({kind(op)})"
+
+
+def error_info(error: BaseException) -> ErrorInfo:
+    """An exception as data, with its traceback from the user's first frame on."""
+    trace = TracebackException.from_exception(error, limit=-20)
+    return ErrorInfo(type(error).__qualname__, str(error), "".join(trace.format()))
+

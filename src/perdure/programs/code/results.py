@@ -1,0 +1,56 @@
+"""What verbs return: outcomes as data, the winner of a race, a record of branches, a message that can be completed."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from perdure.core.ops import Err
+
+T = TypeVar("T")
+
+
+class Ok(msgspec.Struct, Generic[T], frozen=True):
+    """A step that succeeded, as `ctx.attempt` returns it."""
+
+    value: T
+
+
+Attempt = Ok[T] | Err
+"""What `ctx.attempt` returns: `Ok(value)`, or `Err(kind, error, attempts)` with kind exhausted, timeout, fatal or interrupted."""
+
+
+class Won(msgspec.Struct, Generic[T], frozen=True):
+    """The branch of a race that returned first, and what it returned."""
+
+    name: str
+    value: T = None  # type: ignore[assignment]  # so that `case Won("late")` and Won("late") read well
+
+
+class Record(dict[str, Any]):
+    """What the branches of a join returned, by name: ``record["user"]`` or ``record.user``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no branch {name!r}; there are {', '.join(self) or 'none'}") from None
+
+
+class Message(Generic[T]):
+    """A received message that stays its execution's until `complete` is called, which sends the reply to whoever asked."""
+
+    __slots__ = ("_complete", "body", "name")
+
+    def __init__(self, name: str, body: T, complete: Callable[[Any], None]) -> None:
+        self.name = name
+        self.body = body
+        self._complete = complete
+
+    def complete(self, reply: Any = None) -> None:
+        """Answer the message; from the commit that this is part of on, it is dealt with.
+
+        Raises:
+            WrongVerb: it was completed before.
+        """
+        self._complete(reply)

@@ -1,0 +1,387 @@
+"""The event loop on which workflow coroutines run: nothing happens on it that its owner did not cause.
+
+It runs what is ready, first in first out, until nothing is. It has no clock, no threads and no I/O, so the order of
+everything follows from the order in which its owner settles futures. asyncio keeps tasks in sets; here tasks and futures
+hash by creation number, so that these sets are walked in the same order in every process. Whatever a log could not repeat
+raises `NotDeterministic`, which names the verb to use instead.
+"""
+
+import asyncio
+import sys
+from asyncio.events import _get_running_loop, _set_running_loop
+from asyncio.tasks import _unregister_task
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from itertools import count
+from types import FrameType
+from typing import Any, TypeVar, TypeVarTuple, cast
+
+from perdure.core.errors import Evicted, NotDeterministic
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+CLEANUP_AWAITS_MAX = 10_000
+"""How many awaits of one task's cleanup are refused before the task is taken for one that never ends."""
+
+ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
+"""Whether the current task belongs to the thread, as it does from 3.14 on, and not to the loop."""
+
+# Freeing a coroutine that refuses to end would make the interpreter print a complaint, so these are kept.
+_unending: list[object] = []
+
+
+class NumberedFuture(asyncio.Future[T]):
+    """A future that hashes by `number`, the count of futures made in its loop before it, plus one."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class NumberedTask(asyncio.Task[T]):
+    """A task that hashes by `number`, the count of tasks made in its loop before it, plus one.
+
+    `label` is the name that the program gave it, or None. Up to Python 3.12 asyncio names a task only after creating it,
+    so the label is there from the task's first step on, not yet in `DeterministicLoop.on_task`.
+    """
+
+    __slots__ = ("context", "label", "number")
+
+    def __init__(self, coro: Coroutine[Any, Any, T], loop: "DeterministicLoop", number: int, label: str | None, context: Context) -> None:
+        self.number, self.label, self.context = number, label, context
+        super().__init__(coro, loop=loop, name="", context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def get_name(self) -> str:
+        return f"Task-{self.number}" if self.label is None else self.label
+
+    def set_name(self, value: object, /) -> None:
+        self.label = str(value)
+
+
+def _ended(*task: Any) -> None:
+    """The first callback of every task, by which its loop is told that it has ended; never run."""
+
+
+class _Ready(asyncio.Handle):
+    """A callback that is due, without what asyncio's handles carry for debugging."""
+
+    __slots__ = ()
+    _callback: Callable[..., object]
+    _context: Context
+    _repr = _source_traceback = None
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: asyncio.AbstractEventLoop, context: Context | None) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+
+
+def _outermost(frame: FrameType | None) -> str | None:
+    """The function of asyncio through which workflow code came to `frame`, as it would write it; None if it came directly."""
+    name = None
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+        name = f"asyncio.{frame.f_code.co_qualname}()"
+        frame = frame.f_back
+    return name
+
+
+def _refused(method: str, instead: str) -> Any:  # It stands for methods of fifty signatures.
+    def refuse(self: "DeterministicLoop", *args: object, **options: object) -> None:
+        raise NotDeterministic(_outermost(sys._getframe(1)) or f"loop.{method}()", instead)
+
+    return refuse
+
+
+_TIMER = "ctx.sleep(...) to wait; the verb's timeout= or ctx.race(..., late=lambda c: c.sleep(...)) for a limit; ctx.now() for the time"
+_STEP = "a step, where real work belongs: ctx.step(fn, ...)"
+_MESSAGE = "a message: ctx.listen(signal) here, and client.get(id).send(signal, body) where it comes from"
+_ENGINE = "await, ctx.join(...) or ctx.call(...): this loop is driven by the engine, from the execution's log"
+_SETTINGS = "the loop as it is: its settings are the engine's, and the same on every replay"
+_AS_COMPLETED = "ctx.as_completed(...), or asyncio.as_completed() on tasks: of bare coroutines, asyncio starts the one first that has the lowest address"
+_EAGER = "asyncio.create_task(...) as it is: here tasks start in the order in which they are created"
+
+_ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})
+
+
+class DeterministicLoop(asyncio.AbstractEventLoop):
+    """An event loop that moves only inside `drive`, and always in the same order.
+
+    `on_task(parent, task)` is called as each task is created, before its first step; parent is None outside of tasks.
+    `stopped`, once true, makes `drive` return when the callback that it is in returns. `errors` has what a loop would
+    print: asyncio's contexts of callbacks that raised and of exceptions that nobody retrieved.
+    """
+
+    __slots__ = ("_closed", "_driving", "_futures", "_numbers", "_ready", "_tasks", "errors", "on_task", "stopped")
+
+    def __init__(self, on_task: Callable[[NumberedTask[Any] | None, NumberedTask[Any]], object] | None = None) -> None:
+        self.on_task = on_task
+        self.stopped = False
+        self.errors: list[dict[str, Any]] = []
+        self._driving = self._closed = False
+        self._ready: deque[_Ready] = deque()
+        # Tasks that have not ended, oldest first. asyncio refers to tasks weakly; the garbage collector must not end one.
+        self._tasks: dict[int, NumberedTask[Any]] = {}
+        # Counted apart, because how many futures asyncio makes for itself differs from one Python to the next.
+        self._numbers, self._futures = count(1), count(1)
+
+    @property
+    def driving(self) -> bool:
+        """Whether coroutines of this loop are being run, or ended, at this moment."""
+        return self._driving
+
+    @property
+    def current(self) -> NumberedTask[Any] | None:
+        """The task that is running on this loop now."""
+        return cast("NumberedTask[Any] | None", asyncio.current_task(self)) if self._driving else None
+
+    @property
+    def pending(self) -> list[NumberedTask[Any]]:
+        """The tasks that have not ended, oldest first; asyncio.all_tasks() sees none of them."""
+        return list(self._tasks.values())
+
+    def drive(self) -> int:
+        """Run what is ready, and what becomes ready by that, until nothing is or `stopped` is set; return how many callbacks ran.
+
+        Meanwhile this is the thread's running loop, and afterwards again the one that was. From Python 3.14 on it can't be
+        called by a task of another loop, because a thread has one current task; a callback of that loop may call it. An async
+        generator that workflow code drops is closed by a task of its own; one dropped in a reference cycle is closed whenever
+        the garbage collector finds it, so contextlib.aclosing is the way to end one whose cleanup awaits.
+
+        Raises:
+            RuntimeError: it is being driven already.
+            Evicted: it is closed.
+            KeyboardInterrupt, SystemExit: from a callback; what is ready stays so. Any other error goes to `errors`.
+        """
+        if self._closed:
+            raise Evicted
+        if ONE_TASK_PER_THREAD and (other := _get_running_loop()) is not None and asyncio.current_task(other) is not None:
+            raise RuntimeError("from Python 3.14 on a task cannot drive a loop; let a callback of its own loop do it: loop.call_soon(...)")
+        outer = self._enter()
+        ready, ran = self._ready, 0
+        try:
+            while ready and not self.stopped:
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                ran += 1
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:
+                    # Without this frame, which would tie the error to the loop that holds it.
+                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                    self.call_exception_handler({"message": f"a callback raised: {handle._callback!r}", "exception": error})
+        finally:
+            self._leave(outer)
+        return ran
+
+    def close(self) -> None:
+        """End every task where it stands, oldest first, and accept nothing more.
+
+        `Evicted` is raised at the await of each, and again at each await of its cleanup, until its coroutine has ended; what
+        the cleanup raises is dropped, as it has no bearing on the execution. Nothing is printed and nothing is left scheduled.
+        CPython's own `close()` would not do: where cleanup awaits, it abandons the inner coroutines of a chain half-way.
+
+        Raises:
+            RuntimeError: it is being driven.
+        """
+        outer = self._enter()
+        self._closed = True
+        try:
+            self._ready.clear()
+            for task in self.pending:
+                self._end(task)
+        finally:
+            self._leave(outer)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        eager_start: bool | None = None,
+    ) -> NumberedTask[T]:
+        """Start `coro` when its turn comes; the loop keeps the task until it has ended."""
+        coroutine = cast("Coroutine[Any, Any, T]", coro)
+        if eager_start or sys._getframe(1).f_code.co_name in _ENSURE_FUTURE:
+            _admit(coroutine, eager_start, sys._getframe(1))
+        if self._closed:
+            return self._stillborn(coroutine)
+        if context is None:
+            context = copy_context()
+        task = NumberedTask(coroutine, self, next(self._numbers), None if name is None else str(name), context)
+        # asyncio has one set of tasks for all loops, where the first tasks of ten thousand loops would have one hash.
+        _unregister_task(task)
+        self._tasks[task.number] = task
+        task.add_done_callback(_ended, context=context)
+        if self.on_task is not None:
+            self.on_task(self.current, task)
+        return task
+
+    def create_future(self) -> NumberedFuture[Any]:
+        """A future of this loop; it hashes by its creation number."""
+        if self._closed:
+            self._expect_unwinding()
+        future: NumberedFuture[Any] = NumberedFuture(loop=self)
+        future.number = next(self._futures)
+        return future
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
+        """Have `callback` run behind everything that is ready now."""
+        if callback is _ended:  # Not worth a turn: it is forgotten at once.
+            del self._tasks[cast("tuple[NumberedTask[Any]]", args)[0].number]
+            return _NOTHING
+        if self._closed:
+            self._expect_unwinding()
+            return _NOTHING
+        handle = _Ready(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep in `errors` what asyncio would print; once closed, drop it."""
+        if not self._closed:
+            self.errors.append(context)
+
+    default_exception_handler = call_exception_handler
+
+    def is_running(self) -> bool:
+        return self._driving
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def get_debug(self) -> bool:
+        return False
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def get_exception_handler(self) -> None:
+        return None
+
+    def _enter(self) -> tuple[asyncio.AbstractEventLoop | None, Any]:
+        if self._driving:
+            raise RuntimeError("this loop is being driven already; let drive() return first")
+        outer = _get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        _set_running_loop(self)
+        # With the outer loop's hooks, it would be the outer loop that finishes the async generators of workflows.
+        sys.set_asyncgen_hooks(None, self._finish)
+        self._driving = True
+        return outer, hooks
+
+    def _leave(self, outer: tuple[asyncio.AbstractEventLoop | None, Any]) -> None:
+        self._driving = False
+        sys.set_asyncgen_hooks(*outer[1])
+        _set_running_loop(outer[0])
+
+    def _expect_unwinding(self) -> None:
+        """What cleanup code starts while its task is being ended goes nowhere; once closed, to start anything is an error."""
+        if not self._driving:
+            raise Evicted
+
+    def _stillborn(self, coroutine: Coroutine[Any, Any, T]) -> NumberedTask[T]:
+        """A task that cleanup code wants to start: cancelled before it begins, as nobody will be there to run it."""
+        coroutine.close()
+        self._expect_unwinding()
+        task = NumberedTask(coroutine, self, next(self._numbers), None, copy_context())
+        _unregister_task(task)
+        asyncio.Future.cancel(task)
+        return task
+
+    def _end(self, task: NumberedTask[Any]) -> None:
+        coroutine, waiter = task.get_coro(), cast(Any, task)._fut_waiter
+        if coroutine is not None:
+            _unwind(coroutine, task.context)
+        # Ended in name as well, neither task nor future refers to the other any more, so both go without the garbage collector.
+        asyncio.Future.cancel(task)
+        if waiter is not None and not isinstance(waiter, asyncio.Task):
+            asyncio.Future.cancel(waiter)
+
+    def _finish(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close an async generator that was dropped before its end, as asyncio does: in a task of its own."""
+        closing = generator.aclose()
+        if not self._closed:
+            _ = self.create_task(closing)
+            return
+        outer = None if self._driving else self._enter()
+        try:
+            closing.send(None)
+            _unwind(closing, copy_context())
+        except BaseException:
+            return
+        finally:
+            if outer is not None:
+                self._leave(outer)
+
+    # Timers.
+    time = _refused("time", _TIMER)
+    call_later, call_at = _refused("call_later", _TIMER), _refused("call_at", _TIMER)
+
+    # Threads and signals.
+    run_in_executor, set_default_executor = _refused("run_in_executor", _STEP), _refused("set_default_executor", _STEP)
+    call_soon_threadsafe = _refused("call_soon_threadsafe", _MESSAGE)
+    add_signal_handler, remove_signal_handler = _refused("add_signal_handler", _MESSAGE), _refused("remove_signal_handler", _MESSAGE)
+
+    # The network, pipes and processes.
+    getaddrinfo, getnameinfo = _refused("getaddrinfo", _STEP), _refused("getnameinfo", _STEP)
+    create_connection, create_server = _refused("create_connection", _STEP), _refused("create_server", _STEP)
+    create_unix_connection, create_unix_server = _refused("create_unix_connection", _STEP), _refused("create_unix_server", _STEP)
+    create_datagram_endpoint = _refused("create_datagram_endpoint", _STEP)
+    connect_accepted_socket = _refused("connect_accepted_socket", _STEP)
+    connect_read_pipe, connect_write_pipe = _refused("connect_read_pipe", _STEP), _refused("connect_write_pipe", _STEP)
+    subprocess_exec, subprocess_shell = _refused("subprocess_exec", _STEP), _refused("subprocess_shell", _STEP)
+    sendfile, start_tls = _refused("sendfile", _STEP), _refused("start_tls", _STEP)
+    add_reader, remove_reader = _refused("add_reader", _STEP), _refused("remove_reader", _STEP)
+    add_writer, remove_writer = _refused("add_writer", _STEP), _refused("remove_writer", _STEP)
+    sock_accept, sock_connect = _refused("sock_accept", _STEP), _refused("sock_connect", _STEP)
+    sock_recv, sock_recv_into = _refused("sock_recv", _STEP), _refused("sock_recv_into", _STEP)
+    sock_recvfrom, sock_recvfrom_into = _refused("sock_recvfrom", _STEP), _refused("sock_recvfrom_into", _STEP)
+    sock_sendall = _refused("sock_sendall", _STEP)
+    sock_sendfile = _refused("sock_sendfile", _STEP)
+    sock_sendto = _refused("sock_sendto", _STEP)
+
+    # What is the engine's to do.
+    run_forever, run_until_complete = _refused("run_forever", _ENGINE), _refused("run_until_complete", _ENGINE)
+    stop = _refused("stop", _ENGINE)
+    shutdown_asyncgens, shutdown_default_executor = _refused("shutdown_asyncgens", _ENGINE), _refused("shutdown_default_executor", _ENGINE)
+    set_debug = _refused("set_debug", _SETTINGS)
+    set_exception_handler, set_task_factory = _refused("set_exception_handler", _SETTINGS), _refused("set_task_factory", _SETTINGS)
+
+
+def _admit(coroutine: Coroutine[Any, Any, object], eager_start: bool | None, caller: FrameType) -> None:
+    """Refuse a task whose place in the order would be its own, or its address's; nobody else would close the coroutine."""
+    if eager_start:
+        what, instead = "eager_start=True", _EAGER
+    elif _outermost(caller) == "asyncio.as_completed()":
+        what, instead = "asyncio.as_completed() on coroutines", _AS_COMPLETED
+    else:
+        return
+    coroutine.close()
+    raise NotDeterministic(what, instead)
+
+
+def _unwind(coroutine: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], context: Context) -> None:
+    """Raise `Evicted` in `coroutine` wherever it awaits, until it has ended."""
+    for _ in range(CLEANUP_AWAITS_MAX):
+        try:
+            context.run(coroutine.throw, Evicted())
+        except BaseException:
+            return
+    _unending.append(coroutine)
+
+
+_NOTHING = asyncio.Handle(lambda: None, (), DeterministicLoop())
+_NOTHING.cancel()

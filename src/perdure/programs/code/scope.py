@@ -1,0 +1,52 @@
+"""Scopes: where the names of operations are counted. Each context, and each task that uses one, has its own.
+
+A path must not depend on what other branches do, so numbers are counted per scope; and a name may contain anything, so a
+path is a tuple and never text.
+"""
+
+from perdure.core.errors import DuplicateName
+from perdure.core.paths import Path, text
+from perdure.programs.code.declare import checked_name
+
+
+class Marks:
+    """What a branch has received: `unused`, the last receive after which it has done nothing, and `held`, those that are to be completed."""
+
+    __slots__ = ("held", "unused")
+
+    def __init__(self) -> None:
+        self.unused: Path | None = None
+        self.held: list[Path] = []
+
+
+class Scope:
+    """The names used so far under one path. The turns of a loop share the marks of the branch that they are part of."""
+
+    __slots__ = ("_counts", "_explicit", "loop_alive", "marks", "path")
+
+    def __init__(self, path: Path, marks: Marks | None = None) -> None:
+        self.path = path
+        self.marks = Marks() if marks is None else marks
+        self.loop_alive: object = None
+        self._counts: dict[str, int] = {}
+        self._explicit: set[str] | None = None
+
+    def take(self, default: str, explicit: str | None = None) -> Path:
+        """The path of the next operation, by its explicit name or by its default one, which is numbered when repeated.
+
+        Raises:
+            DuplicateName: the explicit name was used before in this scope.
+            BadName: a name is no text, empty, or too long.
+        """
+        if explicit is not None:
+            checked_name(explicit, "operation")
+            if self._explicit is None:
+                self._explicit = set()
+            if explicit in self._explicit:
+                raise DuplicateName(explicit, text(self.path))
+            self._explicit.add(explicit)
+            default = explicit
+        self.marks.unused = None
+        number = self._counts.get(default, 0) + 1
+        self._counts[default] = number
+        return (*self.path, (default, number))

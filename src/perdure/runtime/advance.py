@@ -1,0 +1,200 @@
+"""Advancing one execution: messages in hand are decided on, committed together, and only then acted upon.
+
+Whatever goes wrong on the way, nothing is lost: the warm state is thrown away, the log read again, and the messages in hand
+delivered again; a decision that was durable already makes them late, and late messages do nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+
+from perdure.core import log, messages
+from perdure.core.compact import compact, worth_it
+from perdure.core.decide import Decision, Host, Load, decide
+from perdure.core.errors import Diverged, LogDamaged
+from perdure.core.execution import Execution
+from perdure.core.mail import Ack
+from perdure.core.program import program_name
+from perdure.core.rebuild import rebuild
+from perdure.programs.code.context import program
+from perdure.programs.code.scheduler import ONE_TASK_PER_THREAD
+from perdure.runtime.warm import Item, Warm
+from perdure.stores.base import Commit, Committed, Conflict, Superseded
+
+if TYPE_CHECKING:
+    from perdure.runtime.engine import Engine
+
+T = TypeVar("T")
+lines = logging.getLogger("perdure.workflow")
+logger = logging.getLogger("perdure.engine")
+
+
+class LostRace(Exception):  # noqa: N818  # an expected outcome on its way to where it is handled
+    """Somebody else has advanced the execution; what was decided here is void."""
+
+    def __init__(self, ours: bool) -> None:
+        super().__init__("somebody else has advanced this execution")
+        self.ours = ours
+
+
+class NewEpoch(Exception):  # noqa: N818  # an expected outcome on its way to where it is handled
+    """The store has begun a new epoch; everything known of it is void."""
+
+
+async def advance(engine: "Engine", warm: Warm) -> None:
+    """Decide on all messages in hand, commit, and act on what was decided.
+
+    Raises:
+        StoreError, LostRace, NewEpoch: nothing was acted upon, and the messages are in hand again.
+    """
+    batch: list[Item] = []
+    try:
+        if warm.execution is None:
+            await restore(engine, warm)
+        while warm.inbox:
+            batch.append(warm.inbox.popleft())
+            if len(batch) == 1:
+                decision = Decision()
+            await _decide(engine, warm, batch[-1], decision)
+        if batch:
+            await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
+    except BaseException:
+        warm.put_back(batch)
+        raise
+    for item in batch:
+        if item.mail is not None:
+            warm.in_hand.discard(item.mail.number)
+    if batch:
+        _say(decision)
+        engine.act(warm, decision.events)
+        await _compact(engine, warm)
+
+
+async def restore(engine: "Engine", warm: Warm) -> None:
+    """Read the log, fold it, replay the program; find out which calls were interrupted."""
+    found = await engine.store.read(warm.key) if warm.exists else None
+    warm.exists = found is not None
+    warm.version = 0 if found is None else found.head.version
+    events = [] if found is None else log.decode_all(found.rows)
+    execution = Execution(warm.key, None if found is None else found.head.root)
+    workflow = engine.workflows[warm.key.workflow]
+    instance = program(workflow, warm.key)
+    diverged = await _drive(engine, rebuild(execution, events, instance))
+    warm.execution, warm.program = execution, instance
+    if isinstance(diverged, Diverged) and execution.parked is None and execution.ended is None:
+        warm.inbox.appendleft(Item(messages.Diverge(diverged.diff)))
+        return
+    for promise in execution.performing():
+        flight = warm.flights.get(promise.path)
+        if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:
+            warm.inbox.appendleft(Item(messages.Lost(promise.path, promise.attempt)))
+
+
+async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> None:
+    execution, instance = warm.execution, warm.program
+    if execution is None or instance is None:
+        raise LogDamaged(f"execution {warm.key} is not in memory")
+    host = Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
+    number = 0 if item.mail is None else item.mail.number
+    decision = await _drive(engine, decide(execution, item.message, instance, engine.clock.now_s(), host, number))
+    total.events += decision.events
+    total.sends += decision.sends
+    total.acks += decision.acks
+    total.lines += decision.lines
+    total.blobs.update(decision.blobs)
+
+
+async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> None:
+    execution = warm.execution
+    if execution is None:
+        raise LogDamaged(f"execution {warm.key} is not in memory")
+    release = engine.parks(warm)
+    change = Commit(
+        key=warm.key,
+        epoch=engine.epoch,
+        holder=engine.holder,
+        version=warm.version,
+        program=program_name(warm.key.workflow, execution.started.version if execution.started else 0),
+        root=execution.root,
+        creates=not warm.exists,
+        row=log.encode(decision.events) if decision.events else b"",
+        count=len(decision.events),
+        compacted=compacted,
+        status=execution.status,
+        wake_at_s=execution.wake_at(frozenset(warm.threads)),
+        ended_at_s=None if execution.ended is None else execution.ended.at_s,
+        release=release,
+        sends=tuple(decision.sends),
+        acks=(*decision.acks, *acks),
+        blobs=tuple(decision.blobs.items()),
+    )
+    (answer,) = await engine.store.commit([change])
+    match answer:
+        case Committed(version, now_s):
+            engine.clock.told(now_s)
+            warm.version, warm.exists, warm.held = version, True, not release
+        case Conflict(now):
+            raise LostRace(now is not None and now.holder == engine.holder)
+        case Superseded():
+            raise NewEpoch
+
+
+async def _compact(engine: "Engine", warm: Warm) -> None:
+    """Replace the log by its compacted form, when more of it is dead than alive."""
+    execution = warm.execution
+    if execution is None or not worth_it(execution):
+        return
+    found = await engine.store.read(warm.key)
+    if found is None or found.head.version != warm.version:
+        return
+    result = compact(warm.key, found.rows, engine.workflows[warm.key.workflow].archive)
+    if result is None:
+        logger.debug("the log of %s can't be compacted at this point: its branches wait for each other outside of it", warm.key)
+        return
+    await _write(engine, warm, Decision(blobs=result.blobs), (), log.encode(result.events))
+    execution.apply(result.snapshot)
+
+
+async def _drive(engine: "Engine", deciding: Generator[Load, bytes, T]) -> T:
+    """Run a generator of the core to its end, fetching the blobs that it asks for."""
+    answer: bytes | None = None
+    while True:
+        asked = await _outside_of_tasks(lambda: _step(deciding, answer))  # noqa: B023  # called before the next turn
+        if not isinstance(asked, Load):
+            result: T = asked[0]
+            return result
+        answer = await engine.blob(asked.blob.sha256)
+
+
+def _step(deciding: Generator[Load, bytes, T], answer: bytes | None) -> Load | tuple[T]:
+    try:
+        return deciding.send(answer)  # type: ignore[arg-type]  # the first is None by the rules of generators
+    except StopIteration as end:
+        return (end.value,)
+
+
+async def _outside_of_tasks(fn: Callable[[], Any]) -> Any:
+    """Call `fn` where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
+    if not ONE_TASK_PER_THREAD:
+        return fn()
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def call() -> None:
+        try:
+            done.set_result(fn())
+        except BaseException as error:
+            done.set_exception(error)
+
+    loop.call_soon(call)
+    return await done
+
+
+def _say(decision: Decision) -> None:
+    for line in decision.lines:
+        fields = "".join(f" {name}={value!r}" for name, value in line.fields)
+        lines.log(line.level, "%s%s", line.text, fields)
+
+

@@ -1,0 +1,383 @@
+"""The engine: claims executions whose programs it knows, advances them, and performs their calls.
+
+Everything it holds in memory may be lost at any instant. It acts on a decision only once that is durable, and what it was
+performing when it died is found by whoever takes over.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+from perdure.core import events as e
+from perdure.core import messages
+from perdure.core.errors import LogDamaged, StoreError, UnknownProgram
+from perdure.core.messages import Message, Settle
+from perdure.core.ops import Call
+from perdure.core.paths import Key, Path, idempotency_key
+from perdure.core.values import Blob, Value
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.info import StepInfo
+from perdure.programs.code.instance import Instance
+from perdure.runtime.advance import LostRace, NewEpoch, advance
+from perdure.runtime.clock import StoreClock
+from perdure.runtime.perform import perform
+from perdure.runtime.warm import Item, Warm
+from perdure.stores.base import Assignment, Claim, Claimed, Store
+
+logger = logging.getLogger("perdure.engine")
+
+POLL_S = 1.0
+"""How often an idle engine asks the store: the net under the rings."""
+
+LEASE_S = 15.0
+"""How long a holder that has fallen silent is taken to be alive."""
+
+RECENT_BLOBS = 16
+
+
+class Engine:
+    """Advances the executions of some workflows on a store, until stopped.
+
+    With `root`, only that execution and its descendants. `idle_s` is how long a waiting execution stays in memory; with 0 every
+    execution leaves memory after each commit, and is rebuilt for the next (always suspend).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workflows: Iterable[CodeWorkflow],
+        *,
+        queues: Iterable[str] = (),
+        holder: str | None = None,
+        root: Key | None = None,
+        lease_s: float = LEASE_S,
+        poll_s: float = POLL_S,
+        idle_s: float = 60.0,
+        seed: Callable[[], int] = lambda: secrets.randbits(62),
+    ) -> None:
+        self.store = store
+        self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in workflows}
+        self.versions = {one.name: one.version for one in self.workflows.values()}
+        self.queues = frozenset(("", *queues))
+        self.holder = holder or f"engine-{uuid4().hex}"
+        self.root = root
+        self.epoch = 0
+        self._programs = frozenset(name for one in self.workflows.values() for name in one.programs)
+        self._lease_s = lease_s
+        self._poll_s = poll_s
+        self._idle_s = idle_s
+        self._seed = seed
+        self._generation = 0
+        self._warm: dict[Key, Warm] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._endings: dict[Key, list[asyncio.Future[None]]] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._threads: Executor | None = None
+        self._stopping = False
+        self._ready: asyncio.Future[None] | None = None
+
+    # its life
+
+    async def ready(self) -> None:
+        """Wait until it has joined the store; only then can executions be started.
+
+        Raises:
+            Exception: what ended it before that.
+        """
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+        await self._ready
+
+    async def run(self) -> None:
+        """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
+        loop = asyncio.get_running_loop()
+        self.clock = StoreClock(loop.time)
+        self._ring = asyncio.Event()
+        self._threads = ThreadPoolExecutor(thread_name_prefix="perdure-step")
+        ring_from_anywhere = self.store.on_wake(lambda: loop.call_soon_threadsafe(self._ring.set))
+        try:
+            await self._join()
+            self._spawn(self._keep_alive())
+            if self._ready is None:
+                self._ready = loop.create_future()
+            if not self._ready.done():
+                self._ready.set_result(None)
+            while not self._stopping:
+                await self._claim()
+                await self._wait()
+        finally:
+            ring_from_anywhere()
+            await self._leave()
+
+    def stop(self) -> None:
+        """Make `run` return; what is in flight is abandoned, uncounted, and goes on elsewhere."""
+        self._stopping = True
+        self._ring.set()
+
+    async def _join(self) -> None:
+        moment = await self._persistently(lambda: self.store.renew(self.holder, self._lease_s))
+        self.clock.told(moment.now_s)
+        self.epoch = moment.epoch
+
+    async def _leave(self) -> None:
+        for warm in self._warm.values():
+            warm.abandon()
+        self._warm.clear()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self.store.renew(self.holder, 0)
+        except StoreError as error:
+            logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.holder, error)
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            try:
+                moment = await self.store.renew(self.holder, self._lease_s)
+            except StoreError as error:
+                logger.warning("could not renew the lease of %s: %s", self.holder, error)
+                continue
+            self.clock.told(moment.now_s)
+            if moment.epoch != self.epoch:
+                await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """The store has lost commits: forget everything, and come back as another holder."""
+        logger.warning("the store has begun a new epoch; all executions are read again")
+        for warm in self._warm.values():
+            warm.abandon()
+        self._warm.clear()
+        self._generation += 1
+        self.holder = f"{self.holder.partition('~')[0]}~{self._generation}"
+        await self._join()
+        self._ring.set()
+
+    async def _persistently(self, ask: Callable[[], Any]) -> Any:
+        wait_s = 0.05
+        while True:
+            try:
+                return await ask()
+            except StoreError as error:
+                logger.warning("the store is unavailable: %s; trying again in %.2g s", error, wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, 5.0)
+
+    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a task of the engine failed; this is a defect of Perdure", exc_info=error)
+
+    # what it takes on
+
+    async def _claim(self) -> None:
+        self._ring.clear()
+        try:
+            claimed = await self.store.claim(Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root))
+        except StoreError as error:
+            logger.warning("could not claim: %s", error)
+            return
+        self.clock.told(claimed.now_s)
+        self._take(claimed)
+        if claimed.executions:
+            self._ring.set()
+
+    def _take(self, claimed: Claimed) -> None:
+        for assignment in claimed.executions:
+            self._take_one(assignment)
+
+    def _take_one(self, assignment: Assignment) -> None:
+        head = assignment.head
+        warm = self._warm.get(head.key)
+        if warm is None:
+            warm = self._warm[head.key] = Warm(head.key, exists=True)
+        elif not warm.busy and warm.version != head.version:
+            warm.forget()
+        warm.held = True
+        for mail in assignment.mail:
+            message = messages.decode(mail.body)
+            if isinstance(message, messages.Work):
+                raise LogDamaged(f"mail {mail.number} to execution {head.key} is work for a queue")
+            warm.put(Item(message, mail))
+        warm.inbox.append(Item(messages.Tick()))
+        self._kick(warm)
+
+    async def _wait(self) -> None:
+        now_s = self.clock.now_s()
+        self._evict(now_s)
+        dues = (warm.execution.wake_at() for warm in self._warm.values() if not warm.held and warm.execution is not None)
+        due_s = min((due for due in dues if due is not None), default=now_s + self._poll_s)
+        try:
+            await asyncio.wait_for(self._ring.wait(), max(0.0, min(self._poll_s, due_s - now_s)))
+        except TimeoutError:
+            return
+
+    def _evict(self, now_s: float) -> None:
+        for key, warm in list(self._warm.items()):
+            if not warm.busy and not warm.held and not warm.inbox and now_s - warm.touched_s >= self._idle_s:
+                warm.abandon()
+                del self._warm[key]
+
+    # how an execution goes on
+
+    def _kick(self, warm: Warm) -> None:
+        if not warm.busy and warm.inbox and not self._stopping:
+            warm.busy = True
+            self._spawn(self._advance(warm))
+
+    def deliver(self, warm: Warm, message: Message) -> None:
+        """Take a message in hand that did not come by mail."""
+        warm.put(Item(message))
+        self._kick(warm)
+
+    async def _advance(self, warm: Warm) -> None:
+        wait_s = 0.05
+        try:
+            while warm.inbox and self._warm.get(warm.key) is warm:
+                try:
+                    await advance(self, warm)
+                    wait_s = 0.05
+                    if warm.born is not None and not warm.born.done():
+                        warm.born.set_result(True)
+                except StoreError as error:
+                    logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
+                    warm.forget()
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(wait_s * 2, 5.0)
+                except LostRace as lost:
+                    warm.forget()
+                    if not lost.ours:
+                        warm.abandon()
+                        self._warm.pop(warm.key, None)
+                except NewEpoch:
+                    await self._begin_anew()
+        finally:
+            warm.busy = False
+        self._settle_down(warm)
+
+    def _settle_down(self, warm: Warm) -> None:
+        """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""
+        execution = warm.execution
+        warm.touched_s = self.clock.now_s()
+        warm.stop_timer()
+        if execution is not None and warm.held:
+            due_s = execution.wake_at(frozenset(warm.threads))
+            if due_s is not None:
+                warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
+        if execution is not None and (execution.ended is not None or execution.parked is not None):
+            self._tell(warm.key)
+        if execution is not None and execution.ended is not None and not warm.inbox:
+            warm.abandon()
+            self._warm.pop(warm.key, None)
+        elif self._idle_s <= 0 and not warm.inbox:
+            warm.forget()
+        if not warm.held:
+            self._ring.set()
+
+    def parks(self, warm: Warm) -> bool:
+        """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
+        return warm.execution is not None and not warm.inbox and not warm.threads and not any(p.by == self.holder for p in warm.execution.performing())
+
+    def act(self, warm: Warm, events: Iterable[e.Event]) -> None:
+        """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
+        for event in events:
+            match event:
+                case e.Opened(path, Call(), by) if by == self.holder:
+                    self._fly(warm, path, 1)
+                case e.Tried(path, attempt, _, by) if by == self.holder:
+                    self._fly(warm, path, attempt)
+                case e.Dropped(path) | e.Settled(path) | e.Retrying(path) | e.Interrupted(path):
+                    self._ground(warm, path)
+                case e.Ended() | e.Reopened():
+                    for path in list(warm.flights):
+                        self._ground(warm, path)
+
+    def _ground(self, warm: Warm, path: Path) -> None:
+        flight = warm.flights.pop(path, None)
+        if flight is not None:
+            flight[1].cancel()
+
+    def _fly(self, warm: Warm, path: Path, attempt: int) -> None:
+        promise = None if warm.execution is None else warm.execution.open.get(path)
+        if promise is None or promise.attempt != attempt or promise.state != "performing" or not isinstance(warm.program, Instance):
+            return
+        fn, op = warm.program.steps.get(path), promise.op
+        if fn is not None and isinstance(op, Call):
+            warm.flights[path] = (attempt, self._spawn(self._perform(warm, path, attempt, fn, op.args)))
+
+    async def _perform(self, warm: Warm, path: Path, attempt: int, fn: Any, args: Value) -> None:
+        raw = await self._persistently(lambda: self.blob(args.sha256)) if isinstance(args, Blob) else args
+
+        def busy(thread: "asyncio.Future[Any]") -> None:
+            warm.threads[path] = thread
+            thread.add_done_callback(lambda _: self._thread_ended(warm, path, thread))
+
+        outcome = await perform(fn, raw, StepInfo(idempotency_key(warm.key, path), attempt), self._threads, busy)
+        self.deliver(warm, Settle(path, attempt, outcome))
+
+    def _thread_ended(self, warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:
+        if not thread.cancelled():
+            thread.exception()
+        if warm.threads.get(path) is thread:
+            del warm.threads[path]
+            if path not in warm.flights and warm.held:
+                self.deliver(warm, messages.Tick())
+
+    async def blob(self, sha256: str) -> bytes:
+        """The payload of a blob.
+
+        Raises:
+            LogDamaged: it is missing.
+        """
+        raw = self._blobs.get(sha256)
+        if raw is None:
+            raw = await self.store.blob(sha256)
+            if raw is None:
+                raise LogDamaged(f"blob {sha256} is missing")
+            self._blobs[sha256] = raw
+            while len(self._blobs) > RECENT_BLOBS:
+                del self._blobs[next(iter(self._blobs))]
+        return raw
+
+    # what people ask of it
+
+    async def start(self, key: Key, value: bytes) -> bool:
+        """Start an execution here, unless there is one of this key; return whether it was created.
+
+        Raises:
+            UnknownProgram: this engine does not know the workflow.
+        """
+        workflow = self.workflows.get(key.workflow)
+        if workflow is None:
+            raise UnknownProgram(key.workflow, list(self.workflows))
+        if key in self._warm:
+            return False
+        warm = self._warm[key] = Warm(key, exists=False)
+        warm.born = asyncio.get_running_loop().create_future()
+        seed = self._seed()
+        self.deliver(warm, messages.Start(workflow.version, value, seed, None, workflow.deadline_s))
+        return await warm.born
+
+    def ending(self, key: Key) -> "asyncio.Future[None]":
+        """A future that is done when the execution next ends or parks here."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._endings.setdefault(key, []).append(future)
+        return future
+
+    def _tell(self, key: Key) -> None:
+        for future in self._endings.pop(key, ()):
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,92 @@
+"""A host: an engine with the store it opened, for as long as somebody needs them. What `greet.run()` stands on."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from perdure.core import log
+from perdure.core.errors import BadValue, DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound
+from perdure.core.events import Ended, Parked, Resumed
+from perdure.core.ops import Err, Ok
+from perdure.core.paths import Key
+from perdure.core.values import Blob
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.runtime.engine import Engine
+from perdure.stores.base import Store
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite import SqliteStore
+
+DEFAULT_URL = "sqlite:///.perdure/perdure.db"
+
+
+def open_store(url: str | None = None) -> Store:
+    """The store of a URL: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``memory:``; by default `PERDURE_DB`, else a file in ``.perdure``.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has.
+        StoreInUse: another process has the file open.
+        StoreError: the file can't be opened.
+    """
+    chosen = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
+    parts = urlsplit(chosen)
+    if parts.scheme == "memory":
+        return MemoryStore()
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        return SqliteStore(Path(unquote(parts.path[1:])))
+    raise BadValue("database URL", chosen, "sqlite:///path/to/file.db or memory:")
+
+
+@asynccontextmanager
+async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, root: Key | None = None) -> AsyncIterator[Engine]:
+    """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again."""
+    store = open_store(url)
+    try:
+        engine = Engine(store, workflows, root=root)
+        running = asyncio.create_task(engine.run())
+        try:
+            await engine.ready()
+            yield engine
+        finally:
+            engine.stop()
+            await running
+    finally:
+        await store.close()
+
+
+async def finished(engine: Engine, key: Key) -> bytes:
+    """Wait for an execution's end and return its encoded result.
+
+    Raises:
+        NotFound: there is no such execution.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
+        NeedsAttention: it is parked.
+    """
+    while True:
+        ending = engine.ending(key)
+        found = await engine.store.read(key)
+        if found is None:
+            raise NotFound(key)
+        for event in reversed(log.decode_all(found.rows[-1:])):
+            if isinstance(event, Parked):
+                raise NeedsAttention(key, event.reason, "; ".join(event.detail))
+            if isinstance(event, Resumed):
+                break
+            if isinstance(event, Ended):
+                return await _result(engine, key, event)
+        await asyncio.wait((ending,), timeout=1.0)
+
+
+async def _result(engine: Engine, key: Key, ended: Ended) -> bytes:
+    match ended.outcome:
+        case Ok(Blob() as blob):
+            return await engine.blob(blob.sha256)
+        case Ok(bytes() as raw):
+            return raw
+        case Err(kind, ErrorInfo() as error):
+            if ended.status == "cancelled":
+                raise ExecutionCancelled(key, error.message)
+            raise (DeadlineExceeded if kind == "deadline_exceeded" else ExecutionFailed)(key, error)
+    raise TypeError(f"{ended.outcome!r} is no outcome")

@@ -1,0 +1,70 @@
+"""Performing a call: the function runs once, and whatever comes of it is an outcome."""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from perdure.core import values
+from perdure.core.errors import ErrorInfo, Fatal, ProgrammingError
+from perdure.core.ops import Err, Ok, Outcome
+from perdure.programs.code.codec import codec_of
+from perdure.programs.code.declare import Step
+from perdure.programs.code.info import StepInfo, running
+from perdure.programs.code.instance import error_info
+
+
+async def perform(fn: Any, raw: bytes, info: StepInfo, threads: Executor | None, busy: Callable[["asyncio.Future[Any]"], None]) -> Outcome:
+    """Run `fn` with the encoded arguments; `busy` is told of the future of the thread in which a sync one runs.
+
+    Raises:
+        asyncio.CancelledError: nobody wants the answer any more.
+    """
+    name = info.key
+    codec = fn.codec if isinstance(fn, Step) else codec_of(fn)
+    inner = fn.fn if isinstance(fn, Step) else fn
+    try:
+        args, kwargs = codec.decode_args(raw, f"the arguments of step {name}")
+        token = running.set(info)
+        try:
+            if _is_async(inner):
+                result = await inner(*args, **kwargs)
+            else:
+                thread = asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, lambda: inner(*args, **kwargs))
+                busy(thread)
+                result = await asyncio.shield(thread)
+                if inspect.isawaitable(result):
+                    result = await result
+        finally:
+            running.reset(token)
+        return Ok(values.encode(result, f"the result of step {name}"))
+    except (ProgrammingError, Fatal) as error:
+        return Err("fatal", error_info(error))
+    except (KeyboardInterrupt, SystemExit) as error:
+        return Err("fatal", ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Err("failed", ErrorInfo("CancelledError", "the step cancelled itself"))
+    except BaseException as error:
+        return _failure(fn, error)
+
+
+def _failure(fn: Any, error: BaseException) -> Err:
+    info = error_info(error)
+    if not isinstance(fn, Step):
+        return Err("failed", info)
+    if isinstance(error, fn.raises):
+        try:
+            data = values.encode(list(error.args), "the arguments of an error")
+        except ProgrammingError as unencodable:
+            return Err("fatal", error_info(unencodable))
+        info = ErrorInfo(info.type, info.message, info.traceback, data)
+    return Err("failed" if fn.retry.again(error) else "fatal", info)
+
+
+def _is_async(fn: Any) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # the method, not whether there is one

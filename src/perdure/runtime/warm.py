@@ -1,0 +1,86 @@
+"""A warm execution: its fold and its program in memory, with the messages in hand and the calls in flight.
+
+It may be thrown away at any time and read again from the log; the messages in hand are then delivered again.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from perdure.core.execution import Execution
+from perdure.core.mail import Ack, Mail
+from perdure.core.messages import Message
+from perdure.core.paths import Key, Path
+from perdure.core.program import Program
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A message to be decided on; with `mail`, it came from the store and is acknowledged with the decision."""
+
+    message: Message
+    mail: Mail | None = None
+
+    def acks(self) -> tuple[Ack, ...]:
+        """The acknowledgement of its mail, if it came by mail."""
+        return () if self.mail is None else (Ack(self.mail.to, self.mail.key),)
+
+
+class Warm:
+    """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away."""
+
+    __slots__ = ("born", "busy", "execution", "exists", "flights", "held", "in_hand", "inbox", "key", "program", "threads", "timer", "touched_s", "version")
+
+    def __init__(self, key: Key, exists: bool) -> None:
+        self.key = key
+        self.exists = exists
+        self.born: asyncio.Future[bool] | None = None
+        self.execution: Execution | None = None
+        self.program: Program | None = None
+        self.version = 0
+        self.held = True
+        self.busy = False
+        self.inbox: deque[Item] = deque()
+        self.in_hand: set[int] = set()
+        self.flights: dict[Path, tuple[int, asyncio.Task[Any]]] = {}
+        self.threads: dict[Path, asyncio.Future[Any]] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.touched_s = 0.0
+
+    def put(self, item: Item) -> None:
+        """Take a message in hand, unless it is already."""
+        if item.mail is not None:
+            if item.mail.number in self.in_hand:
+                return
+            self.in_hand.add(item.mail.number)
+        self.inbox.append(item)
+
+    def put_back(self, items: list[Item]) -> None:
+        """Put messages that were not decided on durably in front again."""
+        self.inbox.extendleft(reversed(items))
+
+    def forget(self) -> None:
+        """Let the fold and the program go; what is in flight goes on."""
+        if self.program is not None:
+            self.program.close()
+        self.execution = self.program = None
+
+    def abandon(self) -> None:
+        """Let everything go: somebody else has the execution, or nobody wants it any more."""
+        self.forget()
+        self.held = False
+        if self.born is not None and not self.born.done():
+            self.born.set_result(False)
+        self.inbox.clear()
+        self.in_hand.clear()
+        self.stop_timer()
+        for _, task in self.flights.values():
+            task.cancel()
+        self.flights.clear()
+
+    def stop_timer(self) -> None:
+        """Wait for no time."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

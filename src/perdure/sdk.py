@@ -1,0 +1,129 @@
+"""What users import: decorators and, on a workflow, `run` and `arun`. A sync face over the async inside, once.
+
+Nothing here is touched at import: a workflow is bound to a store and an engine when it is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from uuid import uuid4
+
+from perdure.core import values
+from perdure.core.errors import BadValue, WrongVerb
+from perdure.core.paths import Key
+from perdure.programs.code.context import Context
+from perdure.programs.code.declare import CodeWorkflow, checked_name
+from perdure.programs.code.durations import Duration, seconds
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+DEFAULT_TENANT = "default"
+
+
+class Workflow(Generic[P, R_co]):
+    """An async function that survives crashes: whatever its steps returned is remembered, and it goes on from there."""
+
+    def __init__(self, code: CodeWorkflow, uses: Callable[[], Sequence[Workflow[..., Any]]]) -> None:
+        self.code = code
+        self._uses = uses
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.code.name}@{self.code.version}>"
+
+    def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """The types of its input and result, for type checkers; a workflow is run, never called."""
+        raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        self.signature()
+
+    @overload
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def run(self, *args: Any, id: str, db: str | None = ..., **kwargs: Any) -> R_co: ...
+    def run(self, *args: Any, id: str | None = None, db: str | None = None, **kwargs: Any) -> Any:
+        """Run an execution to its end and return its result; of an `id` that has ended already, the stored result.
+
+        The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`.
+
+        Raises:
+            ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on.
+            WrongVerb: an event loop is running here.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run(args, kwargs, id, db))
+        raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
+
+    @overload
+    def arun(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+    @overload
+    def arun(self, *args: Any, id: str, db: str | None = ..., **kwargs: Any) -> Coroutine[Any, Any, R_co]: ...
+    def arun(self, *args: Any, id: str | None = None, db: str | None = None, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """As `run`, inside a running event loop."""
+        return self._run(args, kwargs, id, db)
+
+    async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, db: str | None) -> Any:
+        from perdure.runtime.host import finished, hosting  # here, so that importing a workflow costs no engine
+
+        try:
+            inspect.signature(self.code.fn).bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise BadValue(f"the arguments of {self.code.name}", (args, kwargs), f"what it takes: {error}") from error
+        key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
+        raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
+        async with hosting([self.code, *_family(self)], db, root=key) as engine:
+            await engine.start(key, raw)
+            return values.decode(await finished(engine, key), self.code.codec.result, f"the result of {self.code.name}")
+
+
+def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
+    """The workflows that a script's engine must know beside the one it runs: those of the module that defines it."""
+    return [one.code for one in workflow._uses() if one is not workflow]
+
+
+def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:
+    scope = getattr(fn, "__globals__", {})
+    return lambda: [one for one in list(scope.values()) if isinstance(one, Workflow)]
+
+
+class _Decorator:
+    """``@workflow(version=2)``: the options, waiting for the function."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+
+    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]]) -> Workflow[P, R_co]:
+        return _declared(fn, **self._options)
+
+
+@overload
+def workflow(fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]], /) -> Workflow[P, R_co]: ...
+@overload
+def workflow(
+    *, name: str | None = ..., version: int = ..., replays: Sequence[int] = ..., deadline: Duration | None = ..., archive: bool = ...
+) -> _Decorator: ...
+def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make an async function of a context a workflow.
+
+    Options: `name` (the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (from its start),
+    `archive` (keep what compaction replaces).
+    """
+    return _Decorator(options) if fn is None else _declared(fn, **options)
+
+
+def _declared(
+    fn: Callable[..., Any], *, name: str | None = None, version: int = 1, replays: Sequence[int] = (), deadline: Duration | None = None, archive: bool = True
+) -> Workflow[..., Any]:
+    if not inspect.iscoroutinefunction(fn):
+        raise BadValue("@workflow", fn, "an async function whose first parameter is the context")
+    if not isinstance(version, int) or version < 1:
+        raise BadValue("version", version, "a whole number from 1")
+    own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
+    deadline_s = None if deadline is None else seconds(deadline, "deadline")
+    return Workflow(CodeWorkflow(fn, own, version, tuple(replays), deadline_s, archive), _neighbours(fn))

@@ -1,0 +1,217 @@
+"""What every store provides. The conformance suite in `perdure.testing.conformance` says the rest, and each store runs it.
+
+Two rails, separate on purpose: *holding* keeps two engines from doing the same work, *versions* keep the log true. A bug
+in the first costs time, never truth.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from perdure.core.mail import Ack, Mail, Send
+from perdure.core.paths import Address, Key
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The one mutable row of an execution.
+
+    `version` is the number of the last event ever written, whatever was trimmed; `program` has no version until the
+    execution has started. It is awake once the store's time has reached `wake_at_s`, the time that its last commit asked for (None: no
+    time), or `mail_at_s`, the due time of the earliest mail that its holder was not handed.
+    """
+
+    key: Key
+    program: str
+    root: Key
+    version: int = 0
+    holder: str | None = None
+    wake_at_s: float | None = None
+    mail_at_s: float | None = None
+    status: str = "pending"
+    created_at_s: float = 0.0
+    ended_at_s: float | None = None
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision about one execution, to be made durable.
+
+    Takes effect only if the execution is at `version` and the store in `epoch`; with `creates`, only if there is no head
+    at all. `row` is one log row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before
+    it, and stands for the events up to `version`. The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given, and with
+    `creates` it is held by `holder`. `release` gives the execution back if `holder` holds it still; `mail_at_s` is then the due time
+    of the earliest mail left, as it is with `creates`.
+    """
+
+    key: Key
+    epoch: int
+    holder: str
+    version: int
+    program: str
+    root: Key
+    creates: bool = False
+    row: bytes = b""
+    count: int = 0
+    compacted: bytes | None = None
+    status: str = "running"
+    wake_at_s: float | None = None
+    ended_at_s: float | None = None
+    release: bool = False
+    sends: tuple[Send, ...] = ()
+    acks: tuple[Ack, ...] = ()
+    blobs: tuple[tuple[str, bytes], ...] = ()
+
+
+class Post(msgspec.Struct, frozen=True, kw_only=True):
+    """Mail from outside any execution: a client's start or message, a worker's answer. All of it, or nothing.
+
+    Its reach is that of its first send, or without sends of its first ack.
+    """
+
+    epoch: int | None = None
+    sends: tuple[Send, ...] = ()
+    acks: tuple[Ack, ...] = ()
+    blobs: tuple[tuple[str, bytes], ...] = ()
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """The change is durable. `created` names the executions that its sends opened in its own reach; `version` is 0 for a `Post`."""
+
+    version: int
+    now_s: float
+    created: tuple[Key, ...] = ()
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """The execution was not at the version that the commit was decided at; nothing was changed. `head` is what it is now."""
+
+    head: Head | None
+
+
+class Superseded(msgspec.Struct, frozen=True):
+    """The store is in a later epoch than the change was made in (or in an earlier one: it was set back); nothing was changed."""
+
+    epoch: int
+
+
+Answer = Committed | Conflict | Superseded
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a holder is ready to take on: executions of these programs (and of this root only, if given), work of these queues.
+
+    `queues` are names, whatever the tenant.
+    """
+
+    holder: str
+    epoch: int
+    programs: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+    limit: int = 100
+    root: Key | None = None
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """An execution that the claimer holds from now on, with all of its due mail in order of number."""
+
+    head: Head
+    mail: tuple[Mail, ...]
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim got: executions, and work leased until acknowledged or until its holder dies."""
+
+    now_s: float
+    executions: tuple[Assignment, ...] = ()
+    work: tuple[Mail, ...] = ()
+
+
+class Log(msgspec.Struct, frozen=True):
+    """An execution's head, with the rows that hold events after the version asked for."""
+
+    head: Head
+    rows: tuple[bytes, ...]
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """The store's time, in seconds since 1970, and its epoch."""
+
+    now_s: float
+    epoch: int
+
+
+class Store(Protocol):
+    """Logs and mail, changed by one atomic commit. Any method may raise `StoreUnavailable`; a change whose caller was told so may have happened."""
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        """Carry out each of `changes` entirely or not at all within its reach, in their order, and make them durable together.
+
+        Sending a message whose key is already in the mail of its address does nothing; acknowledging one that is gone does nothing.
+        Acks come before sends, so a key may be acknowledged and sent anew in one change; those that leave the reach follow in that order.
+        Mail that is due when it arrives gets the time of its arrival as its `due_at_s`.
+        A send that opens makes a head where there is none (status pending), and is delivered either way. A send brings `mail_at_s` of the
+        head it goes to forward to its due time. A stale commit comes back as `Conflict`, one of another epoch as `Superseded`; neither changes
+        anything, nor touches its neighbours in the batch. A `Post` without an epoch is of the present one.
+        """
+        ...
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Take what is ready, up to `limit` executions and `limit` pieces of work, longest waiting first, and hold it.
+
+        An execution is ready when its program is among `programs`, word for word, and it is awake and held by nobody or by the claimer, or
+        its holder is dead (awake or not; with no time to wake at it comes first). Each comes with *all* its due mail, also what was
+        handed over before and not acknowledged; then `wake_at_s` becomes None and `mail_at_s` the due time of the next mail, and `head`
+        is as it is after that. Work is ready when due and leased by nobody or by a dead holder. What has waited equally long comes in
+        order of creation, work in order of number. Someone who has not renewed, or whose lease has run out, is dead; a dead claimer
+        gets nothing, nor does one of another epoch. Who can't know what a failed claim gave it has to let go (`renew` with 0) and
+        begin anew.
+        """
+        ...
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        """The head and the log rows that hold any event after version `after`; None if there is no such execution."""
+        ...
+
+    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
+        """Heads, newest first."""
+        ...
+
+    async def mail(self, to: Address) -> list[Mail]:
+        """All mail of an address that is not acknowledged, due or not, in order of number: for people and for tests."""
+        ...
+
+    async def renew(self, holder: str, lease_s: float) -> Moment:
+        """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 lets everything it holds go at once.
+
+        One that renews late still holds what nobody took. One that had let go, or whose epoch has ended, begins with nothing: what it held before
+        and nobody took is free, and awake.
+        """
+        ...
+
+    async def relay(self, limit: int = 100) -> int:
+        """Carry up to `limit` messages from outboxes to the reaches they go to, at least once and in order; return how many.
+
+        Whatever leaves a reach goes through its outbox, acks too. It arrives, and is then removed: what is interrupted in between arrives again,
+        and is dropped if its key is in the mail there.
+        """
+        ...
+
+    async def sweep(self, limit: int = 100) -> list[Mail]:
+        """Drop up to `limit` messages that have waited seven days, since they were due, for an execution that has no head; return them."""
+        ...
+
+    async def raise_epoch(self) -> int:
+        """Begin a new epoch, as a recovery must that may have lost commits: all holders are dead, what was decided before is refused."""
+        ...
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """The payload of this name, if it is kept."""
+        ...
+
+    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Call `ring` (from any thread) when a change may have made something ready; return what ends that."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files, threads and locks. What was acknowledged is durable already."""
+        ...

@@ -1,0 +1,373 @@
+"""A store in memory: the plainest statement of what a store does, and the oracle that every other store is compared with.
+
+Executions and queues are spread over `reaches` by a stable hash of their address. All is kept in the same dicts nevertheless:
+a reach only decides whether a send is delivered in its commit, or goes into the outbox of the reach that it leaves. Nothing
+here waits for anything, so every change is atomic; a store belongs to one thread.
+"""
+
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from math import inf
+from operator import itemgetter
+from typing import Generic, TypeVar
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from perdure.core.limits import UNCLAIMED_MAIL_S
+from perdure.core.mail import Ack, Mail, Send
+from perdure.core.paths import Address, Key, Queue
+from perdure.stores.base import Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Head, Log, Moment, Post, Superseded
+
+T = TypeVar("T")
+
+NO_TIME = -inf
+"""The place in line of a held execution that waits for no time: before all others, should its holder die."""
+
+
+class Lines(Generic[T]):
+    """Things that wait, in one line for each holder (None: nobody) and name, ordered by the time they wait for, then by number."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str | None, str], list[tuple[float, int, T]]] = {}
+
+    def join(self, holder: str | None, name: str, at_s: float, number: int, thing: T) -> None:
+        """Put `thing`, whose number nothing else has, into the line of `holder` and `name`."""
+        insort(self._lines.setdefault((holder, name), []), (at_s, number, thing))
+
+    def leave(self, holder: str | None, name: str, at_s: float, number: int) -> None:
+        """Take out what joined with these words."""
+        line = self._lines[holder, name]
+        del line[bisect_left(line, (at_s, number), key=itemgetter(0, 1))]
+        if not line:
+            del self._lines[holder, name]
+
+    def held(self, holder: str) -> list[T]:
+        """All that waits in lines of `holder`."""
+        return [thing for (other, _), line in self._lines.items() if other == holder for _, _, thing in line]
+
+    def ready(self, names: Container[str], claimer: str | None, is_dead: Callable[[str], bool], now_s: float) -> Iterator[T]:
+        """What waits under `names`, longest first: due, and held by nobody or `claimer`; or, due or not, held by the dead."""
+        lines: list[Iterator[tuple[float, int, T]]] = []
+        for (holder, name), line in self._lines.items():
+            if name not in names:
+                continue
+            if holder is None or holder == claimer:
+                lines.append(islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), bisect_right(line, now_s, key=itemgetter(0))))
+            elif is_dead(holder):
+                lines.append(iter(line))
+        return (thing for _, _, thing in merge(*lines))
+
+
+class _Execution:
+    """A head, the number of its creation, and its log: rows with the version of their last event."""
+
+    __slots__ = ("head", "number", "rows")
+
+    def __init__(self, number: int, head: Head) -> None:
+        self.number, self.head = number, head
+        self.rows: list[tuple[int, bytes]] = []
+
+
+class MemoryStore:
+    """A `Store` of dicts, for tests, for simulation, and for executions that need not outlive their process.
+
+    `clock` tells its time in seconds since 1970. A test that wants faults between the reaches overrides `arrive` or `forget`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time, reaches: int = 1) -> None:
+        self._clock = clock
+        self._epoch = 1
+        self._executions: dict[Key, _Execution] = {}
+        self._waiting: Lines[_Execution] = Lines()
+        self._arrivals = 0
+        self._mail: dict[Address, dict[str, Mail]] = {}
+        self._work: Lines[Mail] = Lines()
+        self._leases: dict[int, str] = {}
+        self._holders: dict[str, float] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
+        self._rings: list[Callable[[], None]] = []
+
+    # What the protocol asks for.
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        """See `Store.commit`."""
+        now_s = self._clock()
+        answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
+        if any(isinstance(answer, Committed) and _may_wake(change) for change, answer in zip(changes, answers, strict=True)):
+            self._ring()
+        return answers
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """See `Store.claim`."""
+        now_s = self._clock()
+        if claim.epoch != self._epoch or self._is_dead(claim.holder, now_s):
+            return Claimed(now_s)
+
+        def is_dead(holder: str) -> bool:
+            return self._is_dead(holder, now_s)
+
+        ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
+        executions = list(islice((ready for ready in ready if claim.root in (None, ready.head.root)), claim.limit))
+        work = list(islice(self._work.ready(claim.queues, None, is_dead, now_s), claim.limit))
+        return Claimed(
+            now_s,
+            tuple(self._assign(execution, claim.holder, now_s) for execution in executions),
+            tuple(self._lease(mail, claim.holder) for mail in work),
+        )
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        """See `Store.read`."""
+        execution = self._executions.get(key)
+        if execution is None:
+            return None
+        first = bisect_right(execution.rows, after, key=itemgetter(0))
+        return Log(execution.head, tuple(row for _, row in execution.rows[first:]))
+
+    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
+        """See `Store.heads`."""
+        heads = (execution.head for execution in reversed(self._executions.values()))
+        return list(islice((head for head in heads if tenant in (None, head.key.tenant) and status in (None, head.status)), limit))
+
+    async def mail(self, to: Address) -> list[Mail]:
+        """See `Store.mail`."""
+        return list(self._mail.get(to, {}).values())
+
+    async def renew(self, holder: str, lease_s: float) -> Moment:
+        """See `Store.renew`."""
+        now_s = self._clock()
+        if lease_s <= 0:
+            self._holders.pop(holder, None)
+            self._ring()
+        else:
+            if holder not in self._holders:
+                self._let_go(holder, now_s)
+            self._holders[holder] = now_s + lease_s
+        return Moment(now_s, self._epoch)
+
+    async def relay(self, limit: int = 100) -> int:
+        """See `Store.relay`."""
+        carried = 0
+        for origin, outbox in enumerate(self._outboxes):
+            while outbox and carried < limit:
+                self.arrive(outbox[0])
+                self.forget(origin)
+                carried += 1
+        return carried
+
+    async def sweep(self, limit: int = 100) -> list[Mail]:
+        """See `Store.sweep`."""
+        before_s = self._clock() - UNCLAIMED_MAIL_S
+        unclaimed = (box for to, box in self._mail.items() if isinstance(to, Key) and to not in self._executions)
+        old = sorted((mail.due_at_s, mail.number, mail) for box in unclaimed for mail in box.values() if mail.due_at_s <= before_s)
+        swept = [mail for _, _, mail in old[:limit]]
+        for mail in swept:
+            self._acknowledge(Ack(mail.to, mail.key))
+        return swept
+
+    async def raise_epoch(self) -> int:
+        """See `Store.raise_epoch`."""
+        self._epoch += 1
+        self._holders.clear()
+        self._ring()
+        return self._epoch
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """See `Store.blob`."""
+        return self._blobs.get(sha256)
+
+    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_wake`."""
+        self._rings.append(ring)
+        return lambda: self._rings.remove(ring) if ring in self._rings else None
+
+    async def close(self) -> None:
+        """Nothing is held that could be let go."""
+
+    # Carrying over to other reaches: two steps, between which anything may fail.
+
+    def arrive(self, entry: Send | Ack) -> None:
+        """Do at the far end what has come out of an outbox; a send whose key is in the mail there already is dropped."""
+        if isinstance(entry, Ack):
+            self._acknowledge(entry)
+        else:
+            self._deliver(entry, self._clock())
+            self._ring()
+
+    def forget(self, origin: int) -> None:
+        """Remove the first entry of the outbox of reach `origin`: it has arrived."""
+        self._outboxes[origin].popleft()
+
+    # One change.
+
+    def _commit(self, commit: Commit, now_s: float) -> Answer:
+        if commit.epoch != self._epoch:
+            return Superseded(self._epoch)
+        execution = self._executions.get(commit.key)
+        if execution is None and commit.creates:
+            head = Head(commit.key, commit.program, commit.root, commit.version, commit.holder, created_at_s=now_s)
+            execution = self._create(head)
+        elif execution is None or commit.creates or execution.head.version != commit.version:
+            return Conflict(execution.head if execution else None)
+        if commit.compacted is not None:
+            execution.rows = [(commit.version, commit.compacted)]
+        version = commit.version + commit.count
+        if commit.count:
+            execution.rows.append((version, commit.row))
+        created = self._carry_out(commit, self._reach(commit.key), now_s)
+        self._set_head(execution, commit, version)
+        return Committed(version, now_s, created)
+
+    def _post(self, post: Post, now_s: float) -> Answer:
+        if post.epoch not in (None, self._epoch):
+            return Superseded(self._epoch)
+        addresses = (*(send.to for send in post.sends), *(ack.to for ack in post.acks))
+        return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
+
+    def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
+        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        for ack in change.acks:
+            if self._reach(ack.to) == reach:
+                self._acknowledge(ack)
+            else:
+                self._outboxes[reach].append(ack)
+        created = []
+        for send in change.sends:
+            if self._reach(send.to) != reach:
+                self._outboxes[reach].append(send)
+            elif opened := self._deliver(send, now_s):
+                created.append(opened)
+        self._blobs.update(change.blobs)
+        return tuple(created)
+
+    def _set_head(self, execution: _Execution, commit: Commit, version: int) -> None:
+        head = execution.head
+        holder, mail_at_s = head.holder, head.mail_at_s
+        released = commit.release and holder == commit.holder
+        if released or commit.creates:
+            mail_at_s = min((mail.due_at_s for mail in self._mail.get(commit.key, {}).values()), default=None)
+        changed = Head(
+            head.key,
+            commit.program,
+            head.root,
+            version,
+            None if released else holder,
+            commit.wake_at_s,
+            mail_at_s,
+            commit.status,
+            head.created_at_s,
+            commit.ended_at_s,
+        )
+        self._change(execution, changed)
+
+    # Mail.
+
+    def _deliver(self, send: Send, now_s: float) -> Key | None:
+        """Deliver, unless the key is in the mail already. Return the execution that was opened, if one was."""
+        opened = None
+        if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
+            due_at_s = min((mail.due_at_s for mail in self._mail.get(send.to, {}).values()), default=None)
+            self._create(Head(send.to, send.opens.program, send.opens.root, mail_at_s=due_at_s, created_at_s=now_s))
+            opened = send.to
+        box = self._mail.setdefault(send.to, {})
+        if send.key not in box:
+            self._arrivals += 1
+            mail = Mail(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s))
+            box[send.key] = mail
+            if isinstance(send.to, Queue):
+                self._work.join(None, send.to.name, mail.due_at_s, mail.number, mail)
+            elif execution := self._executions.get(send.to):
+                mail_at_s = execution.head.mail_at_s
+                if mail_at_s is None or mail.due_at_s < mail_at_s:
+                    self._change(execution, replace(execution.head, mail_at_s=mail.due_at_s))
+        return opened
+
+    def _acknowledge(self, ack: Ack) -> None:
+        box = self._mail.get(ack.to, {})
+        if mail := box.pop(ack.key, None):
+            if isinstance(ack.to, Queue):
+                self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
+            if not box:
+                del self._mail[ack.to]
+
+    # Holding.
+
+    def _is_dead(self, holder: str, now_s: float) -> bool:
+        return self._holders.get(holder, NO_TIME) <= now_s
+
+    def _assign(self, execution: _Execution, holder: str, now_s: float) -> Assignment:
+        due: list[Mail] = []
+        later_s: list[float] = []
+        for mail in self._mail.get(execution.head.key, {}).values():
+            if mail.due_at_s <= now_s:
+                due.append(mail)
+            else:
+                later_s.append(mail.due_at_s)
+        self._change(execution, replace(execution.head, holder=holder, wake_at_s=None, mail_at_s=min(later_s, default=None)))
+        return Assignment(execution.head, tuple(due))
+
+    def _lease(self, mail: Mail, holder: str | None) -> Mail:
+        """Hand work to `holder`, or back to nobody."""
+        queue = mail.to
+        assert isinstance(queue, Queue), "only work is leased"
+        self._work.leave(self._leases.pop(mail.number, None), queue.name, mail.due_at_s, mail.number)
+        if holder is not None:
+            mail = replace(mail, deliveries=mail.deliveries + 1)
+            self._mail[queue][mail.key] = mail
+            self._leases[mail.number] = holder
+        self._work.join(holder, queue.name, mail.due_at_s, mail.number, mail)
+        return mail
+
+    def _let_go(self, holder: str, now_s: float) -> None:
+        """Nobody holds any longer what `holder` held in an earlier life, and all of it is ready."""
+        executions, work = self._waiting.held(holder), self._work.held(holder)
+        for execution in executions:
+            head = execution.head
+            wake_at_s = now_s if head.wake_at_s is None else min(head.wake_at_s, now_s)
+            self._change(execution, replace(head, holder=None, wake_at_s=wake_at_s))
+        for mail in work:
+            self._lease(mail, None)
+        if executions or work:
+            self._ring()
+
+    # Small things.
+
+    def _create(self, head: Head) -> _Execution:
+        execution = self._executions[head.key] = _Execution(len(self._executions), head)
+        if place := _place(head):
+            self._waiting.join(*place, execution.number, execution)
+        return execution
+
+    def _change(self, execution: _Execution, head: Head) -> None:
+        """Set the head, and keep its place in line if it waits for the same as before."""
+        before, after = _place(execution.head), _place(head)
+        execution.head = head
+        if before != after:
+            if before:
+                self._waiting.leave(*before, execution.number)
+            if after:
+                self._waiting.join(*after, execution.number, execution)
+
+    def _reach(self, address: Address) -> int:
+        return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
+
+    def _ring(self) -> None:
+        for ring in tuple(self._rings):
+            ring()
+
+
+def _place(head: Head) -> tuple[str | None, str, float] | None:
+    """Where an execution waits: by whom it is held, which program it needs, what time it waits for; None if it waits for nothing."""
+    at_s = min(inf if head.wake_at_s is None else head.wake_at_s, inf if head.mail_at_s is None else head.mail_at_s)
+    if at_s < inf:
+        return head.holder, head.program, at_s
+    return None if head.holder is None else (head.holder, head.program, NO_TIME)
+
+
+def _may_wake(change: Commit | Post) -> bool:
+    return bool(change.sends) or (isinstance(change, Commit) and (change.release or change.wake_at_s is not None))

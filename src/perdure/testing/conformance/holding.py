@@ -1,0 +1,233 @@
+"""Holding: one living holder at a time works on an execution, and what a dead one held goes on elsewhere."""
+
+from perdure.core.mail import Ack
+from perdure.stores.base import Committed
+from perdure.testing.conformance.world import NAMES, World, key, letter, queue
+
+
+class Holding:
+    """See the module."""
+
+    async def test_only_executions_of_known_programs_are_claimed(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key("1"), program="order")
+        await world.open(key("2"), program="order@2")
+        await world.open(key("3"), program="refund")
+        assert await world.claimed("one", "unknown") == []
+        assert await world.claimed("one", "order@2", "refund@1") == [key("2")]
+        assert await world.claimed("one", "order", "refund") == [key("1"), key("3")]
+
+    async def test_programs_queues_and_holders_are_known_word_for_word(self, world: World) -> None:
+        for holder in ("one", *NAMES):
+            await world.renew(holder)
+        for number, name in enumerate(NAMES):
+            await world.open(key(str(number)), program=name, root=key(name))
+            await world.post(letter(queue(name), name))
+        for number, name in enumerate(NAMES):
+            claimed = await world.claim(name, name, queues=[name])
+            assert [assignment.head.key.id for assignment in claimed.executions] == [str(number)]
+            assert [mail.key for mail in claimed.work] == [name]
+            assert (await world.head(key(str(number)))).holder == name
+        assert await world.claimed("one", *NAMES) == []
+        for number, name in enumerate(NAMES):
+            await world.renew(name, lease_s=0)
+            assert await world.claimed("one", *NAMES, root=key(name)) == [key(str(number))]
+
+    async def test_the_program_is_the_one_that_the_last_commit_named(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key())
+        await world.commit(key(), 0, program="order@3")
+        assert await world.claimed("one", "order") == []
+        assert await world.claimed("one", "order@3") == [key()]
+
+    async def test_a_claim_may_be_restricted_to_one_family(self, world: World) -> None:
+        await world.renew("one", "two")
+        for id, root in (("1", "1"), ("1a", "1"), ("2", "2"), ("1b", "1"), ("2a", "2")):
+            await world.open(key(id), root=key(root))
+        await world.open(key("1"), root=key("2"))
+        assert await world.claimed(root=key("3")) == []
+        assert await world.claimed(root=key("1", tenant="other")) == []
+        assert await world.claimed(root=key("1"), limit=2) == [key("1"), key("1a")]
+        await world.renew("one", lease_s=0)
+        assert await world.claimed("two", root=key("1")) == [key("1"), key("1a"), key("1b")]
+        assert await world.claimed("two", "refund", root=key("2")) == []
+        assert await world.claimed("two") == [key("2"), key("2a")]
+
+    async def test_a_claim_hands_over_the_head_as_it_is_afterwards_and_all_due_mail(self, world: World) -> None:
+        await world.renew("one")
+        later_s = world.clock.now_s + 30
+        await world.open(key())
+        await world.post(letter(key(), "later", due_at_s=later_s), letter(key(), "second"), letter(key(), "much later", due_at_s=later_s + 1))
+        claimed = await world.claim()
+        (assignment,) = claimed.executions
+        assert claimed.now_s == world.clock.now_s
+        assert [(mail.key, mail.body, mail.deliveries) for mail in assignment.mail] == [("start", b"start", 0), ("second", b"second", 0)]
+        assert (assignment.head.holder, assignment.head.wake_at_s, assignment.head.mail_at_s) == ("one", None, later_s)
+        assert await world.head(key()) == assignment.head
+        assert await world.keys(key()) == ["start", "later", "second", "much later"]
+
+    async def test_what_is_held_by_the_living_is_claimed_by_nobody_else(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(key())
+        assert await world.claimed("one") == [key()]
+        await world.post(letter(key()))
+        world.clock.advance(59)
+        assert await world.claimed("two") == []
+
+    async def test_new_mail_is_handed_to_the_holder_again_with_all_that_is_not_acknowledged(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(key())
+        await world.post(letter(key(), "handled"))
+        await world.claim("one")
+        assert await world.claimed("one") == []
+        await world.commit(key(), 0, acks=(Ack(key(), "handled"),))
+        assert await world.claimed("one") == []
+        await world.post(letter(key(), "new"))
+        assert await world.claimed("two") == []
+        (assignment,) = (await world.claim("one")).executions
+        assert [mail.key for mail in assignment.mail] == ["start", "new"]
+        assert (assignment.head.holder, assignment.head.mail_at_s) == ("one", None)
+        assert await world.claimed("one") == []
+
+    async def test_mail_that_becomes_due_is_handed_to_the_holder(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(key())
+        await world.claim("one")
+        await world.post(letter(key(), due_at_s=world.clock.now_s + 10))
+        assert await world.claimed("one") == []
+        world.clock.advance(10)
+        assert await world.claimed("two") == []
+        assert await world.claimed("one") == [key()]
+
+    async def test_what_the_dead_held_is_claimed_by_others_awake_or_not(self, world: World) -> None:
+        await world.renew("one", lease_s=10)
+        await world.renew("two")
+        await world.open(key("running"), key("sleeping"), key("told"))
+        assert len(await world.claimed("one")) == 3
+        await world.commit(key("sleeping"), 0, wake_at_s=world.clock.now_s + 1000)
+        await world.post(letter(key("told")))
+        world.clock.advance(9.5)
+        assert await world.claimed("two") == []
+        world.clock.advance(0.5)
+        (first, *others) = (await world.claim("two")).executions
+        assert [first.head.key, *(other.head.key for other in others)] == [key("running"), key("told"), key("sleeping")]
+        assert [mail.key for mail in first.mail] == ["start"]
+        assert (first.head.holder, others[1].head.wake_at_s) == ("two", None)
+        assert await world.claimed("two") == []
+
+    async def test_renewing_extends_a_life_from_now_on(self, world: World) -> None:
+        await world.renew("one", lease_s=10)
+        await world.renew("two", lease_s=1000)
+        await world.open(key())
+        await world.claim("one")
+        for _ in range(5):
+            world.clock.advance(9)
+            await world.renew("one", lease_s=10)
+            assert await world.claimed("two") == []
+        await world.renew("one", lease_s=2)
+        world.clock.advance(2)
+        assert await world.claimed("two") == [key()]
+
+    async def test_renewing_with_nothing_lets_all_go_at_once(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(key("1"), key("2"))
+        await world.claim("one")
+        await world.renew("one", lease_s=0)
+        assert await world.claimed("one") == []
+        assert await world.claimed("two") == [key("1"), key("2")]
+
+    async def test_who_never_renewed_holds_nothing_and_is_given_nothing(self, world: World) -> None:
+        await world.renew("two")
+        assert isinstance(await world.commit(key("1"), creates=True, holder="never"), Committed)
+        await world.open(key("2"))
+        assert await world.claimed("never") == []
+        assert await world.claimed("two") == [key("1"), key("2")]
+
+    async def test_a_dead_claimer_is_given_nothing(self, world: World) -> None:
+        await world.renew("one", lease_s=10)
+        await world.open(key())
+        await world.post(letter(queue()))
+        world.clock.advance(10)
+        dead = await world.claim("one", queues=["pay"])
+        assert (dead.executions, dead.work) == ((), ())
+        await world.renew("one", lease_s=10)
+        living = await world.claim("one", queues=["pay"])
+        assert (len(living.executions), len(living.work)) == (1, 1)
+
+    async def test_a_claim_of_another_epoch_is_given_nothing(self, world: World) -> None:
+        await world.open(key())
+        epoch = await world.store.raise_epoch()
+        await world.renew("one")
+        assert await world.claimed(epoch=world.epoch) == []
+        assert await world.claimed(epoch=epoch + 1) == []
+        assert await world.claimed(epoch=epoch) == [key()]
+
+    async def test_who_renews_late_still_holds_what_nobody_took(self, world: World) -> None:
+        await world.renew("one", lease_s=10)
+        await world.renew("two", lease_s=1000)
+        await world.open(key("1"), key("2"))
+        await world.claim("one")
+        world.clock.advance(20)
+        assert await world.claimed("two", limit=1) == [key("1")]
+        await world.renew("one")
+        assert await world.claimed("two") == []
+        assert [(await world.head(key(id))).holder for id in "12"] == ["two", "one"]
+
+    async def test_who_had_let_go_begins_with_nothing_and_is_given_it_anew(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key())
+        await world.claim("one")
+        await world.renew("one", lease_s=0)
+        await world.renew("one")
+        assert (await world.head(key())).holder is None
+        assert await world.claimed("one") == [key()]
+
+    async def test_a_new_epoch_ends_all_lives(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(key("1"), key("2"))
+        await world.claim("one")
+        epoch = await world.store.raise_epoch()
+        assert await world.claimed("one", epoch=epoch) == []
+        await world.renew("two")
+        assert await world.claimed("two", epoch=epoch, limit=1) == [key("1")]
+        await world.renew("one")
+        assert await world.claimed("one", epoch=epoch) == [key("2")]
+
+    async def test_releasing_gives_back_only_what_is_still_held(self, world: World) -> None:
+        await world.renew("one", lease_s=10)
+        await world.renew("two")
+        await world.open(key("1"), key("2"))
+        await world.claim("one")
+        world.clock.advance(10)
+        assert await world.claimed("two", limit=1) == [key("1")]
+        for id in "12":
+            assert isinstance(await world.commit(key(id), 0, holder="one", release=True), Committed)
+        assert [(await world.head(key(id))).holder for id in "12"] == ["two", None]
+
+    async def test_creating_and_releasing_in_one_leaves_it_to_nobody(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.commit(key(), creates=True, release=True, wake_at_s=world.clock.now_s)
+        assert (await world.head(key())).holder is None
+        assert await world.claimed("two") == [key()]
+
+    async def test_no_more_is_claimed_than_the_limit_and_nothing_twice(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(*(key(str(number)) for number in range(5)))
+        assert await world.claimed("one", limit=0) == []
+        first, second, third = await world.claimed("one", limit=2), await world.claimed("two", limit=2), await world.claimed("one")
+        assert [*first, *second, *third] == [key(str(number)) for number in range(5)]
+
+    async def test_the_longest_waiting_is_claimed_first(self, world: World) -> None:
+        await world.renew("one", lease_s=10)
+        now_s = world.clock.now_s
+        await world.commit(key("orphan"), creates=True)
+        for id, wake_at_s in (("4", now_s + 4), ("2", now_s + 2), ("6", now_s + 6), ("2b", now_s + 2)):
+            await world.parked(key(id), wake_at_s=wake_at_s, program=f"program {id}")
+        world.clock.advance(3)
+        await world.open(key("3"))
+        await world.post(letter(key("6")))
+        world.clock.advance(7)
+        await world.renew("two")
+        programs = ("order", *(f"program {id}" for id in ("2", "2b", "4", "6")))
+        assert await world.claimed("two", *programs, limit=4) == [key("orphan"), key("2"), key("2b"), key("6")]
+        assert await world.claimed("two", *programs) == [key("3"), key("4")]

@@ -1,0 +1,203 @@
+"""Mail: delivered at least once, taken as sent once, in the order of its arrival, also before there is anybody to read it."""
+
+import pytest
+
+from perdure.core.limits import UNCLAIMED_MAIL_S
+from perdure.core.mail import Ack, Opening, Send
+from perdure.core.paths import Key
+from perdure.stores.base import Commit, Committed, Post, Store
+from perdure.testing.conformance.world import World, key, letter, opening, queue
+
+SENDER = key("sender")
+
+
+class Mailing:
+    """See the module."""
+
+    reaches = 1
+    """Over how many reaches the store spreads the executions of these tests."""
+
+    async def interrupt_relay(self, store: Store) -> None:
+        """Let one message out of an outbox arrive, and fail before it is removed."""
+        pytest.skip("this store has no relay that could be interrupted")
+
+    async def test_sending_a_key_twice_is_sending_it_once(self, world: World) -> None:
+        await world.post(letter(key(), body=b"first"), letter(queue(), body=b"first"))
+        before = [*await world.store.mail(key()), *await world.store.mail(queue())]
+        await world.post(letter(key(), body=b"second", due_at_s=world.clock.now_s + 9), letter(queue(), body=b"second"))
+        sends = (letter(key(), body=b"third"), letter(key("new"), body=b"fourth"), letter(key("new"), body=b"fifth"))
+        await world.change(Post(sends=sends))
+        assert [*await world.store.mail(key()), *await world.store.mail(queue())] == before
+        assert [mail.body for mail in await world.store.mail(key("new"))] == [b"fourth"]
+
+    async def test_the_same_key_may_wait_at_several_addresses(self, world: World) -> None:
+        addresses = (key("1"), key("2"), key("1", tenant="b"), key("1", workflow="b"), queue("1"), queue("1", "b"))
+        await world.post(*(letter(to, "same", body=str(to).encode()) for to in addresses))
+        for to in addresses:
+            assert [(mail.to, mail.key, mail.body) for mail in await world.store.mail(to)] == [(to, "same", str(to).encode())]
+
+    async def test_acknowledged_mail_is_gone_and_acknowledging_again_does_nothing(self, world: World) -> None:
+        await world.post(letter(key(), "1"), letter(key(), "2"), letter(key("other"), "1"))
+        await world.post(acks=(Ack(key(), "1"), Ack(key(), "1"), Ack(key(), "3"), Ack(key("nobody"), "1"), Ack(queue(), "1")))
+        assert (await world.keys(key()), await world.keys(key("other"))) == (["2"], ["1"])
+
+    async def test_a_key_that_is_gone_may_be_sent_again(self, world: World) -> None:
+        await world.post(letter(key(), "1"), letter(key(), "2"))
+        await world.post(acks=[Ack(key(), "1")])
+        await world.post(letter(key(), "1"))
+        assert await world.keys(key()) == ["2", "1"]
+
+    async def test_a_change_acknowledges_before_it_sends(self, world: World) -> None:
+        await world.open(key())
+        await world.post(letter(key(), "timer", body=b"old"))
+        await world.commit(key(), 0, sends=(letter(key(), "timer", body=b"new"),), acks=(Ack(key(), "timer"), Ack(key(), "start")))
+        assert [(mail.key, mail.body) for mail in await world.store.mail(key())] == [("timer", b"new")]
+
+    async def test_mail_is_delivered_in_the_order_of_its_arrival(self, world: World) -> None:
+        await world.renew("one")
+        now_s = world.clock.now_s
+        await world.open(key())
+        await world.post(*(letter(key(), id, due_at_s=now_s + due_s) for id, due_s in (("z", 3), ("a", 1), ("m", 2), ("k", 0))))
+        world.clock.advance(1)
+        await world.change(Post(sends=(letter(key(), "c"), letter(queue(), "elsewhere"), letter(key(), "b"))))
+        world.clock.advance(5)
+        (assignment,) = (await world.claim()).executions
+        numbers = [mail.number for mail in assignment.mail]
+        assert [mail.key for mail in assignment.mail] == ["start", "z", "a", "m", "k", "c", "b"]
+        assert numbers == sorted(set(numbers))
+        assert await world.store.mail(key()) == list(assignment.mail)
+
+    async def test_numbers_are_not_given_again(self, world: World) -> None:
+        numbers = []
+        for _ in range(3):
+            await world.post(letter(key()))
+            numbers += [mail.number for mail in await world.store.mail(key())]
+            await world.post(acks=[Ack(key(), "letter")])
+        assert numbers == sorted(set(numbers))
+
+    async def test_mail_is_due_at_its_time_and_not_before_it_arrived(self, world: World) -> None:
+        now_s = world.clock.now_s
+        await world.post(letter(key(), "at once"), letter(key(), "long due", due_at_s=now_s - 100), letter(key(), "later", due_at_s=now_s + 100.25))
+        assert [mail.due_at_s for mail in await world.store.mail(key())] == [now_s, now_s, now_s + 100.25]
+
+    async def test_a_message_is_not_delivered_before_it_is_due(self, world: World) -> None:
+        await world.renew("one")
+        due_at_s = world.clock.now_s + 10
+        await world.post(Send(key(), "start", b"", due_at_s, Opening("order", key())))
+        assert ((await world.head(key())).mail_at_s, await world.claimed()) == (due_at_s, [])
+        world.clock.advance(9.5)
+        assert await world.claimed() == []
+        world.clock.advance(0.5)
+        assert await world.claimed() == [key()]
+
+    async def test_mail_waits_for_the_execution_that_a_send_opens(self, world: World) -> None:
+        await world.renew("one")
+        early_s = world.clock.now_s
+        await world.post(letter(key(), "early"), letter(key(), "later", due_at_s=early_s + 100))
+        assert (await world.claimed(), await world.store.read(key())) == ([], None)
+        world.clock.advance(10)
+        await world.post(Send(key(), "start", b"", early_s + 50, Opening("order", key())))
+        assert (await world.head(key())).mail_at_s == early_s
+        (assignment,) = (await world.claim()).executions
+        assert ([mail.key for mail in assignment.mail], assignment.head.mail_at_s) == (["early"], early_s + 50)
+
+    async def test_mail_waits_for_the_execution_that_a_commit_creates(self, world: World) -> None:
+        await world.renew("one")
+        now_s = world.clock.now_s
+        await world.post(letter(key("1"), "early"), letter(key("1"), "handled"), letter(key("2"), due_at_s=now_s + 10))
+        await world.commit(key("1"), creates=True, acks=(Ack(key("1"), "handled"),))
+        await world.commit(key("2"), creates=True)
+        assert [(await world.head(key(id))).mail_at_s for id in "12"] == [now_s, now_s + 10]
+        (assignment,) = (await world.claim()).executions
+        assert (assignment.head.key, [mail.key for mail in assignment.mail]) == (key("1"), ["early"])
+
+    async def test_a_send_that_opens_makes_a_pending_head(self, world: World) -> None:
+        answer = await world.post(Send(key(), "start", b"", 0.0, Opening("order@7", key("root"))))
+        head = await world.head(key())
+        assert answer.created == (key(),)
+        assert (head.key, head.program, head.root, head.version, head.status) == (key(), "order@7", key("root"), 0, "pending")
+        assert (head.holder, head.wake_at_s, head.ended_at_s) == (None, None, None)
+        assert head.mail_at_s == head.created_at_s == world.clock.now_s
+
+    async def test_a_send_that_opens_is_delivered_also_where_there_is_a_head(self, world: World) -> None:
+        await world.open(key())
+        await world.commit(key(), 0, status="running")
+        before = await world.head(key())
+        answer = await world.post(Send(key(), "again", b"", 0.0, Opening("refund", key("root"))))
+        assert (answer.created, await world.keys(key())) == ((), ["start", "again"])
+        assert await world.head(key()) == before
+        assert (await world.post(opening(key()))).created == ()
+
+    async def test_a_send_that_opens_makes_a_head_though_its_key_is_in_the_mail(self, world: World) -> None:
+        await world.renew("one")
+        await world.post(letter(key(), "start", body=b"first"))
+        assert (await world.post(opening(key()))).created == (key(),)
+        assert [mail.body for mail in await world.store.mail(key())] == [b"first"]
+        assert await world.claimed() == [key()]
+
+    async def test_a_commit_opens_its_children(self, world: World) -> None:
+        await world.renew("one")
+        children = [key(f"child {number}") for number in range(20)]
+        await world.open(key(), children[3])
+        answer = await world.commit(key(), 0, sends=tuple(opening(child, "child", key()) for child in children))
+        assert isinstance(answer, Committed)
+        assert set(answer.created) <= set(children) - {children[3]}
+        assert self.reaches > 1 or answer.created == (*children[:3], *children[4:])
+        assert [(await world.head(child)).root for child in children] == [*[key()] * 3, children[3], *[key()] * 16]
+        assert set(await world.claimed("one", "child")) == set(children) - {children[3]}
+
+    async def test_mail_that_waits_seven_days_for_an_execution_is_swept(self, world: World) -> None:
+        now_s = world.clock.now_s
+        await world.open(key("started"))
+        await world.post(letter(key("never"), "1"), letter(key("late")), letter(queue()))
+        await world.post(letter(key("never"), "later", due_at_s=now_s + 100), letter(key("never"), "3"), letter(key("nobody"), "4"))
+        world.clock.advance(UNCLAIMED_MAIL_S - 1)
+        await world.open(key("late"))
+        assert await world.store.sweep() == []
+        world.clock.advance(1)
+        first = await world.store.sweep(limit=2)
+        assert [(mail.to, mail.key) for mail in first] == [(key("never"), "1"), (key("never"), "3")]
+        assert [(mail.to, mail.key) for mail in await world.store.sweep()] == [(key("nobody"), "4")]
+        assert await world.store.sweep() == []
+        assert await world.keys(key("never")) == ["later"]
+        assert [await world.keys(to) for to in (key("started"), key("late"), queue())] == [["start"], ["letter", "start"], ["letter"]]
+        world.clock.advance(100)
+        assert [mail.key for mail in await world.store.sweep()] == ["later"]
+
+    async def test_what_leaves_a_reach_arrives_in_order(self, world: World) -> None:
+        everybody = [key(str(number)) for number in range(12)]
+        await world.open(SENDER)
+        for version in range(2):
+            assert isinstance((await world.store.commit([_round(world, everybody, version)]))[0], Committed)
+        carried = []
+        while count := await world.store.relay(limit=5):
+            carried.append(count)
+        assert max(carried, default=0) <= 5
+        assert (sum(carried) > 0) == (self.reaches > 1)
+        for to in everybody:
+            assert await world.keys(to) == ["0 a", "0 b", "1 a", "1 b"]
+
+    async def test_what_is_acknowledged_elsewhere_goes_in_the_same_order(self, world: World) -> None:
+        queues = [queue(str(number)) for number in range(12)]
+        await world.open(key())
+        await world.store.commit([world.decision(key(), 0, sends=tuple(letter(to, "dropped") for to in queues))])
+        await world.store.commit([world.decision(key(), 1, acks=tuple(Ack(to, "dropped") for to in queues), sends=tuple(letter(to, "kept") for to in queues))])
+        while await world.store.relay(limit=5):
+            pass
+        assert [await world.keys(to) for to in queues] == [["kept"]] * 12
+
+    async def test_what_arrives_twice_is_dropped_if_its_key_is_in_the_mail(self, world: World) -> None:
+        everybody = [key(str(number)) for number in range(12)]
+        await world.open(SENDER)
+        await world.store.commit([_round(world, everybody, 0)])
+        for _ in range(3):
+            await self.interrupt_relay(world.store)
+        assert sum([len(await world.keys(to)) for to in everybody]) < 24
+        while await world.store.relay():
+            pass
+        for to in everybody:
+            assert await world.keys(to) == ["0 a", "0 b"]
+
+
+def _round(world: World, everybody: list[Key], version: int) -> Commit:
+    return world.decision(SENDER, version, sends=tuple(letter(to, f"{version} {name}") for name in "ab" for to in everybody))

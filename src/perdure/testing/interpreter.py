@@ -1,0 +1,246 @@
+"""Running a program of `nodes` on a real context: what each node does, and the world in which its steps have their effects."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perdure.core.errors import Fatal, JoinFailed, RaceFailed, StepFailed, WorkflowError
+from perdure.core.paths import Key
+from perdure.testing import nodes as n
+from perdure.testing.nodes import Json, Node, Program
+
+if TYPE_CHECKING:
+    from perdure.programs.code.context import Context
+    from perdure.programs.code.declare import CodeWorkflow
+
+Workflow = Callable[[Any], Coroutine[Any, Any, Json]]
+
+
+class World:
+    """What the steps of one execution act upon. `effects` counts how often each effect was executed."""
+
+    def __init__(self) -> None:
+        self.effects: Counter[str] = Counter()
+
+    def begin(self, effect: str, behaviour: n.Behaviour) -> Json:
+        """Execute the effect, once more, and behave as is due at this time: return the value, or raise."""
+        self.effects[effect] += 1
+        match behaviour:
+            case n.Answers(value, failures) if self.effects[effect] > failures:
+                return value
+            case n.Answers(_, failures):
+                raise ValueError(f"{effect} fails {failures} times")
+            case n.Fails(error):
+                raise n.ERRORS[error](f"{effect} fails always")
+            case n.GivesUp():
+                raise Fatal(f"{effect} gives up")
+            case n.Hangs():
+                return None
+
+    async def perform(self, effect: str, behaviour: n.Behaviour) -> Json:
+        """`begin`, and take the time that the behaviour takes."""
+        value = self.begin(effect, behaviour)
+        match behaviour:
+            case n.Answers(duration_s=duration_s) if duration_s:
+                await asyncio.sleep(duration_s)
+            case n.Hangs():
+                await asyncio.get_running_loop().create_future()
+        return value
+
+
+class Child(NamedTuple):
+    """A child's workflow, as `ctx.call` takes it."""
+
+    code: "CodeWorkflow"
+
+
+def as_workflow(program: Program, world: World) -> Workflow:
+    """The program as an async function of a context, which returns {"returned": value} or {"raised": error}."""
+    interpreter = _Interpreter(world, children(program, world))
+
+    async def workflow(ctx: Any) -> Any:
+        try:
+            return {"returned": await interpreter.value(program.root, ctx, _Scope(ctx.execution.key))}
+        except _CAUGHT as error:
+            return {"raised": _described(error)}
+
+    return workflow
+
+
+def children(program: Program, world: World) -> dict[str, Child]:
+    """The workflows of the program's child executions, by name: an engine that runs the program must know them too."""
+    from perdure.programs.code.declare import CodeWorkflow
+
+    found: dict[str, Child] = {}
+    interpreter = _Interpreter(world, found)
+
+    def child(call: n.Call) -> Child:
+        async def workflow(ctx: Any, where: str, turns: int) -> Any:
+            return await interpreter.value(call.body, ctx, _Scope(ctx.execution.key, where, "", turns))
+
+        return Child(CodeWorkflow(workflow, call.name))
+
+    found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call))
+    return found
+
+
+_CAUGHT = (WorkflowError, n.Mishap)
+
+
+class _Scope(NamedTuple):
+    """Where a node is run: in which execution, turns and items (messages are named by the items), after how many turns of the innermost loop."""
+
+    key: Key
+    where: str = ""
+    items: str = ""
+    turns: int = 0
+
+
+class _Interpreter:
+    def __init__(self, world: World, known: dict[str, Child]) -> None:
+        self._world = world
+        self._children = known
+        self._steps: dict[str, Any] = {}
+
+    async def value(self, node: Node, ctx: Any, scope: _Scope) -> Json:
+        """What comes of `node`, run on `ctx`."""
+        match node:
+            case n.Step():
+                return _shortened(node, await self._verb(node, ctx, scope))
+            case n.Attempt(step):
+                outcome = await ctx.attempt(*self._call(step, scope))
+                return {"failed": _outcome(outcome)} if hasattr(outcome, "kind") else {"ok": _shortened(step, outcome.value)}
+            case n.Sleep(duration_s):
+                return await ctx.sleep(duration_s)
+            case n.Listen(message, timeout_s, default):
+                options = {"timeout": timeout_s, "default": default[0]} if default else {} if timeout_s is None else {"timeout": timeout_s}
+                return {"heard": await ctx.listen(message + scope.items, **options)}
+            case n.Gather(message, limit, timeout_s):
+                return {"heard": await ctx.listen_many(message + scope.items, limit=limit, timeout=timeout_s)}
+            case n.Send(message, body):
+                return await ctx.send(scope.key, message + scope.items, [body, scope.turns])
+            case n.Keep(name, value):
+                return await ctx.keep(name, lambda: self._world.begin(name + scope.where, n.Answers(value)))
+            case n.Tell(key, value):
+                ctx.set(key + scope.items, value)
+                ctx.emit(value)
+            case n.Raise():
+                raise n.Mishap
+            case n.Together(nodes):
+                return await asyncio.gather(*(self._verb(one, ctx, scope) for one in nodes))
+            case n.Call(name):
+                return {"child": await ctx.call(self._children[name], scope.where, scope.turns)}
+            case n.Sequence(nodes):
+                return [await self.value(one, ctx, scope) for one in nodes]
+            case n.Guard(body):
+                try:
+                    return {"fine": await self.value(body, ctx, scope)}
+                except _CAUGHT as error:
+                    return {"caught": _described(error)}
+            case n.Loop():
+                return await self._loop(node, ctx, scope)
+            case n.Join() | n.Map() | n.Race():
+                return await self._branches(node, ctx, scope)
+        return None
+
+    async def _branches(self, node: n.Join | n.Map | n.Race, ctx: Any, scope: _Scope) -> Json:
+        async def item(c: "Context", number: int) -> Json:
+            inner = scope._replace(where=f"{scope.where}[{number}]", items=f"{scope.items}[{number}]")
+            return [node.items[number], await self.value(node.body, c, inner)] if isinstance(node, n.Map) else None
+
+        def branch(body: Node) -> Callable[["Context"], Coroutine[Any, Any, Json]]:
+            return lambda c: self.value(body, c, scope)
+
+        try:
+            match node:
+                case n.Map(items, _, limit):
+                    return await ctx.map(item, range(len(items)), limit=limit)
+                case n.Join(branches):
+                    record = await ctx.join(**{name: branch(body) for name, body in branches.items()})
+                    return {name: record[name] for name in record.keys()}  # noqa: SIM118  # a record promises no more than its keys
+                case n.Race(branches):
+                    won = await ctx.race(**{name: branch(body) for name, body in branches.items()})
+                    return {"won": won.name, "value": won.value}
+        except (JoinFailed, RaceFailed) as failure:
+            if not node.catch:
+                raise
+            errors = {str(name): _described(error) for name, error in failure.errors.items()}
+            return {"failed": errors} | ({"outputs": {str(name): value for name, value in failure.outputs.items()}} if isinstance(failure, JoinFailed) else {})
+
+    async def _loop(self, node: n.Loop, ctx: Any, scope: _Scope) -> Json:
+        state: Json = None
+        async for turn in ctx.loop(node.name, state={"count": 0, "last": []}, **node.options):
+            inner = scope._replace(where=f"{scope.where}~{turn.number}", turns=turn.state["count"])
+            value = await self.value(node.body, turn, inner)
+            state = {"count": turn.state["count"] + 1, "last": [*turn.state["last"], value][-4:]}
+            turn.state = state
+            if state["count"] >= node.turns:
+                break
+        return state
+
+    def _verb(self, node: n.Step | n.Sleep, ctx: Any, scope: _Scope) -> Any:
+        """The verb that runs `node`, called but not awaited."""
+        return ctx.sleep(node.duration_s) if isinstance(node, n.Sleep) else ctx.step(*self._call(node, scope))
+
+    def _call(self, node: n.Step, scope: _Scope) -> tuple[Any, ...]:
+        """What a verb is given to run a step: perhaps a name, the function and its arguments."""
+        if node.name not in self._steps:
+            self._steps[node.name] = _declared(node, _function(node, self._world))
+        named = (f"{node.name} by name",) if node.form == "named" else ()
+        return *named, self._steps[node.name], node.name + scope.where, scope.turns
+
+
+def _function(node: n.Step, world: World) -> Callable[[str, int], Any]:
+    def answer(value: Json, turns: int) -> Json:
+        if isinstance(node.behaviour, n.Answers) and node.behaviour.padding_chars:
+            return {"value": value, "padding": "x" * node.behaviour.padding_chars}
+        return [value, turns] if node.echo else value
+
+    def at_once(effect: str, turns: int) -> Any:
+        return answer(world.begin(effect, node.behaviour), turns)
+
+    async def in_time(effect: str, turns: int) -> Any:
+        return answer(await world.perform(effect, node.behaviour), turns)
+
+    function: Callable[[str, int], Any] = at_once if node.sync else in_time
+    function.__name__ = function.__qualname__ = node.name
+    return function
+
+
+def _declared(node: n.Step, function: Callable[[str, int], Any]) -> Any:
+    """The function itself if it needs no options, else a declared step."""
+    from perdure.programs.code.declare import Retry, step
+
+    retry = Retry() if node.tries is None else Retry(max=node.tries)
+    match node.form:
+        case "renamed":
+            return step(function).with_(name=f"{node.name} renamed", retry=retry, timeout=node.timeout_s)
+        case "plain" | "named" if node.tries is None and node.timeout_s is None:
+            return function
+        case _:
+            return step(retry=retry, timeout=node.timeout_s)(function)
+
+
+def _shortened(node: n.Step, value: Json) -> Json:
+    """The value of a step, with its padding as a number of characters."""
+    if isinstance(node.behaviour, n.Answers) and node.behaviour.padding_chars:
+        return {"value": value["value"], "chars": len(value["padding"])}
+    return value
+
+
+def _described(error: BaseException) -> str:
+    """The error in words that do not depend on when things happened."""
+    match error:
+        case StepFailed():
+            return f"StepFailed {_outcome(error)}"
+        case JoinFailed(errors=errors) | RaceFailed(errors=errors):
+            return f"{type(error).__name__} ({', '.join(sorted(map(_described, errors.values())))})"
+        case _:
+            return type(error).__name__
+
+
+def _outcome(failure: Any) -> str:
+    """Kind, attempts and type of a step's failure; for a timeout, the kind says it all."""
+    last = "" if failure.kind == "timeout" else f" {failure.error.type.rpartition('.')[2]}"
+    return f"{failure.kind} {failure.attempts}{last}"

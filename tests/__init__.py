@@ -1,0 +1,1 @@
+"""Tests mirror the tree: what src/perdure/core does is tested in tests/core."""

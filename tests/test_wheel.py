@@ -1,0 +1,96 @@
+"""The wheel, installed into an empty environment of each Python here, runs the hello of the README."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RUNNING = sys.version_info.minor
+# What pip says when it was not answered, as against answered with something that doesn't work.
+NO_INDEX = re.compile(r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|Failed to establish|Network is unreachable")
+
+
+def candidates() -> dict[int, list[Path]]:
+    """By minor version, from 3.11 on, the commands that could be that Python; shims with nothing behind them included."""
+    directories = [Path(directory) for directory in os.environ.get("PATH", "").split(os.pathsep) if directory]
+    found: dict[int, list[Path]] = {RUNNING: [Path(sys.executable)]}
+    for directory in [*directories, *sorted(Path.home().glob(".pyenv/versions/*/bin"))]:
+        for command in sorted(directory.glob("python3.1[1-9]")):
+            found.setdefault(int(command.name.removeprefix("python3.")), []).append(command)
+    return found
+
+
+CANDIDATES = candidates()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source distribution as a release is, with the tools that are installed here."""
+    directory = tmp_path_factory.mktemp("dist")
+    succeed([sys.executable, "-m", "build", "--no-isolation", "--outdir", directory, ROOT], directory)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+@pytest.mark.parametrize("minor", [pytest.param(minor, id=f"3.{minor}", marks=[] if minor == RUNNING else [pytest.mark.prove]) for minor in sorted(CANDIDATES)])
+def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_path: Path) -> None:
+    python = environment(minor, tmp_path / "env")
+    install(python, wheel)
+    assert list((tmp_path / "env").glob("lib/*/site-packages/perdure/py.typed")) != []
+    hello = first_snippet(ROOT / "README.md")
+    assert run(python, hello, tmp_path) == "Hello Ada\n"
+
+    body, call = '    return f"Hello {name}"', 'greet.run("Ada")'
+    assert body in hello and call in hello
+    leave_a_mark = '    with open("marks", "a") as marks:\n        marks.write(name)\n'
+    once = hello.replace(body, leave_a_mark + body).replace(call, 'greet.run("Ada", id="k")')
+    assert run(python, once, tmp_path) == "Hello Ada\n"
+    assert run(python, once, tmp_path) == "Hello Ada\n"
+    assert (tmp_path / "marks").read_text() == "Ada"
+    assert (tmp_path / ".perdure/perdure.db").is_file()
+
+
+def environment(minor: int, directory: Path) -> Path:
+    """The python of a new environment with nothing in it, not even pip."""
+    for command in CANDIDATES[minor]:
+        made = subprocess.run([command, "-m", "venv", "--without-pip", directory], capture_output=True, check=False)
+        python = directory / "bin/python"
+        if made.returncode == 0 and succeed([python, "-c", "import sys; print(sys.version_info.minor)"], directory) == f"{minor}\n":
+            return python
+    pytest.skip(f"none of {[str(command) for command in CANDIDATES[minor]]} runs: shims with no Python behind them")
+
+
+def install(python: Path, wheel: Path) -> None:
+    """Install the wheel, and what it requires from the index; skip only when the index gives no answer."""
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", python]
+    installed = subprocess.run([*pip, "install", wheel], capture_output=True, text=True, check=False)
+    output = installed.stdout + installed.stderr
+    if installed.returncode and (found := NO_INDEX.search(output)):
+        pytest.skip(f"the package index, which has the wheel's dependencies, can't be reached ({found[0]})")
+    assert installed.returncode == 0, output
+    succeed([*pip, "check"], python.parent)
+
+
+def first_snippet(page: Path) -> str:
+    """The first Python that the page shows."""
+    found = re.search(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert found, f"{page} shows no Python"
+    return found[1]
+
+
+def run(python: Path, program: str, directory: Path) -> str:
+    """What the program prints, run in `directory` by an interpreter that sees neither this checkout nor our settings."""
+    (directory / "hello.py").write_text(program, encoding="utf-8")
+    return succeed([python, "-W", "error", "hello.py"], directory)
+
+
+def succeed(command: list[str | Path], directory: Path) -> str:
+    """What the command prints, in an environment without Python's variables and our own."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PERDURE", "PYTEST", "COVERAGE"))}
+    done = subprocess.run(command, cwd=directory, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout

@@ -1,0 +1,519 @@
+"""Claims about random programs and their oracle: the same seed is the same program everywhere, and predictions are right, by hand and by running."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from perdure.core.errors import ChildFailed, ErrorInfo, Fatal, JoinFailed, RaceFailed, StepFailed, Timeout
+from perdure.core.ops import Err
+from perdure.core.paths import Key
+from perdure.programs.code.declare import Step
+from perdure.programs.code.results import Ok, Record, Won
+from perdure.testing import nodes as n
+from perdure.testing.oracle import CENTURY_S, Prediction, Stuck, predict
+from perdure.testing.programs import Child, Program, World, as_workflow, children, generate
+from perdure.testing.virtual import run
+
+SEEDS = range(200)
+DIGEST = """
+from hashlib import sha256
+from random import Random
+import msgspec
+from perdure.testing.oracle import predict
+from perdure.testing.programs import generate
+programs = [generate(Random(seed), 25) for seed in range(40)]
+print(sha256(msgspec.json.encode([programs, [predict(program) for program in programs]])).hexdigest())
+"""
+
+
+# the generator
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_seed_gives_the_same_program_in_every_process(hash_seed: str) -> None:
+    programs = [generate(Random(seed), 25) for seed in range(40)]
+    here = sha256(msgspec.json.encode([programs, [predict(program) for program in programs]])).hexdigest()
+    environment = {**os.environ, "PYTHONPATH": str(Path(n.__file__).parents[2]), "PYTHONHASHSEED": hash_seed}
+    there = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == here
+
+
+def test_a_hundred_seeds_have_everything() -> None:
+    nodes = [node for seed in range(100) for node in n.walk(generate(Random(seed), 20).root)]
+    steps = [node for node in nodes if isinstance(node, n.Step)]
+    assert {type(node) for node in nodes} == set(get_args(n.Node))
+    assert {type(step.behaviour) for step in steps} == set(get_args(n.Behaviour))
+    assert {step.form for step in steps} == set(get_args(n.Form))
+    assert {step.sync for step in steps} == {step.echo for step in steps} == {True, False}
+    assert {node.catch for node in nodes if isinstance(node, n.Join | n.Map | n.Race)} == {True, False}
+    assert {option for node in nodes if isinstance(node, n.Loop) for option in node.options} == {"commit_every", "keep", "trim_every"}
+    assert max(node.turns for node in nodes if isinstance(node, n.Loop)) > 15
+
+
+def test_a_hundred_seeds_send_messages_at_all_times_and_some_twice() -> None:
+    programs = [generate(Random(seed), 20) for seed in range(100)]
+    assert {message.at_s > 0 for program in programs for message in program.messages} == {True, False}
+    assert any(len({message.key for message in program.messages}) < len(program.messages) for program in programs)
+    assert all(list(program.messages) == sorted(program.messages, key=lambda message: message.at_s) for program in programs)
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 50])
+def test_sizes_are_bounded(size: int) -> None:
+    for seed in SEEDS:
+        program = generate(Random(seed), size)
+        assert sum(1 for _ in n.walk(program.root)) <= 2 * size + 8, f"seed {seed}"
+        assert sum(predict(program).effects.values()) <= 40 * (size + 2), f"seed {seed}"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in get_args(n.Node) if kind not in (n.Step, n.Sequence, n.Guard)])
+def test_kinds_can_be_left_out(kind: type) -> None:
+    for seed in range(40):
+        program = generate(Random(seed), 20, without=(kind,))
+        assert not any(isinstance(node, kind) for node in n.walk(program.root)), f"seed {seed}"
+
+
+def test_a_program_is_json_and_back() -> None:
+    for seed in SEEDS:
+        program = generate(Random(seed), 20)
+        assert msgspec.json.decode(msgspec.json.encode(program), type=Program) == program, f"seed {seed}"
+
+
+# the oracle
+
+
+def test_predictions_are_json_and_do_not_change() -> None:
+    for seed in SEEDS:
+        program = generate(Random(seed), 20)
+        prediction = predict(program)
+        assert msgspec.json.decode(msgspec.json.encode(prediction.result)) == prediction.result, f"seed {seed}"
+        assert predict(program) == prediction, f"seed {seed}"
+        assert program == generate(Random(seed), 20), f"seed {seed}"
+        assert not set(prediction.effects) & set(prediction.maybe), f"seed {seed}"
+
+
+def ok(name: str, value: Any = None, **options: Any) -> n.Step:
+    return n.Step(name, n.Answers(value), **options)
+
+
+def bad(name: str, **options: Any) -> n.Step:
+    return n.Step(name, n.Fails("ValueError"), **options)
+
+
+NEVER = n.Listen("never")
+EXHAUSTED = "StepFailed exhausted 3 ValueError"
+
+BY_HAND: dict[str, tuple[Program, Prediction]] = {
+    "tries": (
+        Program(
+            n.Sequence(
+                (
+                    n.Step("a", n.Answers(1, failures=2)),
+                    n.Guard(n.Step("b", n.Hangs(), timeout_s=5.0)),
+                    n.Attempt(n.Step("c", n.GivesUp())),
+                    n.Attempt(n.Step("d", n.Fails("RuntimeError"), tries=2)),
+                    n.Attempt(n.Step("e", n.Answers(None, padding_chars=9))),
+                    bad("f"),
+                    ok("never reached"),
+                )
+            )
+        ),
+        Prediction({"raised": EXHAUSTED}, Counter(a=3, b=3, c=1, d=2, e=1, f=3), {}),
+    ),
+    "failures as values": (
+        Program(
+            n.Sequence(
+                (
+                    n.Guard(n.Step("b", n.Hangs(), timeout_s=5.0)),
+                    n.Attempt(n.Step("c", n.GivesUp())),
+                    n.Attempt(ok("e", 5)),
+                    n.Guard(n.Race({"x": bad("f"), "y": n.Raise()}, catch=False)),
+                )
+            )
+        ),
+        Prediction(
+            {"returned": [{"caught": "StepFailed timeout 3"}, {"failed": "fatal 1 Fatal"}, {"ok": 5}, {"caught": f"RaceFailed (Mishap, {EXHAUSTED})"}]},
+            Counter(b=3, c=1, e=1, f=3),
+            {},
+        ),
+    ),
+    "messages": (
+        Program(
+            n.Sequence((n.Listen("m", 3600.0), n.Listen("m"), n.Listen("none", 1.0, (None,)), n.Gather("g", 2), n.Gather("g", 9, 60.0), n.Listen("none", 1.0))),
+            (
+                n.Message(0.0, "m", "first", "k1"),
+                n.Message(0.0, "m", "first", "k1"),
+                n.Message(0.0, "g", 1, "k2"),
+                n.Message(0.0, "g", 2, "k3"),
+                n.Message(0.0, "g", 3, "k4"),
+                n.Message(50.0, "m", "second", "k5"),
+            ),
+        ),
+        Prediction({"raised": "Timeout"}, Counter(), {}),
+    ),
+    "heard": (
+        Program(
+            n.Sequence((n.Listen("m", 3600.0), n.Listen("m"), n.Listen("none", 1.0, (0,)), n.Gather("g", 2), n.Gather("g", 9, 60.0))),
+            (
+                n.Message(0.0, "m", "first", "k1"),
+                n.Message(0.0, "m", "first", "k1"),
+                n.Message(0.0, "g", 1, "k2"),
+                n.Message(0.0, "g", 2, "k3"),
+                n.Message(0.0, "g", 3, "k4"),
+                n.Message(50.0, "m", "second", "k5"),
+            ),
+        ),
+        Prediction({"returned": [{"heard": "first"}, {"heard": "second"}, {"heard": 0}, {"heard": [1, 2]}, {"heard": [3]}]}, Counter(), {}),
+    ),
+    "a join waits for all, and a listener for its later sibling": (
+        Program(
+            n.Join(
+                {
+                    "a": n.Sequence((n.Listen("x"), n.Send("y", "pong"))),
+                    "b": n.Sequence((ok("s"), n.Send("x", "ping"), n.Listen("y"))),
+                    "c": bad("f"),
+                    "d": n.Join({"e": n.Raise(), "g": ok("h", 1)}, catch=False),
+                }
+            )
+        ),
+        Prediction(
+            {
+                "returned": {
+                    "failed": {"c": EXHAUSTED, "d": "JoinFailed (Mishap)"},
+                    "outputs": {"a": [{"heard": ["ping", 0]}, None], "b": [None, None, {"heard": ["pong", 0]}]},
+                }
+            },
+            Counter(s=1, f=3, h=1),
+            {},
+        ),
+    ),
+    "a race has one that returns": (
+        Program(
+            n.Race(
+                {
+                    "years": n.Sequence((ok("r"), n.Sleep(CENTURY_S))),
+                    "fails": bad("f"),
+                    "wins": n.Sequence((n.Sleep(3600.0), n.Keep("k", 7))),
+                    "hangs": n.Step("h", n.Hangs()),
+                    "joins": n.Join({"a": NEVER, "b": ok("j")}),
+                }
+            )
+        ),
+        Prediction({"returned": {"won": "wins", "value": [None, 7]}}, Counter(k=1), {"r": 1, "f": 3, "h": 1, "j": 1}),
+    ),
+    "turns and items": (
+        Program(
+            n.Loop(
+                "l",
+                5,
+                n.Sequence((ok("s", "v", echo=True), n.Map((None, "i"), n.Sequence((n.Listen("m"), n.Keep("k", 0)))))),
+                {"commit_every": 2, "keep": 1},
+            ),
+            tuple(n.Message(float(turn), f"m[{item}]", [turn, item], f"{turn} {item}") for turn in range(5) for item in range(2)),
+        ),
+        Prediction(
+            {
+                "returned": {
+                    "count": 5,
+                    "last": [[["v", turn], [[None, [{"heard": [turn, 0]}, 0]], ["i", [{"heard": [turn, 1]}, 0]]]] for turn in (1, 2, 3, 4)],
+                }
+            },
+            Counter({f"s~{turn}": 1 for turn in range(5)} | {f"k~{turn}[{item}]": 1 for turn in range(5) for item in range(2)}),
+            {},
+        ),
+    ),
+    "children have mailboxes of their own": (
+        Program(
+            n.Sequence(
+                (
+                    n.Loop("l", 2, n.Call("c1", n.Sequence((n.Send("m", "in"), n.Listen("m"), ok("s", echo=True))))),
+                    n.Guard(n.Call("c2", bad("f"))),
+                    n.Together((ok("t", 1), n.Sleep(1.0))),
+                    n.Tell("t", 1),
+                    n.Map((), NEVER),
+                )
+            ),
+            (n.Message(0.0, "m", "out", "k"),),
+        ),
+        Prediction(
+            {
+                "returned": [
+                    {"count": 2, "last": [{"child": [None, {"heard": ["in", 0]}, [None, 0]]}, {"child": [None, {"heard": ["in", 1]}, [None, 1]]}]},
+                    {"caught": "ChildFailed"},
+                    [1, None],
+                    None,
+                    [],
+                ]
+            },
+            Counter({"s~0": 1, "s~1": 1, "f": 3, "t": 1}),
+            {},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_the_oracle_says_what_was_found_by_hand(case: str) -> None:
+    program, expected = BY_HAND[case]
+    assert predict(program) == expected
+
+
+@pytest.mark.parametrize("root", [NEVER, n.Step("h", n.Hangs()), n.Sleep(CENTURY_S), n.Join({"a": ok("s"), "b": NEVER}), n.Race({"a": NEVER, "b": bad("f")})])
+def test_what_never_ends_is_stuck(root: n.Node) -> None:
+    with pytest.raises(Stuck):
+        predict(Program(root))
+
+
+# the interpreter, on verbs that remember nothing
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_a_program_does_what_was_found_by_hand(case: str) -> None:
+    program, expected = BY_HAND[case]
+    world, result = executed(program, "0")
+    assert (result, unexpected(world, expected)) == (expected.result, {})
+
+
+@pytest.mark.parametrize("size", [4, 12, 40])
+def test_a_program_does_what_the_oracle_predicts(size: int) -> None:
+    for seed in SEEDS:
+        program = generate(Random(seed), size)
+        expected = predict(program)
+        world, result = executed(program, f"schedule {seed}")
+        assert (result, unexpected(world, expected)) == (expected.result, {}), f"seed {seed}, size {size}"
+
+
+@pytest.mark.parametrize("size", [4, 12, 40])
+def test_interruptions_and_delays_do_not_change_what_comes_out(size: int) -> None:
+    for seed in SEEDS:
+        program = generate(Random(seed), size)
+        expected = predict(program)
+        world, result = executed(program, f"schedule {seed}", Random(seed))
+        assert result == expected.result, f"seed {seed}, size {size}"
+        assert not expected.effects - world.effects, f"seed {seed}, size {size}"
+        assert set(world.effects) <= set(expected.effects) | set(expected.maybe), f"seed {seed}, size {size}"
+
+
+def unexpected(world: World, expected: Prediction) -> dict[str, int]:
+    """The effects that were executed more or less often than was predicted."""
+    certain = {effect: count for effect, count in world.effects.items() if not 0 < count <= expected.maybe.get(effect, 0)}
+    return {effect: certain.get(effect, 0) for effect in certain.keys() | expected.effects.keys() if certain.get(effect, 0) != expected.effects[effect]}
+
+
+def executed(program: Program, schedule: str, troubles: Random | None = None) -> tuple[World, Any]:
+    """The world and the result after `program` has run in virtual time, ready callbacks in an order drawn from `schedule`."""
+
+    async def main() -> tuple[World, Any]:
+        world, mailbox = World(), Mailbox()
+        for message in (one for one in program.messages if not one.at_s):
+            mailbox.post(message)
+        sending = asyncio.create_task(send([one for one in program.messages if one.at_s], mailbox))
+        assert all(isinstance(child, Child) for child in children(program, world).values())
+        result = await as_workflow(program, world)(Plain(Key("", "program", "1"), mailbox, troubles))
+        sending.cancel()
+        return world, result
+
+    return run(main, seed=schedule)
+
+
+async def send(messages: list[n.Message], mailbox: "Mailbox") -> None:
+    """Send each in its time."""
+    now_s = 0.0
+    for message in messages:
+        await asyncio.sleep(message.at_s - now_s)
+        now_s = message.at_s
+        mailbox.post(message)
+
+
+class Mailbox:
+    """Messages by name, first in first out."""
+
+    def __init__(self) -> None:
+        self.waiting: defaultdict[str, deque[Any]] = defaultdict(deque)
+        self.known: set[str] = set()
+        self.arrived = asyncio.Event()
+
+    def post(self, message: n.Message) -> None:
+        if message.key not in self.known:
+            self.known.add(message.key)
+            self.put(message.name, message.body)
+
+    def put(self, name: str, body: Any) -> None:
+        self.waiting[name].append(kept(body))
+        self.arrived.set()
+        self.arrived = asyncio.Event()
+
+    async def wait(self, name: str, enough: int, timeout_s: float | None) -> deque[Any]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self.waiting[name]) < enough:
+                    await self.arrived.wait()
+        except TimeoutError:
+            return self.waiting[name]
+        return self.waiting[name]
+
+
+def kept(value: Any) -> Any:
+    """The value as it comes back from a log."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+
+
+class Plain:
+    """The verbs of a context on plain asyncio: nothing is remembered. With `troubles`, verbs are delayed and steps interrupted at random."""
+
+    def __init__(self, key: Key, mailbox: Mailbox, troubles: Random | None) -> None:
+        self.execution = SimpleNamespace(key=key)
+        self._mailbox = mailbox
+        self._troubles = troubles
+
+    async def _delay(self, at_most_s: float = 120.0) -> None:
+        if self._troubles is not None and self._troubles.random() < 0.3:
+            await asyncio.sleep(self._troubles.random() * at_most_s)
+
+    async def step(self, *args: Any) -> Any:
+        outcome = await self.attempt(*args)
+        if isinstance(outcome, Ok):
+            return outcome.value
+        raise StepFailed("step", outcome.kind, outcome.attempts, outcome.error)
+
+    async def attempt(self, *args: Any) -> Any:
+        fn, *rest = args[1:] if isinstance(args[0], str) else args
+        declared = fn if isinstance(fn, Step) else Step(fn, "plain")
+        for failures in range(1, declared.retry.max + 1):
+            await self._interruptions(declared, rest)
+            try:
+                return Ok(kept(await self._tried(declared, rest, declared.timeout_s)))
+            except Fatal as error:
+                return Err("fatal", ErrorInfo("Fatal", str(error)), failures)
+            except Exception as error:
+                kind = "timeout" if isinstance(error, TimeoutError) else "exhausted"
+                failed = Err(kind, ErrorInfo(type(error).__name__, str(error)), failures)
+                await asyncio.sleep(2.0 ** (failures - 1))
+        return failed
+
+    async def _tried(self, declared: Step[Any, Any, Any], args: list[Any], timeout_s: float | None) -> Any:
+        async with asyncio.timeout(timeout_s):
+            answer = declared.fn(*args)
+            return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _interruptions(self, declared: Step[Any, Any, Any], args: list[Any]) -> None:
+        """Begin tries and forget them."""
+        while self._troubles is not None and self._troubles.random() < 0.2:
+            with contextlib.suppress(Fatal, *n.ERRORS.values(), TimeoutError):
+                await self._tried(declared, args, self._troubles.random() * 3)
+            await self._delay()
+
+    async def sleep(self, duration_s: float) -> None:
+        await self._delay()
+        await asyncio.sleep(duration_s)
+
+    async def listen(self, name: str, **options: Any) -> Any:
+        await self._delay()
+        waiting = await self._mailbox.wait(name, 1, options.get("timeout"))
+        if waiting:
+            return waiting.popleft()
+        if "default" in options:
+            return options["default"]
+        raise Timeout(name, options["timeout"])
+
+    async def listen_many(self, name: str, limit: int, timeout: float | None) -> list[Any]:
+        await self._delay()
+        waiting = await self._mailbox.wait(name, 1 if timeout is None else limit, timeout)
+        return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+
+    async def send(self, key: Key, name: str, body: Any) -> None:
+        assert key == self.execution.key
+        self._mailbox.put(name, body)
+
+    async def keep(self, name: str, fn: Callable[[], Any]) -> Any:
+        return kept(fn())
+
+    def set(self, key: str, value: Any) -> None:
+        kept(value)
+
+    def emit(self, value: Any) -> None:
+        kept(value)
+
+    async def call(self, child: Child, *args: Any) -> Any:
+        await self._delay()
+        try:
+            return kept(await child.code.fn(Plain(self.execution.key._replace(workflow=child.code.name), Mailbox(), self._troubles), *args))
+        except Exception as error:
+            raise ChildFailed(child.code.name, "failed", ErrorInfo(type(error).__name__, str(error))) from error
+
+    def _branch(self) -> "Plain":
+        return Plain(self.execution.key, self._mailbox, self._troubles)
+
+    async def join(self, **branches: Callable[["Plain"], Awaitable[Any]]) -> Record:
+        return Record(await self._joined(branches, len(branches)))
+
+    async def map(self, fn: Callable[["Plain", Any], Awaitable[Any]], items: Iterable[Any], limit: int | None) -> list[Any]:
+        branches = {str(number): (lambda c, item=item: fn(c, item)) for number, item in enumerate(items)}
+        return list((await self._joined(branches, limit or len(branches))).values())
+
+    async def _joined(self, branches: Mapping[str, Callable[["Plain"], Awaitable[Any]]], limit: int) -> dict[str, Any]:
+        places = asyncio.Semaphore(max(limit, 1))
+
+        async def placed(branch: Callable[["Plain"], Awaitable[Any]]) -> Any:
+            async with places:
+                return await branch(self._branch())
+
+        answers = dict(zip(branches, await asyncio.gather(*map(placed, branches.values()), return_exceptions=True), strict=True))
+        errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
+        if errors:
+            raise JoinFailed("failed", errors, {name: answer for name, answer in answers.items() if name not in errors})
+        return answers
+
+    async def race(self, **branches: Callable[["Plain"], Awaitable[Any]]) -> Won[Any]:
+        tasks = {name: asyncio.ensure_future(branch(self._branch())) for name, branch in branches.items()}
+        live: set[asyncio.Future[Any]] = set(tasks.values())
+        try:
+            while live:
+                _, live = await asyncio.wait(live, return_when=asyncio.FIRST_COMPLETED)
+                won = [name for name, task in tasks.items() if task.done() and task.exception() is None]
+                if won:
+                    assert len(won) == 1
+                    return Won(won[0], tasks[won[0]].result())
+        finally:
+            for task in live:
+                task.cancel()
+            await asyncio.gather(*live, return_exceptions=True)
+        errors = {name: task.exception() for name, task in tasks.items()}
+        raise RaceFailed("failed", {name: error for name, error in errors.items() if isinstance(error, Exception)})
+
+    def loop(self, name: str, state: Any, **options: int) -> "Turns":
+        return Turns(self, state)
+
+
+class Turn(Plain):
+    """A turn of a loop."""
+
+    state: Any
+    number = -1
+
+
+class Turns:
+    """The turns of a loop."""
+
+    def __init__(self, plain: Plain, state: Any) -> None:
+        self._turn = Turn(plain.execution.key, plain._mailbox, plain._troubles)
+        self._turn.state = state
+
+    def __aiter__(self) -> "Turns":
+        return self
+
+    async def __anext__(self) -> Turn:
+        self._turn.number += 1
+        self._turn.state = kept(self._turn.state)
+        return self._turn

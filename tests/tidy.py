@@ -1,0 +1,321 @@
+"""The rules of the tree, each a function from a file's path and source to the complaints about it.
+
+All is read from the syntax and nothing is imported, so an import counts wherever it stands: in a function and under
+`TYPE_CHECKING` too. `test_tidy.py` holds the tree to these rules, and proves of each that it can fail.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import PurePosixPath
+
+Rule = Callable[[str, str], Iterator[str]]
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+# Layers: what each may import besides itself. Arrows point down only.
+MAY_IMPORT = {
+    "core": set[str](),
+    "expr": {"core"},
+    "stores": {"core"},
+    "programs": {"core", "expr"},
+    "steps": {"core", "expr", "programs", "stores"},
+    "runtime": {"core", "expr", "programs", "stores"},
+    "service": {"core", "expr", "programs", "stores", "runtime", "steps"},
+    "surface": {"core", "expr", "programs", "stores", "runtime", "steps", "service"},
+    "testing": {"core", "expr", "programs", "stores", "runtime", "steps", "service", "surface"},
+}
+# The modules directly under `perdure` are surfaces as well.
+SURFACES = {"api", "cli", "console", "mcp", "observe"}
+
+# Purity: what the pure layers may import besides each other, and which parts of it they may not touch.
+PURE_LAYERS = {"core", "expr", "programs"}
+PURE_MODULES = set(
+    """
+    __future__ abc ast base64 binascii bisect collections contextlib contextvars copy dataclasses datetime decimal difflib
+    enum fractions functools graphlib hashlib heapq hmac inspect ipaddress itertools json keyword math msgspec numbers
+    operator random re reprlib statistics string struct textwrap types typing unicodedata urllib.parse uuid weakref zlib
+    zoneinfo
+    """.split()  # noqa: SIM905  # a paragraph reads better than forty lines
+)
+# The deterministic event loop is made of asyncio's parts; a failure's traceback is text by the time it is remembered.
+PURE_IN_CODE_PROGRAMS = {"asyncio", "sys", "traceback"}
+IMPURE_PARTS = {
+    "asyncio": re.compile(r"sleep|run|to_thread|open_\w+|start_\w+|create_subprocess_\w+|subprocess|new_event_loop|Runner"),
+    "random": re.compile(r"(?!Random$)\w+"),
+    "sys": re.compile(r"std\w+|argv|exit|path|modules|settrace|setprofile"),
+    "uuid": re.compile(r"uuid1|uuid4|uuid6|uuid7|getnode"),
+}
+IMPURE_CALLS = {"breakpoint", "input", "open", "print", "date.today", "datetime.now", "datetime.today", "datetime.utcnow"}
+
+# Sizes, and who may exceed them: "path" or "path::function", with the reason.
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+PARAMETERS_MAX = 6
+SIZE_EXCEPTIONS: dict[str, str] = {}
+
+# One name per thing: words that are not used here, and the word that is.
+FORBIDDEN_NAMES = {
+    "event_log": "log",
+    "exec_id": "execution_id",
+    "instance_id": "execution_id",
+    "op_key": "path",
+    "run_id": "execution_id",
+    "slug": "path",
+    "step_id": "path",
+    "task_queue": "queue",
+    "workflow_execution": "execution",
+    "workflow_instance": "execution",
+    "workflow_run": "execution",
+}
+FORBIDDEN_WORDS = {
+    "activity": "step or call",
+    "arr": "the plural of what is in it",
+    "cb": "callback",
+    "cfg": "settings",
+    "cnt": "count",
+    "conf": "settings",
+    "curr": "current",
+    "dlq": "dead letters",
+    "elem": "the name of what it is",
+    "evt": "event",
+    "evts": "events",
+    "fut": "future",
+    "idx": "index",
+    "inbox": "mailbox",
+    "journal": "log",
+    "mgr": "the name of what it does",
+    "manager": "the name of what it does",
+    "misc": "the name of what is in it",
+    "msg": "message",
+    "msgs": "messages",
+    "num": "count, or number",
+    "orchestrator": "engine",
+    "param": "parameter, or argument",
+    "req": "request",
+    "resp": "response",
+    "retval": "the name of what it is",
+    "saga": "undo",
+    "secs": "s, as in lease_s",
+    "supervisor": "engine",
+    "tmp": "the name of what it is",
+    "util": "the name of what is in it",
+    "utils": "the name of what is in it",
+    "wf": "workflow",
+    "wfs": "workflows",
+}
+
+UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+IGNORE = re.compile(r"#\s*(type:\s*ignore|pyright:\s*ignore|noqa|mypy:\s*ignore)", re.IGNORECASE)
+IGNORE_WITH_REASON = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore\[[\w\-, ]+\]|noqa:\s*[A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*#\s*\w+", re.IGNORECASE)
+
+# Directories of tests that have no counterpart in the package.
+TESTS_OF_THEIR_OWN = {"tests/seeds", "tests/typing"}
+
+
+def layers(path: str, source: str) -> Iterator[str]:
+    """Arrows point down only."""
+    layer = _layer(_module(path))
+    if layer not in MAY_IMPORT:
+        yield f"{path}:1: `{layer}` is in no layer; give it a place in MAY_IMPORT or SURFACES"
+        return
+    for line, imported in _imports(path, source):
+        if imported.split(".")[0] == "perdure" and (target := _layer(imported)) != layer and target not in MAY_IMPORT[layer]:
+            yield f"{path}:{line}: {layer} may not import {imported} ({target})"
+
+
+def purity(path: str, source: str) -> Iterator[str]:
+    """The rules know no clock, files, threads, network, nor any randomness but what they are given."""
+    if _layer(_module(path)) not in PURE_LAYERS:
+        return
+    allowed = PURE_MODULES | (PURE_IN_CODE_PROGRAMS if _module(path).startswith("perdure.programs.code") else set())
+    for line, imported in _imports(path, source):
+        root = imported.split(".")[0]
+        if root not in allowed | {"perdure"} and not any(f"{imported}.".startswith(f"{name}.") for name in allowed):
+            yield f"{path}:{line}: {imported} is not pure; let what you need of it be an argument"
+    yield from (f"{path}:{line}: {name} is not pure; let its value be an argument" for line, name in _impure_uses(source))
+
+
+def sizes(path: str, source: str) -> Iterator[str]:
+    """Modules, functions and lists of parameters stay small, but for the exceptions listed."""
+    yield from (complaint for key, complaint in oversized(path, source) if key not in SIZE_EXCEPTIONS)
+
+
+def oversized(path: str, source: str) -> Iterator[tuple[str, str]]:
+    """What is too large, exceptions included: its key in SIZE_EXCEPTIONS, and the complaint."""
+    if (lines := len(source.splitlines())) > MODULE_LINES_MAX:
+        yield path, f"{path}:{MODULE_LINES_MAX + 1}: the module has {lines} lines, {MODULE_LINES_MAX} at most"
+    for name, node in _definitions(_parse(source)):
+        if isinstance(node, ast.ClassDef):
+            continue
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX:
+            yield f"{path}::{name}", f"{path}:{node.lineno}: {name} has {lines} lines, {FUNCTION_LINES_MAX} at most"
+        positional = [argument.arg for argument in node.args.posonlyargs + node.args.args]
+        if (count := len(positional) - (positional[:1] in (["self"], ["cls"]))) > PARAMETERS_MAX:
+            yield f"{path}::{name}", f"{path}:{node.lineno}: {name} has {count} parameters, {PARAMETERS_MAX} at most that are not keyword-only"
+
+
+def docstrings(path: str, source: str) -> Iterator[str]:
+    """Every module, every public class and function in it, and every method of a protocol says what it is."""
+    tree = _parse(source)
+    if not ast.get_docstring(tree):
+        yield f"{path}:1: the module has no docstring; write the sentence that explains it"
+    for name, node in _definitions(tree):
+        public = not any(part.startswith("_") for part in name.split("."))
+        if public and _must_be_documented(tree, name, node) and not ast.get_docstring(node):
+            yield f"{path}:{node.lineno}: {name} is public and has no docstring"
+
+
+def glossary(path: str, source: str) -> Iterator[str]:
+    """One name per thing, and no abbreviations."""
+    names = [(1, part) for part in _module(path).split(".")] + list(_names_given(source))
+    for line, name in names:
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+        if instead := FORBIDDEN_NAMES.get(words):
+            yield f"{path}:{line}: `{name}` is called {instead} here"
+        for word in words.split("_"):
+            if instead := FORBIDDEN_WORDS.get(word):
+                yield f"{path}:{line}: say {instead}, not `{word}` (in `{name}`)"
+
+
+def swallowed_errors(path: str, source: str) -> Iterator[str]:
+    """Nobody catches everything to do nothing."""
+    for node in ast.walk(_parse(source)):
+        match node:
+            case ast.ExceptHandler(type=kind, body=body) if _is_any_error(kind) and all(map(_does_nothing, body)):
+                yield f"{path}:{node.lineno}: this swallows every error; name the one that is expected, or let it through"
+            case ast.Call(func=function, args=kinds) if _dotted(function).split(".")[-1] == "suppress" and any(map(_is_any_error, kinds)):
+                yield f"{path}:{node.lineno}: this swallows every error; name the one that is expected, or let it through"
+
+
+def bare_ignores(path: str, source: str) -> Iterator[str]:
+    """An ignore names its rule and has its reason beside it: `# noqa: S101  # the reason`."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and IGNORE.search(token.string) and not IGNORE_WITH_REASON.search(token.string):
+            yield f"{path}:{token.start[0]}: an ignore needs its rule and, behind another #, its reason"
+
+
+def unfinished(path: str, source: str) -> Iterator[str]:
+    """What is left to do is not left in the tree."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if found := UNFINISHED.search(line):
+            yield f"{path}:{number}: {found[0]}: finish it, or say what is so and why"
+
+
+def mirrored(path: str, packages: set[str]) -> Iterator[str]:
+    """Tests mirror the tree: a directory of tests is named like what it tests, one of `packages` (under src/perdure)."""
+    directory = PurePosixPath(path).parent
+    if str(directory) == "tests" or any(str(parent) in TESTS_OF_THEIR_OWN for parent in (directory, *directory.parents)):
+        return
+    if str(directory.relative_to("tests")) not in packages:
+        yield f"{path}:1: there is no src/perdure/{directory.relative_to('tests')} that this could be testing"
+
+
+SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings, glossary)
+PYTHON_RULES: tuple[Rule, ...] = (swallowed_errors, bare_ignores)
+TEXT_RULES: tuple[Rule, ...] = (unfinished,)
+
+
+@cache
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _module(path: str) -> str:
+    """The dotted name of the module at `path`; a package's is that of its `__init__`."""
+    return ".".join(PurePosixPath(path).relative_to("src").with_suffix("").parts)
+
+
+def _layer(module: str) -> str:
+    parts = module.split(".")
+    name = parts[1] if len(parts) > 1 else "__init__"
+    directly_under_perdure = len(parts) <= 2 and name not in MAY_IMPORT
+    return "surface" if name in SURFACES or directly_under_perdure else name
+
+
+def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Each import with its line, as an absolute dotted name; `from perdure import core` is one of perdure.core."""
+    package = _module(path).split(".")[:-1]
+    for node in ast.walk(_parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = ".".join([*(package[: len(package) - level + 1] if level else []), *([module] if module else [])])
+                yield from ((node.lineno, f"{base}.{alias.name}" if base == "perdure" else base) for alias in names)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if _dotted(function) in _IMPORTERS:
+                yield node.lineno, name
+
+
+_IMPORTERS = {"__import__", "import_module", "importlib.import_module"}
+
+
+def _impure_uses(source: str) -> Iterator[tuple[int, str]]:
+    tree = _parse(source)
+    modules = {alias.asname or alias.name: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module in IMPURE_PARTS:
+                yield from ((node.lineno, f"{module}.{alias.name}") for alias in names if IMPURE_PARTS[module].fullmatch(alias.name))
+            case ast.Attribute(value=ast.Name(id=name), attr=part) if (module := modules.get(name, "")) in IMPURE_PARTS:
+                if IMPURE_PARTS[module].fullmatch(part):
+                    yield node.lineno, f"{module}.{part}"
+            case ast.Call(func=function):
+                name = ".".join(_dotted(function).split(".")[-2:])
+                if name in IMPURE_CALLS or (name.split(".")[-1] == "Random" and not node.args):
+                    yield node.lineno, f"{name}()"
+
+
+def _definitions(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, Definition]]:
+    """Every class and function with its qualified name, outer ones first."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, Definition):
+            yield f"{scope}{node.name}", node
+        yield from _definitions(node, f"{scope}{node.name}." if isinstance(node, Definition) else scope)
+
+
+def _must_be_documented(tree: ast.Module, name: str, node: Definition) -> bool:
+    if any(_dotted(decorator).split(".")[-1] == "overload" for decorator in node.decorator_list):
+        return False
+    owner = next((top for top in tree.body if isinstance(top, ast.ClassDef) and top.name == name.split(".")[0]), None)
+    is_protocol = owner is not None and any(_dotted(base).split(".")[-1] == "Protocol" for base in owner.bases)
+    return "." not in name or (is_protocol and name.count(".") == 1)
+
+
+def _names_given(source: str) -> Iterator[tuple[int, str]]:
+    """The names that a module gives: what it defines, assigns, takes or imports as; not what others have named."""
+    for node in ast.walk(_parse(source)):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield node.lineno, name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from ((node.lineno, alias.asname) for alias in names if alias.asname)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` of a name, an attribute, or either one subscripted or called; "" of anything else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{_dotted(value)}.{name}"
+        case ast.Subscript(value=value) | ast.Call(func=value):
+            return _dotted(value)
+        case _:
+            return ""
+
+
+def _is_any_error(kind: ast.expr | None) -> bool:
+    if isinstance(kind, ast.Tuple):
+        return any(map(_is_any_error, kind.elts))
+    return kind is None or _dotted(kind) in {"Exception", "BaseException"}
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass | ast.Continue) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))

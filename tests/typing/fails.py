@@ -1,0 +1,186 @@
+# pyright: strict
+"""Programs that mypy --strict and pyright must refuse, on exactly the lines that say what is wrong with them.
+
+Never run; `tests/test_typing.py` has it checked.
+"""
+
+from dataclasses import dataclass
+from typing import assert_type
+
+from perdure import Context, Err, Ok, Retry, Signal, Won, step, workflow
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+
+
+@dataclass(frozen=True)
+class Stock:
+    count: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    id: str
+
+
+@dataclass(frozen=True)
+class Approval:
+    granted: bool
+
+
+@dataclass(frozen=True)
+class Cursor:
+    next: str | None
+
+
+approved = Signal("approved", Approval)
+
+
+# steps
+
+
+@step
+def greeting(name: str) -> str:
+    return f"Hello {name}"
+
+
+@step
+async def fetch(page: str | None, *, size: int = 10) -> list[str]:
+    return [page or ""] * size
+
+
+@step(retry=Retry(max=5))
+def charge(order: str, cents: int) -> Charge:
+    return Charge(f"{order}:{cents}")
+
+
+@charge.undo  # wrong: undo is given what the step returned
+def refund(charged: str, order: str, cents: int) -> None: ...
+
+
+async def a_step_is_still_the_function() -> None:
+    greeting(1)  # wrong: an argument's type
+    greeting()  # wrong: an argument missing
+    assert_type(greeting("Ada"), int)  # wrong: what it returns
+    await fetch(None, size="3")  # wrong: a keyword argument's type
+    fetch(None)  # wrong: not awaited
+
+
+def what_a_step_accepts() -> None:
+    Retry(max="5")  # wrong: a count as text
+    Retry(only=("TimeoutError",))  # wrong: an error's name for its class
+    step(1)  # wrong: not a function
+    step(timeout=[30])  # wrong: not a duration
+
+
+# branches
+
+
+async def load_user(ctx: Context) -> User:
+    return User(await ctx.step(greeting, "Ada"))
+
+
+async def load_stock(ctx: Context) -> Stock:
+    return Stock(len(await ctx.step(fetch, None)))
+
+
+async def render(ctx: Context, contact: str) -> bytes:
+    return (await ctx.step(greeting, contact)).encode()
+
+
+async def wants_more(ctx: Context, more: str) -> str:
+    return await ctx.step(greeting, more)
+
+
+# workflows
+
+
+@workflow
+async def greet(ctx: Context, name: str) -> str:
+    return await ctx.step(greeting, name)
+
+
+@workflow
+async def steps(ctx: Context) -> None:
+    await ctx.step(greeting, 1)  # wrong: an argument's type
+    await ctx.step(greeting)  # wrong: an argument missing
+    await ctx.step(greeting, "Ada", "Bob")  # wrong: an argument too many
+    await ctx.step(greeting, nom="Ada")  # wrong: a keyword that it doesn't have
+    await ctx.step("again", greeting, 1)  # wrong: an argument's type, with a name
+    await ctx.step(fetch, None, size="3")  # wrong: a keyword argument's type
+    await ctx.step(1, "Ada")  # wrong: not a step
+    await ctx.step(charge.with_(name="now"), "o1", "500")  # wrong: an argument's type, with options
+    await ctx.step(charge.with_(retry=5), "o1", 500)  # wrong: a number is no retry
+    ctx.step(greeting, "Ada")  # wrong: not awaited
+    assert_type(await ctx.step(greeting, "Ada"), bytes)  # wrong: what it returns
+    await ctx.attempt(charge, "o1")  # wrong: an argument missing
+    match await ctx.attempt(charge, "o1", 500):
+        case Ok(value):
+            value.cents  # wrong: a charge has none
+        case Err():
+            pass
+
+
+@workflow
+async def composition(ctx: Context) -> None:
+    _one, _two, _three = await ctx.join(load_user, load_stock)  # wrong: two branches, three results
+    user, stock = await ctx.join(load_user, load_stock)
+    user.count  # wrong: the stock has it
+    stock.name  # wrong: the user has it
+    await ctx.join(load_user, wants_more)  # wrong: a branch takes its ctx alone
+    await ctx.join(load_user, greeting)  # wrong: a step is no branch
+    await ctx.map(render, [1, 2])  # wrong: what it maps over
+    assert_type(await ctx.map(render, ["a"]), list[str])  # wrong: what it returns
+    await ctx.map(render, ["a"], limit="10")  # wrong: a count as text
+    await ctx.race(one=load_user, other=wants_more)  # wrong: a branch takes its ctx alone
+    assert_type(await ctx.race(one=load_user, other=load_user), Won[Stock])  # wrong: what it returns
+    await ctx.call(greet, 1)  # wrong: an argument's type
+    await ctx.call(greet)  # wrong: an argument missing
+    await ctx.call(greeting, "Ada")  # wrong: a step is no workflow
+    assert_type(await ctx.call(greet, "Ada"), int)  # wrong: what it returns
+
+
+@workflow
+async def messages(ctx: Context) -> None:
+    (await ctx.listen(approved)).by  # wrong: an approval has none
+    (await ctx.listen(approved, timeout="2d", default=None)).granted  # wrong: it may be None
+    await ctx.listen(approved, timeout=["2d"])  # wrong: not a duration
+    await ctx.listen(1)  # wrong: neither a signal nor a name
+    await ctx.send("order-1", approved, "yes")  # wrong: the body's type
+    ctx.listen(approved)  # wrong: not awaited
+
+
+@workflow
+async def loops(ctx: Context) -> None:
+    async for turn in ctx.loop("audit", state=Cursor(None)):
+        turn.state.done  # wrong: a cursor has none
+        turn.state = None  # wrong: the state's type
+        await turn.step(fetch, 1)  # wrong: an argument's type
+    for _ in ctx.loop("again", state=0):  # wrong: a loop is asynchronous
+        pass
+
+
+@workflow
+async def time_and_values(ctx: Context) -> None:
+    await ctx.sleep(None)  # wrong: not a duration
+    ctx.sleep("3d")  # wrong: not awaited
+    assert_type(await ctx.keep("length", lambda: 1), str)  # wrong: what it returns
+    await ctx.keep("length", 1)  # wrong: a value for a function
+
+
+@workflow  # wrong: no ctx
+async def without_ctx() -> None: ...
+
+
+# from outside
+
+
+async def running() -> None:
+    greet.run(1)  # wrong: an argument's type
+    greet.run()  # wrong: an argument missing
+    greet.run("Ada", nom="Ada")  # wrong: a keyword that it doesn't have
+    greet.run("Ada", id=1)  # wrong: the id's type
+    assert_type(greet.run("Ada"), int)  # wrong: what it returns
+    greet.arun("Ada")  # wrong: not awaited

@@ -1,0 +1,190 @@
+# pyright: strict
+"""Programs that must satisfy mypy --strict and pyright: what users write, and the types that come out of it.
+
+Never run; `tests/test_typing.py` has it checked.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_type
+
+from perdure import Context, Err, Ok, Retry, Signal, Won, step, workflow
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    contacts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stock:
+    count: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    id: str
+
+
+@dataclass(frozen=True)
+class Approval:
+    granted: bool
+    by: str
+
+
+@dataclass(frozen=True)
+class Cursor:
+    next: str | None
+    done: int
+
+
+approved = Signal("approved", Approval)
+
+
+# steps
+
+
+@step
+def greeting(name: str) -> str:
+    return f"Hello {name}"
+
+
+@step
+async def fetch(page: str | None, *, size: int = 10) -> list[str]:
+    return [page or ""] * size
+
+
+@step(retry=Retry(max=5, wait="1s", factor=2, max_wait="30s", only=(TimeoutError,)), timeout="30s")
+def charge(order: str, cents: int) -> Charge:
+    return Charge(f"{order}:{cents}")
+
+
+@charge.undo
+def refund(charge: Charge, order: str, cents: int) -> None: ...
+
+
+@step(timeout=timedelta(seconds=30), queue="gpu")
+async def render_video(name: str) -> bytes:
+    return name.encode()
+
+
+async def a_step_is_still_the_function() -> None:
+    assert_type(greeting("Ada"), str)
+    assert_type(greeting(name="Ada"), str)
+    assert_type(await fetch(None, size=3), list[str])
+    assert_type(charge("o1", 500), Charge)
+    assert_type(await render_video("v"), bytes)
+
+
+# branches: async functions of a ctx of their own
+
+
+async def load_user(ctx: Context) -> User:
+    return User(await ctx.step(greeting, "Ada"), ())
+
+
+async def load_stock(ctx: Context) -> Stock:
+    return Stock(len(await ctx.step(fetch, None)))
+
+
+async def render(ctx: Context, contact: str) -> bytes:
+    return await ctx.step(render_video, contact)
+
+
+async def wait_paid(ctx: Context) -> None:
+    await ctx.listen(approved)
+
+
+# workflows
+
+
+@workflow
+async def greet(ctx: Context, name: str) -> str:
+    return await ctx.step(greeting, name)
+
+
+@workflow(version=2, replays=[1], deadline="7d")
+async def order(ctx: Context, order_id: str, cents: int = 100) -> Charge:
+    return await ctx.step(charge, order_id, cents)
+
+
+@workflow
+async def steps(ctx: Context) -> None:
+    assert_type(await ctx.step(greeting, "Ada"), str)
+    assert_type(await ctx.step(greeting, name="Ada"), str)
+    assert_type(await ctx.step("again", greeting, "Ada"), str)
+    assert_type(await ctx.step(fetch, None), list[str])
+    assert_type(await ctx.step(fetch, "p2", size=3), list[str])
+    assert_type(await ctx.step(charge.with_(name="charge-now", retry=Retry(max=1)), "o1", cents=500), Charge)
+    match await ctx.attempt(charge, "o1", 500):
+        case Ok(value):
+            assert_type(value, Charge)
+        case Err(kind):
+            assert_type(str(kind), str)
+
+
+@workflow
+async def composition(ctx: Context) -> None:
+    assert_type(await ctx.join(load_user, load_stock), tuple[User, Stock])
+    user, stock = await ctx.join(load_user, load_stock)
+    assert_type(user, User)
+    assert_type(stock, Stock)
+    first, second, third = await ctx.join(load_user, load_stock, lambda c: c.step(greeting, "Ada"))
+    assert_type(first, User)
+    assert_type(second, Stock)
+    assert_type(third, str)
+    assert_type(await ctx.map(render, user.contacts, limit=10), list[bytes])
+    assert_type(await ctx.race(one=load_user, other=load_user), Won[User])
+    match await ctx.race(paid=wait_paid, late=lambda c: c.sleep("3d")):
+        case Won("late"):
+            raise TimeoutError
+        case Won(name):
+            assert_type(name, str)
+    assert_type(await ctx.call(greet, "Ada"), str)
+    assert_type(await ctx.call(order, "o1", cents=500), Charge)
+
+
+@workflow
+async def messages(ctx: Context) -> None:
+    assert_type(await ctx.listen(approved), Approval)
+    assert_type(await ctx.listen(Signal("counted", int)), int)
+    assert_type(await ctx.listen(approved, timeout="2d"), Approval)
+    assert_type(await ctx.listen(approved, timeout="2d", default=None), Approval | None)
+    await ctx.send("order-1", approved, Approval(granted=True, by="ada"))
+
+
+@workflow
+async def loops(ctx: Context) -> int:
+    async for turn in ctx.loop("audit", state=Cursor(None, 0), commit_every=1, keep=10):
+        assert_type(turn.state, Cursor)
+        page = await turn.step(fetch, turn.state.next)
+        assert_type(page, list[str])
+        if not page:
+            break
+        turn.state = Cursor(page[-1], turn.state.done + len(page))
+    return 0
+
+
+@workflow
+async def time_and_values(ctx: Context) -> None:
+    await ctx.sleep("3d")
+    await ctx.sleep(0.5)
+    await ctx.sleep(timedelta(days=3))
+    assert_type(await ctx.keep("length", lambda: len("Ada")), int)
+
+
+# from outside
+
+
+def running() -> None:
+    assert_type(greet.run("Ada"), str)
+    assert_type(greet.run(name="Ada"), str)
+    assert_type(greet.run("Ada", id="k"), str)
+    assert_type(order.run("o1"), Charge)
+    assert_type(order.run("o1", cents=500), Charge)
+
+
+async def running_in_a_loop() -> None:
+    assert_type(await greet.arun("Ada"), str)
+    assert_type(await greet.arun("Ada", id="k"), str)
