@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.programs.code.context import Context
 from perdure.programs.code.declare import CodeWorkflow, checked_name
-from perdure.programs.code.durations import Duration, seconds
+from perdure.programs.code.durations import Duration, seconds, whole
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -35,17 +36,21 @@ class Workflow(Generic[P, R_co]):
         return f"<workflow {self.code.name}@{self.code.version}>"
 
     def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """The types of its input and result, for type checkers; a workflow is run, never called."""
-        raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
+        """The types of its input and result, for type checkers; never called."""
+        raise WrongVerb(f"{self.code.name}.signature() was called", "it only says types; use run, arun, or in a workflow ctx.call")
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        self.signature()
+        raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
+
+    def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
+        """Which execution an id of this workflow means, to send a message to it: ``ctx.send(order.key("o1"), approved, body)``."""
+        return Key(tenant, self.code.name, checked_name(id, "id"))
 
     @overload
     def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     @overload
     def run(self, *args: Any, id: str, db: str | None = ..., **kwargs: Any) -> R_co: ...
-    def run(self, *args: Any, id: str | None = None, db: str | None = None, **kwargs: Any) -> Any:
+    def run(self, *args: Any, id: Any = None, db: Any = None, **kwargs: Any) -> Any:
         """Run an execution to its end and return its result; of an `id` that has ended already, the stored result.
 
         The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`.
@@ -54,17 +59,16 @@ class Workflow(Generic[P, R_co]):
             ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on.
             WrongVerb: an event loop is running here.
         """
-        try:
+        with suppress(RuntimeError):  # which says that none is running
             asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._run(args, kwargs, id, db))
-        raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
+            raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
+        return asyncio.run(self._run(args, kwargs, id, db))
 
     @overload
     def arun(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
     @overload
     def arun(self, *args: Any, id: str, db: str | None = ..., **kwargs: Any) -> Coroutine[Any, Any, R_co]: ...
-    def arun(self, *args: Any, id: str | None = None, db: str | None = None, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def arun(self, *args: Any, id: Any = None, db: Any = None, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """As `run`, inside a running event loop."""
         return self._run(args, kwargs, id, db)
 
@@ -77,14 +81,20 @@ class Workflow(Generic[P, R_co]):
             raise BadValue(f"the arguments of {self.code.name}", (args, kwargs), f"what it takes: {error}") from error
         key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
         raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
-        async with hosting([self.code, *_family(self)], db, root=key) as engine:
+        async with hosting(_family(self), db, root=key) as engine:
             await engine.start(key, raw)
             return values.decode(await finished(engine, key), self.code.codec.result, f"the result of {self.code.name}")
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
-    """The workflows that a script's engine must know beside the one it runs: those of the module that defines it."""
-    return [one.code for one in workflow._uses() if one is not workflow]
+    """What a script's engine must know beside the workflow that it runs: those that its module can name, and so on from theirs."""
+    found, left = {workflow: None}, [workflow]
+    while left:
+        for one in left.pop()._uses():
+            if one not in found:
+                found[one] = None
+                left.append(one)
+    return [one.code for one in found]
 
 
 def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:
@@ -99,7 +109,8 @@ class _Decorator:
         self._options = options
 
     def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]]) -> Workflow[P, R_co]:
-        return _declared(fn, **self._options)
+        declared: Workflow[P, R_co] = _declared(fn, **self._options)
+        return declared
 
 
 @overload
@@ -119,11 +130,9 @@ def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def _declared(
     fn: Callable[..., Any], *, name: str | None = None, version: int = 1, replays: Sequence[int] = (), deadline: Duration | None = None, archive: bool = True
-) -> Workflow[..., Any]:
+) -> Workflow[Any, Any]:
     if not inspect.iscoroutinefunction(fn):
         raise BadValue("@workflow", fn, "an async function whose first parameter is the context")
-    if not isinstance(version, int) or version < 1:
-        raise BadValue("version", version, "a whole number from 1")
     own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
     deadline_s = None if deadline is None else seconds(deadline, "deadline")
-    return Workflow(CodeWorkflow(fn, own, version, tuple(replays), deadline_s, archive), _neighbours(fn))
+    return Workflow(CodeWorkflow(fn, own, whole(version, "version"), tuple(replays), deadline_s, archive), _neighbours(fn))

@@ -56,9 +56,6 @@ def charge(order: str, cents: int) -> Charge:
     return Charge(f"{order}:{cents}")
 
 
-@charge.undo  # wrong: undo is given what the step returned
-def refund(charged: str, order: str, cents: int) -> None: ...
-
 
 async def a_step_is_still_the_function() -> None:
     greeting(1)  # wrong: an argument's type
@@ -148,7 +145,7 @@ async def messages(ctx: Context) -> None:
     (await ctx.listen(approved, timeout="2d", default=None)).granted  # wrong: it may be None
     await ctx.listen(approved, timeout=["2d"])  # wrong: not a duration
     await ctx.listen(1)  # wrong: neither a signal nor a name
-    await ctx.send("order-1", approved, "yes")  # wrong: the body's type
+    await ctx.send(greet.key("order-1"), approved, "yes")  # wrong: the body's type
     ctx.listen(approved)  # wrong: not awaited
 
 

@@ -60,9 +60,6 @@ def charge(order: str, cents: int) -> Charge:
     return Charge(f"{order}:{cents}")
 
 
-@charge.undo
-def refund(charge: Charge, order: str, cents: int) -> None: ...
-
 
 @step(timeout=timedelta(seconds=30), queue="gpu")
 async def render_video(name: str) -> bytes:
@@ -151,7 +148,7 @@ async def messages(ctx: Context) -> None:
     assert_type(await ctx.listen(Signal("counted", int)), int)
     assert_type(await ctx.listen(approved, timeout="2d"), Approval)
     assert_type(await ctx.listen(approved, timeout="2d", default=None), Approval | None)
-    await ctx.send("order-1", approved, Approval(granted=True, by="ada"))
+    await ctx.send(greet.key("order-1"), approved, Approval(granted=True, by="ada"))
 
 
 @workflow

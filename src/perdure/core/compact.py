@@ -5,6 +5,7 @@ keys) stands in a `Snapshot` at the end. What was replaced goes to an archive bl
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
 
 import msgspec
@@ -40,7 +41,7 @@ def compact(key: Key, rows: Sequence[bytes], archive: bool) -> Compacted | None:
     """
     events = log.decode_all(rows)
     execution = fold(key, events)
-    kept = _kept(events, execution.trimmed)
+    kept = _kept(events, execution.trimmed, execution.mailbox.letters.keys())
     if kept is None:
         return None
     blobs: dict[str, bytes] = {}
@@ -61,12 +62,16 @@ def compact(key: Key, rows: Sequence[bytes], archive: bool) -> Compacted | None:
     return Compacted((*kept, snapshot), snapshot, blobs)
 
 
-def _kept(events: Sequence[e.Event], trimmed: dict[Path, int]) -> list[e.Event] | None:
-    dead_mail = {number for event in events if isinstance(event, e.Received) and _dead(event.path, trimmed) for number in event.numbers}
+def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: AbstractSet[int]) -> list[e.Event] | None:
+    received = [(number, _dead(event.path, trimmed)) for event in events if isinstance(event, e.Received) for number in event.numbers]
+    alive_mail = waiting | {number for number, dead in received if not dead}
+    dead_mail = {number for number, dead in received if dead and number not in alive_mail}
     kept: list[e.Event] = []
     for given, asked in _groups(events):
         if isinstance(given, e.Snapshot) or (isinstance(given, e.Arrived) and given.number in dead_mail):
             continue
+        if isinstance(given, e.Parked) and _dead(given.path, trimmed):
+            given = msgspec.structs.replace(given, path=())  # that it was parked still matters: what came meanwhile was fed later
         alive = [one for one in asked if not _dead(_path(one), trimmed) and not isinstance(one, e.Trimmed)]
         if not _dead(_path(given), trimmed):
             if _resuming(alive, trimmed) is not None:
@@ -75,7 +80,9 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int]) -> list[e.Event] 
             continue
         turn = _resuming(alive, trimmed)
         if turn is not None and isinstance(turn.op, Keep):
-            at_s = given.at_s
+            loop, at_s = turn.path[:-1], given.at_s
+            if any(_path(one)[: len(loop)] != loop for one in alive):  # something else went on because of the turn before
+                return None
             kept += [e.Turned(turn.path[:-1], trimmed[turn.path[:-1]], turn.op.value, at_s), *(one for one in alive if one is not turn)]
         elif alive:
             return None
@@ -99,7 +106,7 @@ def _groups(events: Sequence[e.Event]) -> Iterable[tuple[e.Given, list[e.Asked]]
 
 def _path(event: e.Event) -> Path:
     path: Path = getattr(event, "path", ())
-    return path
+    return (*path, event.turn) if isinstance(event, e.Turned) else path
 
 
 def _dead(path: Path, trimmed: dict[Path, int]) -> bool:

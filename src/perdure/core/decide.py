@@ -53,7 +53,8 @@ Deciding = Generator[Load, bytes, Decision]
 def decide(execution: Execution, message: Message, program: Program, now_s: float, host: Host, number: int = 0) -> Deciding:
     """Fold one message into `execution`, run `program` until it has nothing left to do, and return what happened.
 
-    `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the decision is committed; if that fails they must be thrown away.
+    `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the
+    decision is committed; if that fails they must be thrown away.
     """
     draft = _Draft(execution, program, max(now_s, execution.now_s), host)
     draft.number = number
@@ -80,6 +81,10 @@ class _Draft:
         """Record a given event, and everything that follows from it at once."""
         yield from self._feed(event)
         while self.ready and self.execution.ended is None:
+            if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
+                why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
+                self._record(e.Ended("failed", Err("failed", ErrorInfo("EndlessDecision", why)), self.now_s))
+                return
             following = self._at_once(self.ready.popleft())
             if following is not None:
                 yield from self._feed(following)
@@ -134,14 +139,14 @@ class _Draft:
         match op:
             case Call():
                 by = self.host.holder if op.queue in self.host.queues else None
-            case Send(to) if path not in self.execution.memo:
+            case Send(to) if not self.execution.recalls(path, op):
                 number = self.execution.sent.get(to, 0) + 1
-            case Spawn() if path not in self.execution.memo:
+            case Spawn() if not self.execution.recalls(path, op):
                 number = 1
             case Receive() | Sleep():
                 self.ready.append(path)
         self._record(e.Opened(path, op, by, number))
-        if path in self.execution.memo and path in self.execution.open:
+        if path in self.execution.open and self.execution.recalls(path, op):
             self.ready.append(path)
 
     def _light(self, op: Op) -> Op:
@@ -185,8 +190,7 @@ class _Draft:
         promise = self.execution.open.get(path)
         if promise is None or self.execution.parked is not None:
             return None
-        known = self.execution.memo.get(path)
-        if known is not None and type(known.op) is type(promise.op):
+        if self.execution.recalls(path, promise.op):
             return e.Recalled(path, self.now_s)
         if isinstance(promise.op, Sleep):
             return e.Settled(path, Ok(), self.now_s) if promise.due_s is not None and promise.due_s <= self.now_s else None
@@ -201,11 +205,9 @@ class _Draft:
     def start(self, message: messages.Start) -> Iterator[e.Event]:
         """Begin, or note that somebody else waits for the end too."""
         execution = self.execution
-        if execution.started is not None:
-            if message.parent is not None and message.parent not in execution.watchers:
+        if execution.started is not None or execution.ended is not None:
+            if message.parent is not None and (execution.ended is not None or message.parent not in execution.watchers):
                 yield e.Watched(message.parent, self.now_s)
-            return
-        if execution.ended is not None:
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
@@ -227,7 +229,7 @@ class _Draft:
 
     def _failed(self, promise: Promise, op: Call, failure: Err) -> e.Event:
         failures = promise.failures + 1
-        if failure.kind == "fatal" or failures >= op.retry.max:
+        if failure.kind in ("fatal", "interrupted") or failures >= op.retry.max:
             kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
             return e.Settled(promise.path, Err(kept, failure.error, failures), self.now_s)
         due_s = self.now_s + op.retry.delay_s(failures, f"{self.execution.key}:{promise.path}:{failures}")
@@ -242,14 +244,14 @@ class _Draft:
             error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
             yield e.Settled(promise.path, Err("interrupted", error, promise.failures + 1), self.now_s)
             return
-        if promise.interruptions + 1 >= limits.INTERRUPTIONS_MAX:
-            why = f"{text(promise.path)} was interrupted {promise.interruptions + 1} times in a row; find out what kills its host, then retry the execution"
+        if promise.interruptions + message.times >= limits.INTERRUPTIONS_MAX:
+            why = f"{text(promise.path)} was interrupted {promise.interruptions + message.times} times in a row; find out what kills its host, then retry the execution"
             yield e.Parked("interrupted", self.now_s, (why,), promise.path)
             return
         wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0
         yield e.Interrupted(promise.path, promise.attempt, self.now_s + wait_s, self.now_s)
-        if not wait_s:
-            yield from self.tick(messages.Tick())
+        if not wait_s and self.execution.parked is None and message.path not in self.host.busy:
+            yield self._due(promise)  # this one alone: others that are due may be lost as well, and nobody has said so yet
 
     def signal(self, message: messages.Signal) -> Iterator[e.Event]:
         """Put a message into the mailbox, once."""

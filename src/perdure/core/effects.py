@@ -5,6 +5,7 @@ each open promise loses nothing, since whoever gets one twice ignores the second
 """
 
 from collections.abc import Iterator
+from hashlib import sha256
 
 from perdure.core import events as e
 from perdure.core import mail, messages
@@ -19,6 +20,8 @@ def effects(execution: Execution, event: e.Event) -> Iterator[mail.Send | Ack]:
     """What `event`, about to be folded into `execution`, makes necessary: sends, and work to be taken back from its queue."""
     key = execution.key
     match event:
+        case e.Opened(path, Call() | Spawn() as recalled) if execution.recalls(path, recalled):
+            return
         case e.Opened(path, Call() as call, None):
             yield _work(key, path, call, 1)
         case e.Opened(path, Spawn() as spawn, _, number) if number or spawn.awaited:
@@ -56,7 +59,7 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
 
 
 def _work(key: Key, path: Path, op: Call, attempt: int) -> mail.Send:
-    work = messages.Work(key, path, attempt, op.target, idempotency_key(key, path), op.args, op.timeout_s)
+    work = messages.Work(key, path, attempt, op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
     return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work))
 
 
@@ -67,13 +70,14 @@ def _child(key: Key, op: Spawn) -> Key:
 def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path) if op.awaited else None
+    opens = Opening(program_name(op.workflow, op.version), execution.root)
     start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s)
-    return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=Opening(program_name(op.workflow, op.version), execution.root))
+    return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 
 
 def _seed(key: Key, path: Path) -> int:
     """A seed that follows from who starts the child, so that deciding stays pure."""
-    return int.from_bytes(idempotency_key(key, path).encode()[-64:], "big") % 2**63
+    return int.from_bytes(sha256(idempotency_key(key, path).encode()).digest()[:8], "big") >> 1
 
 
 def _signal(key: Key, op: Send, number: int) -> mail.Send:

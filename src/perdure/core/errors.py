@@ -22,7 +22,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -140,8 +140,10 @@ class Diverged(ProgrammingError):
 
     def __init__(self, path: Path, diff: Sequence[str]) -> None:
         shown = "; ".join(diff)
-        super().__init__(f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code, "
-                         "name the changed step as before, or fork the execution on the new code")
+        super().__init__(
+            f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code, "
+            "name the changed step as before, or fork the execution on the new code"
+        )
         self.path, self.diff = path, tuple(diff)
 
 
@@ -165,7 +167,7 @@ class LogVersionUnsupported(StoreError):
     """The log was written in a format that this version of Perdure does not read."""
 
     def __init__(self, found: object, supported: int) -> None:
-        super().__init__(f"the log is in format {found}, this Perdure reads formats 1 to {supported}; use a version of Perdure at least as new as the one that wrote it")
+        super().__init__(f"the log is in format {found}, this Perdure reads formats 1 to {supported}; use a Perdure at least as new as the one that wrote it")
         self.found, self.supported = found, supported
 
 
@@ -214,7 +216,7 @@ class JoinFailed(WorkflowError, ExceptionGroup[Exception]):
     errors: Mapping[str, Exception]
     outputs: Mapping[str, Any]
 
-    def __new__(cls, message: str, errors: Mapping[str, Exception], outputs: Mapping[str, Any]) -> JoinFailed:
+    def __new__(cls, message: str, errors: Mapping[str, Exception], outputs: Mapping[str, Any]) -> Self:
         group = super().__new__(cls, message, list(errors.values()))
         group.errors, group.outputs = errors, outputs
         return group
@@ -229,7 +231,7 @@ class RaceFailed(WorkflowError, ExceptionGroup[Exception]):
 
     errors: Mapping[str, Exception]
 
-    def __new__(cls, message: str, errors: Mapping[str, Exception]) -> RaceFailed:
+    def __new__(cls, message: str, errors: Mapping[str, Exception]) -> Self:
         group = super().__new__(cls, message, list(errors.values()))
         group.errors = errors
         return group

@@ -214,7 +214,24 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", t
     archive: str | None = None
 
 
-Given = Started | Watched | Arrived | Refused | Received | Settled | Recalled | Retrying | Interrupted | Tried | Cancelling | Parked | Resumed | Reopened | Turned | Snapshot
+Given = (
+    Started
+    | Watched
+    | Arrived
+    | Refused
+    | Received
+    | Settled
+    | Recalled
+    | Retrying
+    | Interrupted
+    | Tried
+    | Cancelling
+    | Parked
+    | Resumed
+    | Reopened
+    | Turned
+    | Snapshot
+)
 Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 

@@ -140,7 +140,7 @@ class Execution:
         self._opened = 0
         self._performing = 0
         self._timers: list[tuple[float, int, Path]] = []
-        self._turns: dict[Path, list[Path]] = {}
+        self._turns: dict[Path, dict[Path, None]] = {}
 
     # what it says of itself
 
@@ -182,8 +182,13 @@ class Execution:
         idle = [one for one in self.open.values() if one.due_s is not None and (one.path not in busy or one.state == "performing")]
         return min(idle, key=lambda one: (one.due_s or 0.0, one.number), default=None)
 
+    @property
+    def performs(self) -> int:
+        """How many calls some holder performs itself, as far as is known."""
+        return self._performing
+
     def performing(self) -> list[Promise]:
-        """The calls that some holder performs itself, as far as is known."""
+        """Those calls."""
         return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
 
     def knows_message(self, sender: Key | None, sent: int, key: str) -> bool:
@@ -192,6 +197,11 @@ class Execution:
             watermark = self.watermarks.get(sender)
             return watermark is not None and watermark.knows(sent)
         return bool(key) and key in self.keys
+
+    def recalls(self, path: Path, op: Op) -> bool:
+        """Whether, since a reopening, the operation at `path` is known to have succeeded before."""
+        known = self.memo.get(path)
+        return known is not None and type(known.op) is type(op)
 
     def turn_holds_open(self, scope: Path) -> bool:
         """Whether a turn of a loop, named by its path, still holds an open operation."""
@@ -204,7 +214,10 @@ class Execution:
         self.version += 1
         self.logged_events += 1
         _APPLY[type(event)](self, event)
-        if self.parked is not None and isinstance(event, e.FED):
+        if self.parked is None:
+            if self.backlog and not isinstance(event, e.Resumed):
+                self.backlog = []
+        elif isinstance(event, e.FED):
             self.backlog.append(event)
 
     def _start(self, event: e.Started) -> None:
@@ -215,7 +228,8 @@ class Execution:
 
     def _watched(self, event: e.Watched) -> None:
         self.now_s = event.at_s
-        self.watchers.append(event.parent)
+        if event.parent not in self.watchers:
+            self.watchers.append(event.parent)
 
     def _arrive(self, event: e.Arrived) -> None:
         self._remember_message(event)
@@ -226,6 +240,7 @@ class Execution:
         if event.sender is not None:
             self.watermarks.setdefault(event.sender, Watermark()).add(event.sent)
         elif event.key:
+            self.keys.pop(event.key, None)
             self.keys[event.key] = event.at_s
             for key in tuple(islice(self.keys, 2)):
                 if self.keys[key] < event.at_s - limits.OUTSIDE_KEYS_S:
@@ -256,15 +271,15 @@ class Execution:
 
     def _keep(self, path: Path, op: Keep) -> None:
         self.settled[path] = Settlement(op, Ok(op.value), (), self.now_s, self.now_s, 1, 1)
-        if self.memo and self.memo.pop(path, None) is not None:
-            return
-        if op.role == "state":
+        if op.role == "reply" and path[:-1] in self.settled:
+            received = self.settled[path[:-1]]
+            self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
+        if self.memo and self.recalls(path, op):
+            del self.memo[path]
+        elif op.role == "state":
             self.state[op.label] = op.value
         elif op.role == "stream":
             self.emitted += 1
-        elif op.role == "reply" and path[:-1] in self.settled:
-            received = self.settled[path[:-1]]
-            self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
 
     def _perform(self, promise: Promise, by: str | None) -> None:
         self._stop_performing(promise)
@@ -280,6 +295,8 @@ class Execution:
     def _set_timer(self, promise: Promise, due_s: float | None) -> None:
         promise.due_s = due_s
         if due_s is not None:
+            if len(self._timers) > 64 + 2 * len(self.open):  # most are of what has settled; a sorted list is a heap
+                self._timers = sorted((one.due_s, one.number, one.path) for one in self.open.values() if one.due_s is not None and one is not promise)
             heappush(self._timers, (due_s, promise.number, promise.path))
 
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
@@ -355,7 +372,7 @@ class Execution:
             if isinstance(path[end - 1], int):
                 scope = path[:end]
                 known = scope in self._turns
-                self._turns.setdefault(scope, []).append(entry)
+                self._turns.setdefault(scope, {})[entry] = None
                 if known:
                     return
                 entry = scope
@@ -363,14 +380,17 @@ class Execution:
             end -= 1
 
     def _forget(self, scope: Path) -> None:
+        outer = len(scope) - 2
+        while outer > 0 and not isinstance(scope[outer - 1], int):
+            outer -= 1
+        self._turns.get(scope[:outer], {}).pop(scope, None)
         for path in self._turns.pop(scope, ()):
             settlement = self.settled.pop(path, None)
             if settlement is not None:
                 self.dead_events += settlement.events
-            if path != scope and path in self._turns:
+            if path != scope and isinstance(path[-1], int):
+                self.trimmed.pop(path[:-1], None)
                 self._forget(path)
-        for loop in [loop for loop in self.trimmed if loop[: len(scope)] == scope]:
-            del self.trimmed[loop]
 
     def _cancel(self, event: e.Cancelling) -> None:
         self.now_s = event.at_s
@@ -378,10 +398,11 @@ class Execution:
 
     def _park(self, event: e.Parked) -> None:
         self.now_s = event.at_s
-        self.parked = event
-        self.backlog = []
-        if event.reason == "interrupted":
-            promise = self.open[event.path]
+        before, self.parked = self.parked, event
+        if event.reason != "diverged" and before is None:  # directly behind a Resumed, it was in vain: what came before is still to be fed
+            self.backlog = []
+        promise = self.open.get(event.path)
+        if promise is not None:
             self._stop_performing(promise)
             promise.state = "parked"
             promise.by = None
@@ -389,11 +410,11 @@ class Execution:
 
     def _resume(self, event: e.Resumed) -> None:
         self.now_s = event.at_s
-        if self.parked is not None and self.parked.reason == "interrupted" and self.parked.path in self.open:
-            promise = self.open[self.parked.path]
-            promise.state = "interrupted"
-            promise.interruptions = 0
-            self._set_timer(promise, event.at_s)
+        for promise in self.open.values():
+            if promise.state == "parked":
+                promise.state = "interrupted"
+                promise.interruptions = 0
+                self._set_timer(promise, event.at_s)
         self.parked = None
 
     def _reopen(self, event: e.Reopened) -> None:
@@ -412,6 +433,7 @@ class Execution:
         self.now_s = event.at_s
         self.trimmed[event.path] = event.turn
         path = (*event.path, event.turn)
+        self.memo.pop(path, None)
         self._register(path)
         self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1)
 

@@ -55,5 +55,5 @@ def read(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
         for step in range(version, newest):
             data = upcasts[step](data)
         return msgspec.convert(data, list[Event])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LogDamaged(str(error)) from error

@@ -54,7 +54,7 @@ class Mailbox:
         """The numbers of the first messages that `receive` accepts, at most its limit."""
         if len(receive.names) == 1:
             return tuple(self._by_name.get(receive.names[0], ())[: receive.limit])
-        found = [number for name in receive.names for number in self._by_name.get(name, ())[: receive.limit]]
+        found = [number for name in dict.fromkeys(receive.names) for number in self._by_name.get(name, ())[: receive.limit]]
         return tuple(sorted(found)[: receive.limit])
 
     def wait(self, path: Path, receive: Receive) -> None:

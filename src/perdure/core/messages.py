@@ -69,10 +69,11 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
 
 
 class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="lost"):
-    """Whoever performed this try is gone, and no answer will come."""
+    """Whoever performed this try is gone, and no answer will come; it has happened so many times."""
 
     path: Path
     attempt: int
+    times: int = 1
 
 
 class Tick(msgspec.Struct, frozen=True, tag_field="t", tag="tick"):
@@ -98,6 +99,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="
     key: str
     args: Value = NOTHING
     timeout_s: float | None = None
+    idempotent: bool = True
 
 
 VERSION = 1
@@ -119,6 +121,6 @@ def decode(body: bytes) -> Message | Work:
     """
     try:
         message: Message | Work = _decoder.decode(wire.unstamp(body, VERSION))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LogDamaged(str(error)) from error
     return message

@@ -27,7 +27,10 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def delay_s(self, failures: int, seed: str) -> float:
         """The wait after this many failed tries; `seed` makes the jitter the same in every replay."""
-        wait_s = min(self.wait_s * self.factor ** min(failures - 1, 1000), self.max_wait_s)
+        try:
+            wait_s = min(self.wait_s * self.factor ** (failures - 1), self.max_wait_s)
+        except OverflowError:
+            wait_s = self.max_wait_s if self.wait_s else 0.0
         return wait_s * (1 - self.jitter * Random(seed).random())
 
 
@@ -54,7 +57,14 @@ class Err(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="e
 Outcome = Ok | Err
 
 
-class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="call", rename={"target": "g", "args": "a", "queue": "q", "retry": "r", "timeout_s": "s", "idempotent": "i", "about": "b"}):
+class Call(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    tag_field="t",
+    tag="call",
+    rename={"target": "g", "args": "a", "queue": "q", "retry": "r", "timeout_s": "s", "idempotent": "i", "about": "b"},
+):
     """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
 
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
@@ -101,7 +111,12 @@ class Receive(
 
 
 class Spawn(
-    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="spawn", rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b"}
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    tag_field="t",
+    tag="spawn",
+    rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b"},
 ):
     """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started."""
 

@@ -52,7 +52,10 @@ def parse(shown: str) -> Path:
     Raises:
         ValueError: the text was not written by `text`.
     """
-    return tuple(_segment(part) for part in shown.split("/")) if shown else ROOT
+    path = tuple(_segment(part) for part in shown.split("/")) if shown else ROOT
+    if text(path) != shown:
+        raise ValueError(f"{shown!r} is not the text of a path; copy it from where it is shown")
+    return path
 
 
 def idempotency_key(key: Key, path: Path) -> str:

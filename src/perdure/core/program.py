@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from perdure.core.errors import Diverged
 from perdure.core.events import Event
 from perdure.core.execution import Execution
 from perdure.core.ops import Op, Outcome
@@ -62,6 +63,10 @@ class Program(Protocol):
         Raises:
             Diverged: it asked for something else than it remembers.
         """
+        ...
+
+    def refuse(self, diverged: Diverged) -> None:
+        """Go no further: whatever it is fed from here on, it raises `diverged`."""
         ...
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -
     Nothing is executed and nothing decided. Returns how the program diverged, if it did; the execution is folded to the end in any case.
     """
     life = max((index for index, event in enumerate(events) if isinstance(event, e.Reopened)), default=0)
-    execution.resumes = {event.path: event.turn for event in events if isinstance(event, e.Turned)}
+    resumes = {event.path: event.turn for event in events[life:] if isinstance(event, e.Turned)}
     asleep = bool(events) and any(isinstance(event, e.Ended) for event in events[life:])
     diverged: Diverged | None = None
     position = 0
@@ -38,15 +38,24 @@ def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -
         event = events[position]
         group = _asked_after(events, position)
         execution.apply(event)
-        if not isinstance(event, e.ASKED) and position >= life and not asleep and diverged is None:
+        if position == life:
+            execution.resumes = resumes
+        if not isinstance(event, e.ASKED) and position >= life and not asleep and diverged is None and not _in_vain(events, position):
             try:
                 yield from _replay(execution, event, group, program)
             except Diverged as error:
                 diverged = error
+                program.refuse(error)
         for asked in group:
             execution.apply(asked)
         position += 1 + len(group)
     return diverged
+
+
+def _in_vain(events: Sequence[e.Event], position: int) -> bool:
+    """Whether the execution was resumed here with a program that had diverged: then nothing was fed."""
+    following = events[position + 1] if position + 1 < len(events) else None
+    return isinstance(events[position], e.Resumed) and isinstance(following, e.Parked) and following.reason == "diverged"
 
 
 def _asked_after(events: Sequence[e.Event], position: int) -> Sequence[e.Event]:

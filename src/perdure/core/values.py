@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.core import limits
 from perdure.core.errors import TooLarge, Undecodable, Unencodable
+from perdure.core.paths import ROOT, Path, text
 
 
 class Blob(msgspec.Struct, frozen=True, array_like=True):
@@ -45,8 +46,8 @@ def _decode_other(kind: type, raw: Any) -> Any:
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
 
 
-def encode(value: Any, where: str) -> bytes:
-    """Encode a value that user code made; `where` names the operation in errors.
+def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
+    """Encode a value that user code made; `what` it is, and the path of its operation, stand in errors.
 
     Raises:
         Unencodable: it holds something that has no encoding (a connection, an integer over 64 bits, a cycle).
@@ -55,13 +56,13 @@ def encode(value: Any, where: str) -> bytes:
     try:
         raw = _encoder.encode(value)
     except (TypeError, OverflowError, ValueError, RecursionError) as error:
-        raise Unencodable(where, type(value).__qualname__, str(error)) from error
+        raise Unencodable(_where(what, path), type(value).__qualname__, str(error)) from error
     if len(raw) > limits.VALUE_BYTES_MAX:
-        raise TooLarge(where, len(raw), limits.VALUE_BYTES_MAX)
+        raise TooLarge(_where(what, path), len(raw), limits.VALUE_BYTES_MAX)
     return raw
 
 
-def decode(raw: bytes, kind: Any, where: str) -> Any:
+def decode(raw: bytes | msgspec.Raw, kind: Any, what: str, path: Path = ROOT) -> Any:
     """Decode a value by the type that its user hints at; `Any` gives plain data.
 
     Raises:
@@ -70,11 +71,15 @@ def decode(raw: bytes, kind: Any, where: str) -> Any:
     try:
         return decoder(kind)(raw)
     except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError) as error:
-        raise Undecodable(where, str(kind), str(error)) from error
+        raise Undecodable(_where(what, path), str(kind), str(error)) from error
+
+
+def _where(what: str, path: Path) -> str:
+    return f"{what} {text(path)}" if path else what
 
 
 @lru_cache(maxsize=4096)
-def decoder(kind: Any) -> Callable[[bytes], Any]:
+def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
     """The decoder of a type, made once."""
     return msgspec.msgpack.Decoder(kind, dec_hook=_decode_other).decode
 

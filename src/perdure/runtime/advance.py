@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-
 from perdure.core import log, messages
 from perdure.core.compact import compact, worth_it
-from perdure.core.decide import Decision, Host, Load, decide
+from perdure.core.decide import Decision, Host, decide
 from perdure.core.errors import Diverged, LogDamaged
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.program import program_name
-from perdure.core.rebuild import rebuild
+from perdure.core.rebuild import Load, rebuild
 from perdure.programs.code.context import program
+from perdure.programs.code.diff import explain
 from perdure.programs.code.scheduler import ONE_TASK_PER_THREAD
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Commit, Committed, Conflict, Superseded
@@ -31,7 +31,7 @@ lines = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
 
 
-class LostRace(Exception):  # noqa: N818  # an expected outcome on its way to where it is handled
+class LostRace(Exception):  # an expected outcome on its way to where it is handled
     """Somebody else has advanced the execution; what was decided here is void."""
 
     def __init__(self, ours: bool) -> None:
@@ -39,7 +39,7 @@ class LostRace(Exception):  # noqa: N818  # an expected outcome on its way to wh
         self.ours = ours
 
 
-class NewEpoch(Exception):  # noqa: N818  # an expected outcome on its way to where it is handled
+class NewEpoch(Exception):  # an expected outcome on its way to where it is handled
     """The store has begun a new epoch; everything known of it is void."""
 
 
@@ -53,8 +53,8 @@ async def advance(engine: "Engine", warm: Warm) -> None:
     try:
         if warm.execution is None:
             await restore(engine, warm)
-        while warm.inbox:
-            batch.append(warm.inbox.popleft())
+        while warm.undecided:
+            batch.append(warm.undecided.popleft())
             if len(batch) == 1:
                 decision = Decision()
             await _decide(engine, warm, batch[-1], decision)
@@ -75,6 +75,8 @@ async def advance(engine: "Engine", warm: Warm) -> None:
 async def restore(engine: "Engine", warm: Warm) -> None:
     """Read the log, fold it, replay the program; find out which calls were interrupted."""
     found = await engine.store.read(warm.key) if warm.exists else None
+    if found is not None and found.head.holder != engine.holder:
+        raise LostRace(ours=False)
     warm.exists = found is not None
     warm.version = 0 if found is None else found.head.version
     events = [] if found is None else log.decode_all(found.rows)
@@ -84,19 +86,19 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     diverged = await _drive(engine, rebuild(execution, events, instance))
     warm.execution, warm.program = execution, instance
     if isinstance(diverged, Diverged) and execution.parked is None and execution.ended is None:
-        warm.inbox.appendleft(Item(messages.Diverge(diverged.diff)))
+        warm.undecided.appendleft(Item(messages.Diverge(await _drive(engine, explain(workflow, warm.key, events, diverged)))))
         return
     for promise in execution.performing():
         flight = warm.flights.get(promise.path)
         if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:
-            warm.inbox.appendleft(Item(messages.Lost(promise.path, promise.attempt)))
+            warm.undecided.appendleft(Item(messages.Lost(promise.path, promise.attempt)))
 
 
 async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> None:
     execution, instance = warm.execution, warm.program
     if execution is None or instance is None:
         raise LogDamaged(f"execution {warm.key} is not in memory")
-    host = Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
+    host = engine.host if not warm.threads else Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
     number = 0 if item.mail is None else item.mail.number
     decision = await _drive(engine, decide(execution, item.message, instance, engine.clock.now_s(), host, number))
     total.events += decision.events
@@ -136,6 +138,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
             engine.clock.told(now_s)
             warm.version, warm.exists, warm.held = version, True, not release
         case Conflict(now):
+            warm.exists = now is not None
             raise LostRace(now is not None and now.holder == engine.holder)
         case Superseded():
             raise NewEpoch
@@ -196,5 +199,3 @@ def _say(decision: Decision) -> None:
     for line in decision.lines:
         fields = "".join(f" {name}={value!r}" for name, value in line.fields)
         lines.log(line.level, "%s%s", line.text, fields)
-
-

@@ -7,17 +7,19 @@ performing when it died is found by whoever takes over.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from heapq import heappop, heappush
 from typing import Any
 from uuid import uuid4
 
 from perdure.core import events as e
 from perdure.core import messages
+from perdure.core.decide import Host
 from perdure.core.errors import LogDamaged, StoreError, UnknownProgram
 from perdure.core.messages import Message, Settle
 from perdure.core.ops import Call
-from perdure.core.paths import Key, Path, idempotency_key
+from perdure.core.paths import Key, Path
 from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.info import StepInfo
@@ -26,7 +28,7 @@ from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import StoreClock
 from perdure.runtime.perform import perform
 from perdure.runtime.warm import Item, Warm
-from perdure.stores.base import Assignment, Claim, Claimed, Store
+from perdure.stores.base import Assignment, Claim, Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -36,7 +38,11 @@ POLL_S = 1.0
 LEASE_S = 15.0
 """How long a holder that has fallen silent is taken to be alive."""
 
+CLAIM_MAX = 100
+"""How many executions are claimed at a time."""
+
 RECENT_BLOBS = 16
+"""How many payloads read or written lately are kept in memory."""
 
 
 class Engine:
@@ -72,9 +78,11 @@ class Engine:
         self._idle_s = idle_s
         self._seed = seed
         self._generation = 0
+        self._dues: list[float] = []
+        self._sweep_at_s = 0.0
         self._warm: dict[Key, Warm] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._endings: dict[Key, list[asyncio.Future[None]]] = {}
+        self._endings: dict[Key, asyncio.Future[None]] = {}
         self._blobs: dict[str, bytes] = {}
         self._threads: Executor | None = None
         self._stopping = False
@@ -98,10 +106,10 @@ class Engine:
         self.clock = StoreClock(loop.time)
         self._ring = asyncio.Event()
         self._threads = ThreadPoolExecutor(thread_name_prefix="perdure-step")
-        ring_from_anywhere = self.store.on_wake(lambda: loop.call_soon_threadsafe(self._ring.set))
+        ring_from_anywhere = self.store.on_wake(lambda: _ring(loop, self._ring))
         try:
             await self._join()
-            self._spawn(self._keep_alive())
+            _ = self._spawn(self._keep_alive())
             if self._ready is None:
                 self._ready = loop.create_future()
             if not self._ready.done():
@@ -122,6 +130,7 @@ class Engine:
         moment = await self._persistently(lambda: self.store.renew(self.holder, self._lease_s))
         self.clock.told(moment.now_s)
         self.epoch = moment.epoch
+        self.host = Host(self.holder, self.queues, self.versions)
 
     async def _leave(self) -> None:
         for warm in self._warm.values():
@@ -149,9 +158,19 @@ class Engine:
             if moment.epoch != self.epoch:
                 await self._begin_anew()
 
+    async def _let_go(self) -> None:
+        """Hold nothing any more. What is being committed comes first: written afterwards, nobody would be woken to go on with it."""
+        held = list(self._warm.values())
+        for warm in held:
+            warm.abandon()
+        self._warm.clear()
+        while any(warm.busy for warm in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
+            await asyncio.sleep(0.01)
+        await self._persistently(lambda: self.store.renew(self.holder, 0))
+
     async def _begin_anew(self) -> None:
-        """The store has lost commits: forget everything, and come back as another holder."""
-        logger.warning("the store has begun a new epoch; all executions are read again")
+        """What is known here is void: forget everything, and come back as another holder."""
+        logger.warning("all executions are read again by %s", self.holder)
         for warm in self._warm.values():
             warm.abandon()
         self._warm.clear()
@@ -170,7 +189,7 @@ class Engine:
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, 5.0)
 
-    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -186,20 +205,19 @@ class Engine:
     async def _claim(self) -> None:
         self._ring.clear()
         try:
-            claimed = await self.store.claim(Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root))
+            claimed = await self.store.claim(Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX))
         except StoreError as error:
-            logger.warning("could not claim: %s", error)
+            logger.warning("could not claim: %s; what the store may have given is let go", error)
+            await self._let_go()
+            await self._begin_anew()
             return
         self.clock.told(claimed.now_s)
-        self._take(claimed)
-        if claimed.executions:
+        for assignment in claimed.executions:
+            self._take(assignment)
+        if len(claimed.executions) == CLAIM_MAX:
             self._ring.set()
 
-    def _take(self, claimed: Claimed) -> None:
-        for assignment in claimed.executions:
-            self._take_one(assignment)
-
-    def _take_one(self, assignment: Assignment) -> None:
+    def _take(self, assignment: Assignment) -> None:
         head = assignment.head
         warm = self._warm.get(head.key)
         if warm is None:
@@ -212,31 +230,37 @@ class Engine:
             if isinstance(message, messages.Work):
                 raise LogDamaged(f"mail {mail.number} to execution {head.key} is work for a queue")
             warm.put(Item(message, mail))
-        warm.inbox.append(Item(messages.Tick()))
+        warm.undecided.append(Item(messages.Tick()))
         self._kick(warm)
 
     async def _wait(self) -> None:
+        """Wait for a ring, for the next time at which something given back from here is due, or for the net."""
         now_s = self.clock.now_s()
-        self._evict(now_s)
-        dues = (warm.execution.wake_at() for warm in self._warm.values() if not warm.held and warm.execution is not None)
-        due_s = min((due for due in dues if due is not None), default=now_s + self._poll_s)
+        if now_s >= self._sweep_at_s:
+            self._evict(now_s)
+            self._sweep_at_s = now_s + self._poll_s
+        while self._dues and self._dues[0] <= now_s:
+            heappop(self._dues)
+            self._ring.set()
+        wait_s = min(self._poll_s, self._dues[0] - now_s) if self._dues else self._poll_s
         try:
-            await asyncio.wait_for(self._ring.wait(), max(0.0, min(self._poll_s, due_s - now_s)))
+            await asyncio.wait_for(self._ring.wait(), wait_s)
         except TimeoutError:
             return
 
     def _evict(self, now_s: float) -> None:
-        for key, warm in list(self._warm.items()):
-            if not warm.busy and not warm.held and not warm.inbox and now_s - warm.touched_s >= self._idle_s:
-                warm.abandon()
-                del self._warm[key]
+        """Let executions that have waited for long leave memory; what is to happen next to each, the store knows."""
+        idle = [warm for warm in self._warm.values() if not (warm.busy or warm.held or warm.undecided) and now_s - warm.touched_s >= self._idle_s]
+        for warm in idle:
+            warm.abandon()
+            del self._warm[warm.key]
 
     # how an execution goes on
 
     def _kick(self, warm: Warm) -> None:
-        if not warm.busy and warm.inbox and not self._stopping:
+        if not warm.busy and warm.undecided and not self._stopping:
             warm.busy = True
-            self._spawn(self._advance(warm))
+            _ = self._spawn(self._advance(warm))
 
     def deliver(self, warm: Warm, message: Message) -> None:
         """Take a message in hand that did not come by mail."""
@@ -246,7 +270,7 @@ class Engine:
     async def _advance(self, warm: Warm) -> None:
         wait_s = 0.05
         try:
-            while warm.inbox and self._warm.get(warm.key) is warm:
+            while warm.undecided and self._warm.get(warm.key) is warm:
                 try:
                     await advance(self, warm)
                     wait_s = 0.05
@@ -259,6 +283,8 @@ class Engine:
                     wait_s = min(wait_s * 2, 5.0)
                 except LostRace as lost:
                     warm.forget()
+                    if warm.born is not None and not warm.born.done():
+                        warm.born.set_result(False)
                     if not lost.ours:
                         warm.abandon()
                         self._warm.pop(warm.key, None)
@@ -266,7 +292,10 @@ class Engine:
                     await self._begin_anew()
         finally:
             warm.busy = False
-        self._settle_down(warm)
+        if self._warm.get(warm.key) is warm:
+            self._settle_down(warm)
+        else:
+            warm.abandon()  # it was, while it was being read or written, and must not come back to life
 
     def _settle_down(self, warm: Warm) -> None:
         """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""
@@ -279,17 +308,17 @@ class Engine:
                 warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None):
             self._tell(warm.key)
-        if execution is not None and execution.ended is not None and not warm.inbox:
+        if execution is not None and execution.ended is not None and not warm.undecided:
             warm.abandon()
             self._warm.pop(warm.key, None)
-        elif self._idle_s <= 0 and not warm.inbox:
+        elif execution is not None and not warm.held and (due_s := execution.wake_at()) is not None:
+            heappush(self._dues, due_s)
+        if self._idle_s <= 0 and not warm.undecided:
             warm.forget()
-        if not warm.held:
-            self._ring.set()
 
     def parks(self, warm: Warm) -> bool:
         """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
-        return warm.execution is not None and not warm.inbox and not warm.threads and not any(p.by == self.holder for p in warm.execution.performing())
+        return warm.execution is not None and not warm.undecided and not warm.threads and not warm.execution.performs
 
     def act(self, warm: Warm, events: Iterable[e.Event]) -> None:
         """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
@@ -307,7 +336,7 @@ class Engine:
 
     def _ground(self, warm: Warm, path: Path) -> None:
         flight = warm.flights.pop(path, None)
-        if flight is not None:
+        if flight is not None and flight[1] is not None:
             flight[1].cancel()
 
     def _fly(self, warm: Warm, path: Path, attempt: int) -> None:
@@ -325,8 +354,14 @@ class Engine:
             warm.threads[path] = thread
             thread.add_done_callback(lambda _: self._thread_ended(warm, path, thread))
 
-        outcome = await perform(fn, raw, StepInfo(idempotency_key(warm.key, path), attempt), self._threads, busy)
-        self.deliver(warm, Settle(path, attempt, outcome))
+        outcome = await perform(fn, raw, StepInfo(warm.key, path, attempt), self._threads, busy)
+        flight = warm.flights.get(path)
+        if flight is not None and flight[0] == attempt:
+            warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
+        warm.put(Item(Settle(path, attempt, outcome)))
+        if not warm.busy and not self._stopping:
+            warm.busy = True
+            await self._advance(warm)  # in this task, which saves one
 
     def _thread_ended(self, warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:
         if not thread.cancelled():
@@ -373,11 +408,16 @@ class Engine:
 
     def ending(self, key: Key) -> "asyncio.Future[None]":
         """A future that is done when the execution next ends or parks here."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._endings.setdefault(key, []).append(future)
+        future = self._endings.get(key)
+        if future is None or future.done():
+            future = self._endings[key] = asyncio.get_running_loop().create_future()
         return future
 
     def _tell(self, key: Key) -> None:
-        for future in self._endings.pop(key, ()):
-            if not future.done():
-                future.set_result(None)
+        future = self._endings.pop(key, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+
+def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(bell.set)

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from perdure.core import log
 from perdure.core.errors import BadValue, DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound
-from perdure.core.events import Ended, Parked, Resumed
+from perdure.core.events import Ended, Parked, Reopened, Resumed
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key
 from perdure.core.values import Blob
@@ -18,6 +18,9 @@ from perdure.runtime.engine import Engine
 from perdure.stores.base import Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
+
+TURNS = (Ended, Reopened, Parked, Resumed)
+"""The events after which an execution does or doesn't go on; the last of them in a log says which."""
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
@@ -64,19 +67,19 @@ async def finished(engine: Engine, key: Key) -> bytes:
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
         NeedsAttention: it is parked.
     """
+    version = 0
     while True:
         ending = engine.ending(key)
-        found = await engine.store.read(key)
+        found = await engine.store.read(key, after=version)
         if found is None:
             raise NotFound(key)
-        for event in reversed(log.decode_all(found.rows[-1:])):
-            if isinstance(event, Parked):
-                raise NeedsAttention(key, event.reason, "; ".join(event.detail))
-            if isinstance(event, Resumed):
-                break
-            if isinstance(event, Ended):
-                return await _result(engine, key, event)
-        await asyncio.wait((ending,), timeout=1.0)
+        version = found.head.version
+        turn = next((event for event in reversed(log.decode_all(found.rows)) if isinstance(event, TURNS)), None)
+        if isinstance(turn, Parked):
+            raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
+        if isinstance(turn, Ended):
+            return await _result(engine, key, turn)
+        _ = await asyncio.wait((ending,), timeout=1.0)
 
 
 async def _result(engine: Engine, key: Key, ended: Ended) -> bytes:

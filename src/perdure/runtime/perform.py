@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any
 
@@ -22,24 +22,21 @@ async def perform(fn: Any, raw: bytes, info: StepInfo, threads: Executor | None,
     Raises:
         asyncio.CancelledError: nobody wants the answer any more.
     """
-    name = info.key
     codec = fn.codec if isinstance(fn, Step) else codec_of(fn)
     inner = fn.fn if isinstance(fn, Step) else fn
     try:
-        args, kwargs = codec.decode_args(raw, f"the arguments of step {name}")
-        token = running.set(info)
-        try:
-            if _is_async(inner):
-                result = await inner(*args, **kwargs)
-            else:
-                thread = asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, lambda: inner(*args, **kwargs))
-                busy(thread)
-                result = await asyncio.shield(thread)
-                if inspect.isawaitable(result):
-                    result = await result
-        finally:
-            running.reset(token)
-        return Ok(values.encode(result, f"the result of step {name}"))
+        args, kwargs = codec.decode_args(raw, "the arguments of step", info.path)
+        if _is_async(inner):
+            result = await _inside(info, inner(*args, **kwargs))
+        else:
+            context = contextvars.copy_context()
+            context.run(running.set, info)
+            thread = asyncio.get_running_loop().run_in_executor(threads, context.run, lambda: inner(*args, **kwargs))
+            busy(thread)
+            result = await asyncio.shield(thread)
+            if inspect.isawaitable(result):
+                result = await _inside(info, result)
+        return Ok(values.encode(result, "the result of step", info.path))
     except (ProgrammingError, Fatal) as error:
         return Err("fatal", error_info(error))
     except (KeyboardInterrupt, SystemExit) as error:
@@ -51,6 +48,15 @@ async def perform(fn: Any, raw: bytes, info: StepInfo, threads: Executor | None,
         return Err("failed", ErrorInfo("CancelledError", "the step cancelled itself"))
     except BaseException as error:
         return _failure(fn, error)
+
+
+async def _inside(info: StepInfo, work: Awaitable[Any]) -> Any:
+    """Await `work` where `step_info()` answers; what is called back from outside of it must not be taken for the step."""
+    token = running.set(info)
+    try:
+        return await work
+    finally:
+        running.reset(token)
 
 
 def _failure(fn: Any, error: BaseException) -> Err:

@@ -30,7 +30,7 @@ class Item(msgspec.Struct, frozen=True):
 class Warm:
     """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away."""
 
-    __slots__ = ("born", "busy", "execution", "exists", "flights", "held", "in_hand", "inbox", "key", "program", "threads", "timer", "touched_s", "version")
+    __slots__ = ("born", "busy", "execution", "exists", "flights", "held", "in_hand", "undecided", "key", "program", "threads", "timer", "touched_s", "version")
 
     def __init__(self, key: Key, exists: bool) -> None:
         self.key = key
@@ -41,9 +41,9 @@ class Warm:
         self.version = 0
         self.held = True
         self.busy = False
-        self.inbox: deque[Item] = deque()
+        self.undecided: deque[Item] = deque()
         self.in_hand: set[int] = set()
-        self.flights: dict[Path, tuple[int, asyncio.Task[Any]]] = {}
+        self.flights: dict[Path, tuple[int, asyncio.Task[Any] | None]] = {}
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.touched_s = 0.0
@@ -54,11 +54,11 @@ class Warm:
             if item.mail.number in self.in_hand:
                 return
             self.in_hand.add(item.mail.number)
-        self.inbox.append(item)
+        self.undecided.append(item)
 
     def put_back(self, items: list[Item]) -> None:
         """Put messages that were not decided on durably in front again."""
-        self.inbox.extendleft(reversed(items))
+        self.undecided.extendleft(reversed(items))
 
     def forget(self) -> None:
         """Let the fold and the program go; what is in flight goes on."""
@@ -72,11 +72,12 @@ class Warm:
         self.held = False
         if self.born is not None and not self.born.done():
             self.born.set_result(False)
-        self.inbox.clear()
+        self.undecided.clear()
         self.in_hand.clear()
         self.stop_timer()
         for _, task in self.flights.values():
-            task.cancel()
+            if task is not None:
+                task.cancel()
         self.flights.clear()
 
     def stop_timer(self) -> None:

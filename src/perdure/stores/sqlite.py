@@ -71,11 +71,13 @@ class SqliteStore:
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
         """See `Store.commit`."""
 
+        asked = tuple(changes)
+
         def carry_out() -> list[Answer]:
             now_s = self._clock()
-            return [self._tables.change(change, now_s) for change in changes]
+            return [self._tables.change(change, now_s) for change in asked]
 
-        return await self._write(carry_out, len(changes))
+        return await self._write(carry_out, len(asked))
 
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
@@ -167,10 +169,10 @@ class SqliteStore:
             self._done(loop, jobs)
 
     def _done(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job]) -> None:
-        if self._waiting:
-            loop.call_soon(self._flush, loop)
-        else:
-            self._flushing = False
+        if loop is self._loop:
+            self._flushing = bool(self._waiting)
+            if self._flushing:
+                loop.call_soon(self._flush, loop)
         for job in jobs:
             job.tell()
         if any(job.stirred and job.failure is None for job in jobs):
@@ -279,9 +281,13 @@ def _lock(file: Path) -> int:
 
 def _connect(file: Path, synchronous: str) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
-    connection.execute("PRAGMA fullfsync = 1")  # On macOS fsync alone does not reach the disk.
-    connection.execute("PRAGMA checkpoint_fullfsync = 1")
+    try:
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA fullfsync = 1")  # On macOS fsync alone does not reach the disk.
+        connection.execute("PRAGMA checkpoint_fullfsync = 1")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -298,8 +304,8 @@ def _prepare(file: Path, connection: sqlite3.Connection) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreUnavailable(f"{file} can't be written ahead (journal mode {mode}); put it on a local disk")
-    if application == 0:
-        connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
+    made = "" if application else SCHEMA
+    connection.executescript(f"BEGIN IMMEDIATE; {made} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")  # A file that may not be written is refused here.
 
 
 @contextmanager

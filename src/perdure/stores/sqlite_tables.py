@@ -61,7 +61,6 @@ CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT N
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
 PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 _HEAD = "address, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s"

@@ -24,6 +24,7 @@ __all__ = ["Child", "Program", "World", "as_workflow", "children", "generate"]
 CENTURY_S = 100 * 365 * 86_400.0
 HOUR_S = 3600.0
 DEPTH_MAX = 4
+"""How deep branches, items, turns and children are nested at most; what loses a race may go one deeper."""
 TIMES_MAX = 40
 """How often one node is run at most, in turns of loops and items of maps."""
 
@@ -31,7 +32,10 @@ VALUES: tuple[Json, ...] = (None, True, 0, -1, 7, 1 << 40, 0.5, "", "text", "ü\
 
 
 def generate(rng: Random, size: int, without: Collection[type] = ()) -> Program:
-    """A program of about `size` nodes, at most 4 times as many and 8, that has no nodes of the kinds in `without` (but always steps, sequences and guards)."""
+    """A program of about `size` nodes, at most twice as many and 8 more.
+
+    It has no nodes of the kinds in `without`; steps, sequences and guards can't be left out. The same `rng` gives the same program in every process.
+    """
     generator = _Generator(rng, without)
     root = generator.sequence(max(size, 2), _Place())
     return Program(root, tuple(sorted(generator.messages, key=lambda message: message.at_s)))
@@ -69,7 +73,7 @@ class _Generator:
         ]
         composites: list[tuple[int, Callable[[int, _Place], Node], tuple[type, ...]]] = [
             (4, self.sequence, ()),
-            (1, lambda size, place: n.Guard(self.node(size - 1, place.within(guarded=True))), ()),
+            (1, lambda size, place: n.Guard(self.node(size - 1, place._replace(guarded=True))), ()),
             (4, self._join, (n.Join,)),
             (3, self._map, (n.Map,)),
             (3, self._race, (n.Race,)),
@@ -87,14 +91,13 @@ class _Generator:
         self._without = without
 
     def node(self, size: int, place: _Place) -> Node:
-        """A node of about `size` nodes."""
         if size <= 1 or place.depth >= DEPTH_MAX:
             return self._drawn(self._leaves)(place)
         return self._drawn(self._composites)(size, place)
 
     def sequence(self, size: int, place: _Place) -> Node:
         """Two to five nodes, one after the other."""
-        return n.Sequence(tuple(self.node(share, place.within()) for share in self._shares(size - 1, 2, 5)))
+        return n.Sequence(tuple(self.node(share, place) for share in self._shares(size - 1, 2, 5)))
 
     def _drawn(self, weighted: list[tuple[int, T]]) -> T:
         return self._rng.choices([made for _, made in weighted], [weight for weight, _ in weighted])[0]
@@ -261,7 +264,7 @@ class _Generator:
     # messages that the program sends to itself
 
     def _send_then_listen(self, size: int, place: _Place) -> Node:
-        name, between = self._name("m"), self.node(size - 2, place.within())
+        name, between = self._name("m"), self.node(size - 2, place)
         if self._chance(0.3) and n.Gather not in self._without:
             return n.Sequence((n.Send(name, self._value()), between, n.Send(name, self._value()), n.Gather(name, 2, 6 * HOUR_S)))
         return n.Sequence((n.Send(name, self._value()), between, n.Listen(name)))
@@ -276,7 +279,7 @@ class _Generator:
             receiver.append(n.Send(back, self._value()))
         if size >= 6:
             delayed = self._rng.choice((sender, receiver))
-            delayed.insert(0, n.Guard(self.node(size - 5, place.within(guarded=True)._replace(depth=place.depth + 2))))
+            delayed.insert(0, n.Guard(self.node(size - 5, place.within(guarded=True))))
         return n.Join(self._shuffled([n.Sequence(tuple(sender)), n.Sequence(tuple(receiver))]))
 
     def _send_and_lose(self, _: int, place: _Place) -> Node:

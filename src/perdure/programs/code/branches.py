@@ -13,9 +13,9 @@ import msgspec
 
 from perdure.core.errors import JoinFailed, RaceFailed, WrongVerb
 from perdure.core.paths import Path, text
-from perdure.programs.code.instance import Instance
 from perdure.programs.code.results import Won
 from perdure.programs.code.scheduler import NumberedTask
+from perdure.programs.code.scope import Scope
 
 if TYPE_CHECKING:
     from perdure.programs.code.context import Context
@@ -29,15 +29,16 @@ Branch = tuple[str, Path, Callable[["Context"], Awaitable[Any]]]
 class Branches:
     """The branches of one join, map or race while they run. Each end costs the same, however many there are."""
 
-    __slots__ = ("_branches", "_context", "_limit", "_live", "done", "errors", "outputs", "race", "tasks")
+    __slots__ = ("_branches", "_context", "_limit", "_live", "_scope", "done", "errors", "outputs", "race", "tasks")
 
-    def __init__(self, context: "Context", branches: Iterator[Branch], limit: int | None, race: bool) -> None:
+    def __init__(self, context: "Context", scope: Scope, branches: Iterator[Branch], limit: int | None, race: bool) -> None:
         self.done: Any = context._instance.loop.create_future()
         self.errors: dict[str, Exception] = {}
         self.outputs: dict[str, Any] = {}
         self.race = race
         self.tasks: dict[NumberedTask[Any], str] = {}
         self._context = context
+        self._scope = scope
         self._branches = branches
         self._limit = limit
         self._live = 0
@@ -50,7 +51,7 @@ class Branches:
             if branch is None:
                 break
             name, path, fn = branch
-            task = self._context._branch(name, path, fn)
+            task = self._context._branch(self._scope, name, path, fn)
             self.tasks[task] = name
             self._live += 1
             task.add_done_callback(self._ended)
@@ -96,10 +97,10 @@ def label(verb: str, names: Sequence[str]) -> str:
     return f"{verb} {listed.decode()}"
 
 
-async def join(context: "Context", path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
+async def join(context: "Context", scope: Scope, path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
     """Run all; return what each returned, by name, or raise `JoinFailed` once all have ended."""
     context._instance.started(path)
-    running = Branches(context, iter(branches), limit, race=False)
+    running = Branches(context, scope, iter(branches), limit, race=False)
     await running.run()
     outputs = {name: running.outputs[name] for name, _, _ in branches if name in running.outputs}
     if running.errors:
@@ -108,10 +109,10 @@ async def join(context: "Context", path: Path, branches: Sequence[Branch], limit
     return outputs
 
 
-async def race(context: "Context", path: Path, branches: Sequence[Branch]) -> Won[Any]:
+async def race(context: "Context", scope: Scope, path: Path, branches: Sequence[Branch]) -> Won[Any]:
     """Run all until one returns; cancel the others, in mid-step too."""
     context._instance.started(path)
-    running = Branches(context, iter(branches), None, race=True)
+    running = Branches(context, scope, iter(branches), None, race=True)
     await running.run()
     winner = running.done.result()
     if winner is None:
@@ -138,7 +139,8 @@ def named(path: Path, positional: Iterable[Any], by_name: dict[str, Any]) -> lis
         if not callable(fn):
             if isinstance(fn, Coroutine):
                 fn.close()
-            raise WrongVerb(f"branch {name} of {text(path)} is {type(fn).__name__}", "pass a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns")
+            instead = "pass a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
+            raise WrongVerb(f"branch {name} of {text(path)} is {type(fn).__name__}", instead)
     return branches
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.core import values
 from perdure.core.errors import WrongVerb
+from perdure.core.paths import ROOT, Path
 
 _NO_NAMED: dict[str, Any] = {}
 _shape: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]] = msgspec.msgpack.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
@@ -28,18 +29,18 @@ class Codec:
         self._named = hinted
         self._by_count: dict[int, Any] = {}
 
-    def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], where: str) -> bytes:
+    def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, path: Path = ROOT) -> bytes:
         """The encoded pair of positional and named arguments."""
-        return values.encode((args, kwargs), where)
+        return values.encode((args, kwargs), what, path)
 
-    def decode_args(self, raw: bytes, where: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def decode_args(self, raw: bytes, what: str, path: Path = ROOT) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Read what `encode_args` wrote, each argument by its hint."""
         if raw == NO_ARGS:
             return (), _NO_NAMED
         args, kwargs = _shape.decode(raw)
         kinds = self._positional + [self._rest] * (len(args) - len(self._positional))
-        positional = [values.decode(one, kind, where) for one, kind in zip(args, kinds, strict=False)]
-        return positional, {name: values.decode(one, self._named.get(name, Any), where) for name, one in kwargs.items()}
+        positional = [values.decode(one, kind, what, path) for one, kind in zip(args, kinds, strict=False)]
+        return positional, {name: values.decode(one, self._named.get(name, Any), what, path) for name, one in kwargs.items()}
 
 
 NO_ARGS = values.encode(((), {}), "no arguments")

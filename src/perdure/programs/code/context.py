@@ -24,7 +24,7 @@ from perdure.core.paths import Key, Path, idempotency_key, text
 from perdure.programs.code import branches as flow
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import CodeWorkflow, Signal, Step, checked_name
-from perdure.programs.code.durations import Duration, seconds, shown
+from perdure.programs.code.durations import Duration, seconds, shown, whole
 from perdure.programs.code.instance import Instance, reply_path
 from perdure.programs.code.lines import Lines
 from perdure.programs.code.loops import Cell, Loop, refuse_outer
@@ -150,7 +150,7 @@ class Context:
     def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
     @overload
     def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]: ...
-    def step(self, *args: Any, **kwargs: Any) -> Verb[Any]:
+    def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Verb[Any]:
         """Run a function once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
 
         It runs at least once and settles exactly once; after that it is never run again. Options go to ``fn.with_(...)``.
@@ -158,7 +158,7 @@ class Context:
         Raises:
             StepFailed: its tries are used up, or it raised `Fatal`; of a class in its `raises`, the error itself.
         """
-        path, op, fn = self._prepare("step", args, kwargs)
+        path, op, fn = self._prepare("step", fn, args, kwargs)
         return self._verb(path, self._step(path, op, fn))
 
     @overload
@@ -173,23 +173,25 @@ class Context:
     def attempt(self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
-    def attempt(self, *args: Any, **kwargs: Any) -> Verb[Any]:
+    def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Verb[Any]:
         """Run a step and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
-        path, op, fn = self._prepare("attempt", args, kwargs)
+        path, op, fn = self._prepare("attempt", fn, args, kwargs)
         return self._verb(path, self._attempt(path, op, fn))
 
-    def _prepare(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Path, Call, Any]:
+    def _prepare(self, verb: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Path, Call, Any]:
         scope = self._enter(verb)
-        explicit, fn, rest = (args[0], args[1], args[2:]) if args and isinstance(args[0], str) and len(args) > 1 else (None, args[0] if args else None, args[1:])
+        explicit = None
+        if isinstance(fn, str) and args:
+            explicit, fn, args = fn, args[0], args[1:]
         if not callable(fn):
             raise WrongVerb(f"ctx.{verb}({fn!r:.60})", f"pass a function and its arguments: ctx.{verb}(charge, order), not what calling it returns")
         if isinstance(fn, Step):
             path = scope.take(fn.name, explicit or fn.explicit)
-            raw = fn.codec.encode_args(rest, kwargs, f"the arguments of step {text(path)}")
+            raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             return path, Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.idempotent), fn
         name = checked_name(explicit or flow.own_name(fn, "step"), "step")
         path = scope.take(name, explicit)
-        return path, Call(name, codec_of(fn).encode_args(rest, kwargs, f"the arguments of step {text(path)}"), "", DEFAULT_RETRY), fn
+        return path, Call(name, codec_of(fn).encode_args(args, kwargs, "the arguments of step", path), "", DEFAULT_RETRY), fn
 
     async def _step(self, path: Path, op: Call, fn: Any) -> Any:
         settlement = await self._settle(path, op, fn)
@@ -223,7 +225,7 @@ class Context:
     def sleep_until(self, when: datetime, *, name: str | None = None) -> Verb[None]:
         """Wait until a point in time, which must have a time zone; one that is past does not wait."""
         scope = self._enter("sleep_until")
-        if not isinstance(when, datetime) or when.tzinfo is None:
+        if getattr(when, "tzinfo", None) is None:
             raise BadValue("sleep_until", when, "a datetime with a time zone, such as datetime.now(UTC) + timedelta(days=1)")
         path = scope.take(f"sleep_until:{when.isoformat()}", name)
         return self._verb(path, self._sleep(path, Sleep(until_s=when.timestamp())))
@@ -268,8 +270,8 @@ class Context:
         Raises:
             Timeout: nothing came in time, and there is no `default`.
         """
-        path, op, signal = self._receive("listen", names, name, Receive((), 1, timeout_s=_optional_s(timeout), completable=completable))
-        return self._verb(path, self._listen(path, op, signal, default))
+        scope, path, op, signal = self._receive("listen", names, name, Receive((), 1, timeout_s=_optional_s(timeout), completable=completable))
+        return self._verb(path, self._listen(scope, path, op, signal, default))
 
     @overload
     def listen_many(
@@ -278,62 +280,76 @@ class Context:
     @overload
     def listen_many(self, signal: Signal[T], /, *, limit: int = ..., timeout: Duration | None = ..., name: str | None = ...) -> Verb[list[T]]: ...
     @overload
-    def listen_many(self, *names: str, limit: int = ..., timeout: Duration | None = ..., completable: bool = ..., name: str | None = ...) -> Verb[list[Any]]: ...
+    def listen_many(
+        self, *names: str, limit: int = ..., timeout: Duration | None = ..., completable: bool = ..., name: str | None = ...
+    ) -> Verb[list[Any]]: ...
     def listen_many(self, *names: Any, limit: int = 100, timeout: Duration | None = None, completable: bool = False, name: str | None = None) -> Verb[Any]:
         """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
         or the time is over, possibly none."""
-        if not isinstance(limit, int) or limit < 1:
-            raise BadValue("listen_many(limit)", limit, "a whole number from 1")
-        receive = Receive((), limit, timeout is not None, _optional_s(timeout), completable)
-        path, op, signal = self._receive("listen_many", names, name, receive)
-        return self._verb(path, self._listen_many(path, op, signal))
+        receive = Receive((), whole(limit, "listen_many(limit)"), timeout is not None, _optional_s(timeout), completable)
+        scope, path, op, signal = self._receive("listen_many", names, name, receive)
+        return self._verb(path, self._listen_many(scope, path, op, signal))
 
-    def _receive(self, verb: str, names: tuple[Any, ...], name: str | None, receive: Receive) -> tuple[Path, Receive, Signal[Any] | None]:
+    def _receive(self, verb: str, names: tuple[Any, ...], name: str | None, receive: Receive) -> tuple[Scope, Path, Receive, Signal[Any] | None]:
         scope = self._enter(verb)
         signal = names[0] if len(names) == 1 and isinstance(names[0], Signal) else None
         wanted = tuple(checked_name(one.name if isinstance(one, Signal) else one, "signal") for one in names)
         if not wanted:
             raise BadValue(verb, names, "a signal, or the names of messages")
         path = scope.take(f"listen:{','.join(wanted)}"[:200], name)
-        return path, msgspec.structs.replace(receive, names=wanted), signal
+        return scope, path, msgspec.structs.replace(receive, names=wanted), signal
 
-    async def _listen(self, path: Path, op: Receive, signal: Signal[Any] | None, default: Any) -> Any:
+    async def _received(self, scope: Scope, path: Path, op: Receive) -> Settlement:
         settlement = await self._settle(path, op)
+        if settlement.letters and op.completable:
+            scope.marks.hold(path, {letter.number for letter in settlement.letters})
+        elif settlement.letters:
+            scope.marks.unused.setdefault(scope.task, []).append(path)
+        return settlement
+
+    async def _listen(self, scope: Scope, path: Path, op: Receive, signal: Signal[Any] | None, default: Any) -> Any:
+        settlement = await self._received(scope, path, op)
         if isinstance(settlement.outcome, Err):
             if default is _MISSING:
                 raise Timeout(text(path), op.timeout_s)
             return default
-        return self._letter(path, op, signal, settlement.letters[0])
+        return self._letter(scope, path, op, signal, settlement.letters[0])
 
-    async def _listen_many(self, path: Path, op: Receive, signal: Signal[Any] | None) -> list[Any]:
-        settlement = await self._settle(path, op)
-        return [self._letter(path, op, signal, letter) for letter in settlement.letters]
+    async def _listen_many(self, scope: Scope, path: Path, op: Receive, signal: Signal[Any] | None) -> list[Any]:
+        settlement = await self._received(scope, path, op)
+        return [self._letter(scope, path, op, signal, letter) for letter in settlement.letters]
 
-    def _letter(self, path: Path, op: Receive, signal: Signal[Any] | None, letter: Letter) -> Any:
-        body = self._instance.decode(letter.body, Any if signal is None else signal.type, path)
+    def _letter(self, scope: Scope, path: Path, op: Receive, signal: Signal[Any] | None, letter: Letter) -> Any:
+        body = self._instance.decode(letter.body, Any if signal is None else signal.body, path)
         if not op.completable:
             return body
-        return Message(letter.name, body, partial(self._complete, path, letter.number))
+        return Message(letter.name, body, partial(self._complete, path, letter.number, scope.marks.held[path]))
 
-    def _complete(self, path: Path, number: int, reply: Any) -> None:
-        self._instance.admit("complete")
-        where = reply_path(path, number)
-        if where in self._instance.completed:
-            raise WrongVerb(f"the message of {text(path)} is completed twice", "complete each message once")
-        self._instance.completed.add(where)
-        self._instance.remember(where, lambda: values.encode(reply, f"the reply to {text(path)}"), role="reply", label=str(number))
+    def _complete(self, path: Path, number: int, held: set[int], reply: Any) -> None:
+        _ = self._instance.admit("complete")
+        if number not in held:
+            what = f"the message of {text(path)} was completed before, or went back when its branch lost"
+            raise WrongVerb(what, "complete each once, while its branch goes on")
+        self._instance.remember(reply_path(path, number), lambda: values.encode(reply, "the reply to", path), role="reply", label=str(number))
+        held.discard(number)
 
-    def send(self, execution: Key | HasKey, signal: Signal[T] | str, body: Any = None, *, name: str | None = None) -> Done[None]:
+    @overload
+    def send(self, execution: Key | HasKey, signal: Signal[T], body: T, *, name: str | None = ...) -> Done[None]: ...
+    @overload
+    def send(self, execution: Key | HasKey, signal: str, body: Any = ..., *, name: str | None = ...) -> Done[None]: ...
+    def send(self, execution: Key | HasKey, signal: Signal[Any] | str, body: Any = None, *, name: str | None = None) -> Done[None]:
         """Send a message to another execution, or to this one; recorded, so never repeated by replay."""
         scope = self._enter("send")
         key = execution if isinstance(execution, Key) else execution.key
         wanted = signal.name if isinstance(signal, Signal) else checked_name(signal, "signal")
         path = scope.take(f"send:{wanted}", name)
-        self._instance.send(path, Send(key, wanted, values.encode(body, f"the body of {text(path)}")))
+        self._instance.send(path, Send(key, wanted, values.encode(body, "the body of", path)))
         return Done(None)
 
     # branches
 
+    @overload
+    def join(self, a: BranchOf[T1], /, *, name: str | None = ...) -> Verb[tuple[T1]]: ...
     @overload
     def join(self, a: BranchOf[T1], b: BranchOf[T2], /, *, name: str | None = ...) -> Verb[tuple[T1, T2]]: ...
     @overload
@@ -341,7 +357,9 @@ class Context:
     @overload
     def join(self, a: BranchOf[T1], b: BranchOf[T2], c: BranchOf[T3], d: BranchOf[T4], /, *, name: str | None = ...) -> Verb[tuple[T1, T2, T3, T4]]: ...
     @overload
-    def join(self, *branches: BranchOf[T], name: str | None = ...) -> Verb[tuple[T, ...]]: ...
+    def join(
+        self, a: BranchOf[T], b: BranchOf[T], c: BranchOf[T], d: BranchOf[T], e: BranchOf[T], /, *more: BranchOf[T], name: str | None = ...
+    ) -> Verb[tuple[T, ...]]: ...
     @overload
     def join(self, *, name: str | None = ..., **by_name: BranchOf[Any]) -> Verb[Record]: ...
     def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Verb[Any]:
@@ -350,8 +368,8 @@ class Context:
         Raises:
             JoinFailed: branches failed; it has the error of each, and what the others returned.
         """
-        path, started = self._branches("join", branches, by_name, name)
-        return self._verb(path, self._join(path, started, as_tuple=not by_name))
+        scope, path, started = self._branches("join", branches, by_name, name)
+        return self._verb(path, self._join(scope, path, started, as_tuple=not by_name))
 
     def race(self, *, name: str | None = None, **branches: BranchOf[T]) -> Verb[Won[T]]:
         """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
@@ -359,8 +377,8 @@ class Context:
         Raises:
             RaceFailed: every branch failed.
         """
-        path, started = self._branches("race", (), branches, name)
-        return self._verb(path, self._race(path, started))
+        scope, path, started = self._branches("race", (), branches, name)
+        return self._verb(path, self._race(scope, path, started))
 
     def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = None, name: str | None = None) -> Verb[list[R]]:
         """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
@@ -369,43 +387,43 @@ class Context:
             JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
         """
         scope = self._enter("map")
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise BadValue("map(limit)", limit, "a whole number from 1, or None")
+        if limit is not None:
+            whole(limit, "map(limit)")
         aim = flow.own_name(fn, "item")
         path = scope.take(f"map:{aim}", name)
-        started = [(str(number), (*path, (aim, number + 1)), partial(_with_item, fn, item)) for number, item in enumerate(items)]
-        return self._verb(path, self._map(path, started, limit, f"map {aim} over {len(started)}"))
+        started: list[flow.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, fn, item)) for number, item in enumerate(items)]
+        return self._verb(path, self._map(scope, path, started, limit, f"map {aim} over {len(started)}"))
 
-    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[flow.Branch]]:
+    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Scope, Path, list[flow.Branch]]:
         scope = self._enter(verb)
         if (positional and by_name) or not (positional or by_name):
             raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give at least one, and all in the same way")
         for branch in by_name:
             checked_name(branch, "branch")
         path = scope.take(verb, name)
-        return path, flow.named(path, positional, by_name)
+        return scope, path, flow.named(path, positional, by_name)
 
-    async def _join(self, path: Path, started: list[flow.Branch], as_tuple: bool) -> Any:
+    async def _join(self, scope: Scope, path: Path, started: list[flow.Branch], as_tuple: bool) -> Any:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("join", [name for name, _, _ in started]))
-        outputs = await flow.join(self, path, started)
+        outputs = await flow.join(self, scope, path, started)
         return tuple(outputs.values()) if as_tuple else Record(outputs)
 
-    async def _map(self, path: Path, started: list[flow.Branch], limit: int | None, label: str) -> list[Any]:
+    async def _map(self, scope: Scope, path: Path, started: list[flow.Branch], limit: int | None, label: str) -> list[Any]:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=label)
-        return list((await flow.join(self, path, started, limit)).values())
+        return list((await flow.join(self, scope, path, started, limit)).values())
 
-    async def _race(self, path: Path, started: list[flow.Branch]) -> Won[Any]:
+    async def _race(self, scope: Scope, path: Path, started: list[flow.Branch]) -> Won[Any]:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("race", [name for name, _, _ in started]))
-        return await flow.race(self, path, started)
+        return await flow.race(self, scope, path, started)
 
-    def _branch(self, name: str, path: Path, fn: BranchOf[Any]) -> NumberedTask[Any]:
-        """Start a branch as a task with a context of its own."""
+    def _branch(self, scope: Scope, name: str, path: Path, fn: BranchOf[Any]) -> NumberedTask[Any]:
+        """Start a branch as a task with a context of its own; what it has received when it ends, whoever called from `scope` has received."""
         context = Context(self._instance, Scope(path), None)
-        context._task = self._instance.loop.create_task(context._run(fn), name=name)
-        self._instance.branches[context._task] = context._scope
-        return context._task
+        context._task = task = self._instance.loop.create_task(context._run(fn, scope), name=name)
+        self._instance.branches[task] = context._scope
+        return task
 
-    async def _run(self, fn: BranchOf[Any]) -> Any:
+    async def _run(self, fn: BranchOf[Any], caller: Scope) -> Any:
         try:
             return await fn(self)
         except CancelledError:
@@ -415,6 +433,7 @@ class Context:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
         finally:
             self._instance.branches.pop(cast("NumberedTask[Any]", self._task), None)
+            caller.marks.take_over(self._scope.marks, caller.task)
 
     def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1) -> Loop[S]:
         """Turns with durable state: ``async for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
@@ -424,10 +443,10 @@ class Context:
         """
         scope = self._enter("loop")
         path = scope.take(checked_name(name, "loop"), name)
-        return Loop(self, scope, path, state, commit_every, keep, trim_every)
+        return Loop(self, scope, path, state, commit_every=commit_every, keep=keep, trim_every=trim_every)
 
-    def _turn(self, cell: Cell[S], number: int, path: Path) -> Turn[S]:
-        return Turn(self._instance, Scope(path, self._scope.marks), self._instance.loop.current, cell, number)
+    def _turn(self, scope: Scope, cell: Cell[S], number: int, path: Path) -> Turn[S]:
+        return Turn(self._instance, Scope(path, scope.marks, scope.task), self._instance.loop.current, cell, number)
 
     # children
 
@@ -450,7 +469,7 @@ class Context:
         scope = self._enter(verb)
         path = scope.take(f"{verb}:{workflow.name}")
         child = idempotency_key(self._instance.execution.key, path)
-        raw = workflow.codec.encode_args(args, kwargs, f"the input of {text(path)}")
+        raw = workflow.codec.encode_args(args, kwargs, "the input of", path)
         return path, Spawn(workflow.name, child, workflow.version, raw, awaited, workflow.deadline_s)
 
     async def _call(self, path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:
@@ -465,18 +484,18 @@ class Context:
         """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
         scope = self._enter("keep")
         path = scope.take(checked_name(name, "keep"), name)
-        value = self._instance.remember(path, lambda: values.encode(_plain(fn(), path), f"keep {text(path)}"))
+        value = self._instance.remember(path, lambda: values.encode(_plain(fn(), path), "keep", path))
         return Done(self._instance.decode(value, codec_of(fn).result, path))
 
     def set(self, key: str, value: Any) -> None:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
         path = self._enter("set").take(f"set:{checked_name(key, 'state')}"[:1000])
-        self._instance.remember(path, lambda: values.encode(value, text(path)), role="state", label=key)
+        self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="state", label=key)
 
     def emit(self, value: Any) -> None:
         """Append `value` to the execution's stream."""
         path = self._enter("emit").take("emit")
-        self._instance.remember(path, lambda: values.encode(value, text(path)), role="stream")
+        self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="stream")
 
     @property
     def execution(self) -> ExecutionInfo:
@@ -499,12 +518,12 @@ class Context:
 
     def _scope_of(self, task: NumberedTask[Any], verb: str) -> Scope:
         if task in self._instance.branches:
-            raise WrongVerb(f"ctx.{verb} on the context of another branch", "use the context that the branch is given: `async def branch(c): await c.step(...)`")
+            raise WrongVerb(f"ctx.{verb} on the context of another branch", "use the one that this branch is given: `async def branch(c): await c.step(...)`")
         if self._children is None:
             self._children = {}
         scope = self._children.get(task)
         if scope is None:
-            scope = self._children[task] = Scope(self._scope.take(task.label or "task"))
+            scope = self._children[task] = Scope(self._scope.take(task.label or "task"), self._scope.marks, task)
         return scope
 
     def _verb(self, path: Path, coroutine: Verb[R]) -> Verb[R]:
@@ -517,15 +536,10 @@ class Context:
         instance.started(path)
         future = instance.open(path, op, fn)
         try:
-            settlement = await future
+            return await future
         except CancelledError:
             instance.drop(path)
             raise
-        if settlement.letters:
-            self._scope.marks.unused = path
-            if isinstance(op, Receive) and op.completable:
-                self._scope.marks.held.append(path)
-        return settlement
 
     async def _main(self, workflow: CodeWorkflow) -> Any:
         """The workflow itself."""
@@ -598,5 +612,5 @@ def _raise(path: Path, failure: Err, fn: Any) -> NoReturn:
     """Raise the failure of a step: as the error itself where its class is declared, else as `StepFailed`."""
     for kind in fn.raises if isinstance(fn, Step) else ():
         if kind.__qualname__ == failure.error.type and failure.error.data is not None:
-            raise kind(*values.decode(failure.error.data, list[Any], text(path)))
+            raise kind(*values.decode(failure.error.data, list[Any], "the error of", path))
     raise StepFailed(text(path), failure.kind, failure.attempts, failure.error)

@@ -11,11 +11,12 @@ from perdure.core.ops import DEFAULT_RETRY
 from perdure.core.ops import Retry as RetryRule
 from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
-from perdure.programs.code.durations import Duration, seconds
+from perdure.programs.code.durations import Duration, seconds, whole
 
 P = ParamSpec("P")
 R = TypeVar("R")
-X = TypeVar("X")
+R_co = TypeVar("R_co", covariant=True)
+X_co = TypeVar("X_co", covariant=True)
 T = TypeVar("T")
 
 
@@ -57,8 +58,7 @@ class Retry:
         Raises:
             BadValue: a number is out of range.
         """
-        if not isinstance(self.max, int) or self.max < 1:
-            raise BadValue("Retry(max)", self.max, "a whole number from 1")
+        whole(self.max, "Retry(max)")
         if not self.factor >= 1:
             raise BadValue("Retry(factor)", self.factor, "a number from 1")
         if not 0 <= self.jitter <= 1:
@@ -72,19 +72,19 @@ class Retry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step(Generic[P, R, X]):
+class Step(Generic[P, R_co, X_co]):
     """A function whose result is remembered. Calling it directly is a plain call, without any durability."""
 
-    fn: Callable[P, X]
+    fn: Callable[P, X_co]
     name: str
-    retry: Retry = Retry()  # noqa: RUF009  # frozen, so shared safely
+    retry: Retry = Retry()  # frozen, so shared safely
     timeout: Duration | None = None
     queue: str = ""
     idempotent: bool = True
     raises: tuple[type[Exception], ...] = ()
     explicit: str | None = None
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
         return self.fn(*args, **kwargs)
 
     @cached_property
@@ -104,7 +104,7 @@ class Step(Generic[P, R, X]):
 
     def with_(
         self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None, queue: str | None = None, idempotent: bool | None = None
-    ) -> "Step[P, R, X]":
+    ) -> "Step[P, R_co, X_co]":
         """The same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``."""
         return dataclasses.replace(
             self,
@@ -123,7 +123,7 @@ class _Decorator:
         self._options = options
 
     @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Step[P, R, Coroutine[Any, Any, R]]: ...
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Step[P, R, Coroutine[object, object, R]]: ...
     @overload
     def __call__(self, fn: Callable[P, R]) -> Step[P, R, R]: ...
     def __call__(self, fn: Callable[..., Any]) -> Any:
@@ -138,7 +138,7 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
 
 
 @overload
-def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R, Coroutine[Any, Any, R]]: ...
+def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R, Coroutine[object, object, R]]: ...
 @overload
 def step(fn: Callable[P, R], /) -> Step[P, R, R]: ...
 @overload
@@ -187,11 +187,15 @@ class CodeWorkflow:
 class Signal(Generic[T]):
     """A name for messages, with the type of their body: typed at both ends."""
 
-    __slots__ = ("name", "type")
+    __slots__ = ("body", "name")
 
-    def __init__(self, name: str, type: type[T] | Any = Any) -> None:
+    @overload
+    def __init__(self: "Signal[Any]", name: str) -> None: ...
+    @overload
+    def __init__(self, name: str, body: type[T]) -> None: ...
+    def __init__(self, name: str, body: Any = Any) -> None:
         self.name = checked_name(name, "signal")
-        self.type = type
+        self.body = body
 
     def __repr__(self) -> str:
         return f"Signal({self.name!r})"

@@ -35,6 +35,17 @@ def seconds(duration: Duration, what: str = "duration") -> float:
     return value_s
 
 
+def whole(number: object, what: str, least: int = 1) -> int:
+    """`number`, if it is a whole one from `least`.
+
+    Raises:
+        BadValue: it is not.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise BadValue(what, number, f"a whole number from {least}")
+    return number
+
+
 def shown(duration: Duration) -> str:
     """The duration as people would write it, for the default name of a sleep."""
     return duration if isinstance(duration, str) else f"{seconds(duration):g}s"

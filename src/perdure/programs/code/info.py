@@ -3,13 +3,21 @@
 import contextvars
 import dataclasses
 
+from perdure.core.paths import Key, Path, idempotency_key
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepInfo:
-    """What a step may know of itself. `key` is the same in every try: the idempotency key for the outside world."""
+    """What a step may know of itself: whose operation it is, and the number of its try, interrupted ones included."""
 
-    key: str
+    execution: Key
+    path: Path
     attempt: int
+
+    @property
+    def key(self) -> str:
+        """The idempotency key for the outside world: the same in every try, and no other operation's."""
+        return idempotency_key(self.execution, self.path)
 
 
 running: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("perdure_step")

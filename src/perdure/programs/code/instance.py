@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.core import events as e
 from perdure.core import values
-from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, Undecodable, WrongVerb
+from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, StepFailed, TooLarge, Undecodable, Unencodable, WrongVerb
 from perdure.core.execution import Execution, Settlement
 from perdure.core.ops import Err, Keep, Ok, Op, Send, Spawn, kind, same, target
 from perdure.core.paths import Key, Path, text
@@ -46,7 +46,7 @@ class Instance:
         "_waiting",
         "branches",
         "closed",
-        "completed",
+        "dry",
         "execution",
         "loop",
         "steps",
@@ -58,8 +58,8 @@ class Instance:
         self.execution = Execution(key)
         self.steps: dict[Path, Any] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
-        self.completed: set[Path] = set()
         self.closed = False
+        self.dry = False
         self.loop = DeterministicLoop()
         self._enter = enter
         self._root: NumberedTask[Any] | None = None
@@ -83,9 +83,14 @@ class Instance:
         self.loop.drive()
         self._conclude()
         if self._divergence is not None:
-            self.close()
+            self.refuse(self._divergence)
             raise self._divergence
         return self._commands
+
+    def refuse(self, diverged: Diverged) -> None:
+        """Go no further: the code does not match the log."""
+        self._divergence = diverged
+        self.close()
 
     def close(self) -> None:
         """Leave memory: coroutines are ended where they stand, and whatever they do then is not recorded."""
@@ -109,7 +114,7 @@ class Instance:
             case e.Reopened():
                 self.loop.close()
                 self.loop, self._finished = DeterministicLoop(), False
-                for memory in (self._waiting, self._unstarted, self.steps, self.branches, self.completed):
+                for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
                 self._begin()
             case e.Cancelling() if self._root is not None:
@@ -123,19 +128,30 @@ class Instance:
         self._root = self.loop.create_task(self._enter(self), name="workflow")
 
     def _conclude(self) -> None:
-        """Once the workflow's function has ended and all of its tasks have unwound, finish the execution."""
+        """Finish the execution, once the workflow's function has ended and its other tasks have unwound, or can never go on."""
         root = self._root
-        if root is None or not root.done() or self._finished or self.closed:
+        if root is None or self._finished or self.closed or self.loop.stopped:
             return
-        while self._divergence is None and (left := [task for task in self.loop.pending if not task.cancelling()]):
-            for task in left:
-                task.cancel()
-            self.loop.drive()
-        if self._divergence is None and not self.loop.pending:
-            self._finished = True
+        if root.done():
+            self._unwind_rest()
+        if root.done() and not self.loop.pending:
+            self._finish(root)
+        elif not self._waiting:  # nothing is open, so nothing will ever wake what still waits
             self._finish(root)
 
+    def _unwind_rest(self) -> None:
+        """Cancel the tasks that the workflow left behind, each once, as asyncio does; those of lost branches are unwinding already."""
+        told: set[int] = set()
+        while left := [task for task in self.loop.pending if not task.cancelling() and task.number not in told]:
+            for task in left:
+                told.add(task.number)
+                task.cancel()
+            self.loop.drive()
+
     def _finish(self, root: NumberedTask[Any]) -> None:
+        if self._divergence is not None:
+            return
+        self._finished = True
         finish = self._ending(root)
         self._unstarted.clear()
         if self._remembered is None:
@@ -145,6 +161,9 @@ class Instance:
 
     def _ending(self, root: NumberedTask[Any]) -> Finish:
         where = f"the result of workflow {self.workflow.name}"
+        if not root.done():
+            stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
+            return Finish("failed", Err("failed", error_info(stuck)))
         if root.cancelled():
             reason = self.execution.cancelling.reason if self.execution.cancelling is not None else "the workflow cancelled itself"
             return Finish("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)))
@@ -173,13 +192,25 @@ class Instance:
         return future
 
     def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
-        """Keep a value: made now if the log does not know it yet. Settles at once."""
+        """Keep a value: made now if the log does not know it yet. Settles at once. That it could not be made is remembered as well."""
         if self._remembered is not None:
+            if self._is_next(mark := aside(path)):
+                self._ask(mark, Keep(label="refused"))
+                raise _refusal(path, self.raw(self._matched_value))
             asked = Keep(**how)
             self._ask(path, asked)
             return self._matched_value
         known = self.execution.memo.get(path)
-        value = known.op.value if known is not None and isinstance(known.op, Keep) else make()
+        if known is None and self.dry and not how:  # an exploration: what the user's function returns is not known, and it must not run
+            self._ask(path, Keep())
+            self.loop.stopped = True
+            raise Evicted
+        try:
+            value = known.op.value if known is not None and isinstance(known.op, Keep) else make()
+        except Exception as error:
+            raw = _refused(error)
+            self._ask(aside(path), Keep(raw, label="refused"))
+            raise _refusal(path, raw) from error
         self._ask(path, Keep(value, **how))
         return value
 
@@ -206,11 +237,13 @@ class Instance:
     def give_back(self, scope: Scope) -> None:
         """Put the messages that a branch received and did not use, or did not complete, back to their place."""
         marks = scope.marks
-        for path in (*marks.held, *((marks.unused,) if marks.unused is not None and marks.unused not in marks.held else ())):
-            settlement = self.execution.settled.get(path)
-            if settlement is not None and any(reply_path(path, letter.number) not in self.completed for letter in settlement.letters):
+        for path in [path for paths in marks.unused.values() for path in paths]:
+            self.drop(path)
+        for path, numbers in marks.held.items():
+            if numbers:
                 self.drop(path)
-        marks.held, marks.unused = [], None
+                numbers.clear()
+        marks.held, marks.unused = {}, {}
 
     def trim(self, path: Path, before: int) -> None:
         """Forget turns of a loop. How far was decided with it, so replay has nothing to do or compare."""
@@ -243,11 +276,12 @@ class Instance:
     def decode(self, value: Value, hint: Any, path: Path) -> Any:
         """A remembered value by its hint. One that no longer fits is a divergence on replay, an error live."""
         try:
-            return values.decode(self.raw(value), hint, text(path))
+            return values.decode(self.raw(value), hint, "the value of", path)
         except Undecodable as error:
-            if self._remembered is not None:
+            if self._remembered is not None and not self._is_next(aside(path)):
                 self._diverge(path, "a value of another shape", str(error))
                 raise Evicted from error
+            self.remember(aside(path), lambda: values.NOTHING, label="unreadable")
             raise
 
     def now(self) -> datetime:
@@ -264,8 +298,10 @@ class Instance:
             raise Evicted
         task = self.loop.current if self.loop.driving else None
         if task is None:
-            raise WrongVerb(f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
-                            "a step can't use verbs: return its result, and call the verb in the workflow")
+            raise WrongVerb(
+                f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
+                "a step can't use verbs: return its result, and call the verb in the workflow",
+            )
         return task
 
     # comparing with what is remembered
@@ -276,7 +312,7 @@ class Instance:
         if self._remembered is None:
             self._commands.append(Open(path, op))
             if len(self._commands) > OPENED_MAX:
-                raise WrongVerb(f"{OPENED_MAX:,} operations were opened without waiting for any", "let the loop wait for a step, a message or a sleep in each turn")
+                raise WrongVerb(f"{OPENED_MAX:,} operations were opened without waiting for any", "let each turn of the loop wait for something")
             return
         event = self._next()
         if not isinstance(event, e.Opened) or event.path != path or not same(event.op, op):
@@ -291,6 +327,10 @@ class Instance:
         while self._remembered and isinstance(self._remembered[0], e.Trimmed):
             self._remembered.popleft()
         return self._remembered[0] if self._remembered else None
+
+    def _is_next(self, path: Path) -> bool:
+        event = self._next()
+        return isinstance(event, e.Opened) and event.path == path
 
     def _next_text(self) -> str:
         match self._next():
@@ -313,6 +353,33 @@ def reply_path(path: Path, number: int) -> Path:
     return (*path, (f"reply:{number}", 1))
 
 
+def aside(path: Path) -> Path:
+    """Where it is remembered that the value of an operation could not be kept or read; no operation of a program has an empty name."""
+    return (*path, ("", 1))
+
+
+def _refused(error: Exception) -> bytes:
+    match error:
+        case Unencodable(where=where, kind=what, why=why):
+            return values.encode(("Unencodable", where, what, why), "an error")
+        case TooLarge(where=where, size_bytes=size_bytes, max_bytes=max_bytes):
+            return values.encode(("TooLarge", where, size_bytes, max_bytes), "an error")
+    info = error_info(error)
+    return values.encode(("", info.type, info.message, info.traceback), "an error")
+
+
+def _refusal(path: Path, raw: bytes) -> Exception:
+    """The error that `_refused` wrote: the same live and on replay, so one that is not Perdure's own comes as `StepFailed`."""
+    match values.decode(raw, list[Any], "an error"):
+        case ["Unencodable", where, what, why]:
+            return Unencodable(where, what, why)
+        case ["TooLarge", where, size_bytes, max_bytes]:
+            return TooLarge(where, size_bytes, max_bytes)
+        case [_, *parts]:
+            return StepFailed(text(path), "fatal", 1, ErrorInfo(*parts))
+    raise TypeError(f"{raw!r} is no error")
+
+
 def asked_text(path: Path, op: Op) -> str:
     """An operation as people read it in a diff."""
     aim = target(op)
@@ -323,4 +390,3 @@ def error_info(error: BaseException) -> ErrorInfo:
     """An exception as data, with its traceback from the user's first frame on."""
     trace = TracebackException.from_exception(error, limit=-20)
     return ErrorInfo(type(error).__qualname__, str(error), "".join(trace.format()))
-

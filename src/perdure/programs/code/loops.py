@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from perdure.core import values
-from perdure.core.errors import BadValue, WrongVerb
-from perdure.core.paths import Path, text
+from perdure.core.errors import WrongVerb
+from perdure.core.paths import Path
+from perdure.programs.code.durations import whole
 from perdure.programs.code.instance import Instance
 from perdure.programs.code.scope import Scope
 
@@ -35,10 +36,9 @@ class Loop(Generic[S]):
 
     __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn")
 
-    def __init__(self, context: "Context", scope: Scope, path: Path, state: S, commit_every: int, keep: int, trim_every: int) -> None:
-        for name, number, least in (("commit_every", commit_every, 1), ("keep", keep, 1), ("trim_every", trim_every, 1)):
-            if not isinstance(number, int) or number < least:
-                raise BadValue(f"loop({name})", number, f"a whole number from {least}")
+    def __init__(self, context: "Context", scope: Scope, path: Path, state: S, *, commit_every: int, keep: int, trim_every: int) -> None:
+        for name, number in (("commit_every", commit_every), ("keep", keep), ("trim_every", trim_every)):
+            whole(number, f"loop({name})")
         self._context = context
         self._scope = scope
         self._path = path
@@ -62,7 +62,7 @@ class Loop(Generic[S]):
             self._commit(instance)
             self._trim(instance)
         self._scope.loop_alive = ref(self)
-        return self._context._turn(self._cell, self._turn, (*self._path, self._turn))
+        return self._context._turn(self._scope, self._cell, self._turn, (*self._path, self._turn))
 
     async def _begin(self, instance: Instance) -> None:
         """Start at turn 0, at the turn from which a compacted log goes on, or after a reopening at the earliest turn that is kept."""
@@ -78,7 +78,7 @@ class Loop(Generic[S]):
     def _commit(self, instance: Instance) -> None:
         path = (*self._path, self._turn)
         if self._turn % self._commit_every == 0:
-            value = instance.remember(path, lambda: values.encode(self._cell.state, f"the state of loop {text(path)}"), role="turn")
+            value = instance.remember(path, lambda: values.encode(self._cell.state, "the state of loop", path), role="turn")
             self._cell.state = instance.decode(value, self._kind, path)
 
     def _trim(self, instance: Instance) -> None:

@@ -112,9 +112,9 @@ class Changes:
         epoch = await world.store.raise_epoch()
         posts = [
             Post(epoch=given, sends=(letter(key(), str(given)),), acks=(Ack(key(), "start"),), blobs=((str(given), b"blob"),))
-            for given in (world.epoch, None, epoch)
+            for given in (world.epoch, None, epoch, epoch + 1)
         ]
-        assert [type(answer) for answer in await world.change(*posts)] == [Superseded, Committed, Committed]
+        assert [type(answer) for answer in await world.change(*posts)] == [Superseded, Committed, Committed, Superseded]
         assert await world.keys(key()) == ["None", str(epoch)]
         assert await world.store.blob(str(world.epoch)) is None
 

@@ -1,0 +1,174 @@
+"""Views: what people read, derived from the log: public events, a summary, a trace of steps. Another fold, and no second truth.
+
+Public events have the shape of CloudEvents; their id is the number of the event in its log, so a stream can be resumed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core.errors import ErrorInfo
+from perdure.core.execution import Execution, Settlement, Status
+from perdure.core.ops import Call, Err, Op, kind, target
+from perdure.core.paths import Key, Path, text
+
+
+class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happened to an execution, for those outside of it.
+
+    `id` is the number of the event in the log (several may share one), `type` one of the catalogue (``step.completed``), `subject` the path of
+    the operation it is about, `time_s` the store's time.
+    """
+
+    id: int
+    type: str
+    source: Key
+    time_s: float
+    subject: str = ""
+    data: dict[str, str | int | float] = {}
+
+
+class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One operation, as people look at it: where, what, how it stands, how long it took, what went wrong.
+
+    `state` is waiting, performing, retrying, interrupted, parked, completed or failed; `due_s` when time will make it go on.
+    """
+
+    path: str
+    kind: str
+    target: str
+    state: str
+    attempt: int
+    opened_at_s: float
+    settled_at_s: float | None = None
+    due_s: float | None = None
+    error: ErrorInfo | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One execution in a line of a list."""
+
+    key: Key
+    status: Status
+    version: int
+    workflow_version: int
+    started_at_s: float | None
+    ended_at_s: float | None
+    open: int
+    settled: int
+    why: str
+
+
+def history(key: Key, rows: Iterable[Sequence[e.Event]]) -> Iterator[PublicEvent]:
+    """The public events of a log, given as the events of each commit."""
+    execution = Execution(key)
+    for row in rows:
+        before = execution.status
+        for event in row:
+            yield from public(execution, event)
+            execution.apply(event)
+        if execution.status == "waiting" != before:
+            yield PublicEvent(execution.version, "execution.waiting", key, execution.now_s, data={"why": why(execution)})
+
+
+def public(execution: Execution, event: e.Event) -> Iterator[PublicEvent]:
+    """The public events of one event, about to be folded into `execution`."""
+    for name, path, data in _public(execution, event):
+        at_s: float = getattr(event, "at_s", execution.now_s)
+        yield PublicEvent(execution.version + 1, name, execution.key, at_s, text(path), data)
+
+
+Named = tuple[str, Path, dict[str, str | int | float]]
+
+
+def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
+    match event:
+        case e.Started(version):
+            yield "execution.created", (), {"version": version}
+            yield "execution.started", (), {"version": version}
+        case e.Opened(path, Call() as op):
+            yield "step.started", path, {"target": target(op), "attempt": 1}
+        case e.Tried(path, attempt):
+            yield "step.started", path, {"target": target(execution.open[path].op), "attempt": attempt}
+        case e.Retrying(path, attempt, _, error, due_s):
+            yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_s": due_s}
+        case e.Interrupted(path, attempt, due_s):
+            yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_s": due_s}
+        case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
+            failed = isinstance(outcome, Err)
+            yield "step.failed" if failed else "step.completed", path, {"attempt": execution.open[path].attempt}
+        case e.Dropped(path) if path in execution.open and isinstance(execution.open[path].op, Call):
+            yield "step.cancelled", path, {}
+        case e.Arrived(number, name):
+            yield "message.received", (), {"number": number, "name": name}
+        case _:
+            yield from _public_life(event)
+
+
+def _public_life(event: e.Event) -> Iterator[Named]:
+    match event:
+        case e.Parked(reason):
+            yield "execution.waiting", (), {"why": f"needs attention: {reason}"}
+        case e.Resumed(_, reason):
+            yield "execution.resumed", (), {"reason": reason}
+        case e.Reopened(_, reason):
+            yield "execution.reopened", (), {"reason": reason}
+        case e.Trimmed(path, before):
+            yield "execution.trimmed", path, {"before": before}
+        case e.Ended(status):
+            yield f"execution.{status}", (), {}
+
+
+def steps(execution: Execution) -> list[StepView]:
+    """Every operation that the execution knows, settled and open, in the order in which they were opened."""
+    known: list[tuple[float, StepView]] = [(known.opened_at_s, _settled(path, known)) for path, known in execution.settled.items()]
+    for path, promise in execution.open.items():
+        view = StepView(text(path), kind(promise.op), target(promise.op), promise.state, promise.attempt, promise.opened_at_s, None, promise.due_s)
+        known.append((promise.opened_at_s, view))
+    return [view for _, view in sorted(known, key=lambda pair: pair[0])]
+
+
+def _settled(path: Path, known: Settlement) -> StepView:
+    error = known.outcome.error if isinstance(known.outcome, Err) else None
+    state = "failed" if error else "completed"
+    return StepView(text(path), kind(known.op), target(known.op), state, known.attempt, known.opened_at_s, known.at_s, None, error)
+
+
+def summary(execution: Execution) -> Summary:
+    """The execution in a line."""
+    started, ended = execution.started, execution.ended
+    return Summary(
+        execution.key,
+        execution.status,
+        execution.version,
+        0 if started is None else started.version,
+        None if started is None else started.at_s,
+        None if ended is None else ended.at_s,
+        len(execution.open),
+        len(execution.settled),
+        why(execution),
+    )
+
+
+def why(execution: Execution) -> str:
+    """In a sentence, what the execution waits for, or how it ended."""
+    if execution.ended is not None:
+        outcome = execution.ended.outcome
+        return f"{outcome.error.type}: {outcome.error.message}" if isinstance(outcome, Err) else "it has completed"
+    if execution.parked is not None:
+        return f"needs attention ({execution.parked.reason}): {'; '.join(execution.parked.detail)}"
+    if execution.started is None:
+        return "it has not started"
+    first = next(iter(execution.open.values()), None)
+    if first is None:
+        return "it is being decided"
+    more = f", and {len(execution.open) - 1} more" if len(execution.open) > 1 else ""
+    return f"{_WAITS.get(first.state, first.state)} {text(first.path)} ({_aim(first.op)}){more}"
+
+
+_WAITS = {"waiting": "waits for", "performing": "runs", "retrying": "will try again", "interrupted": "was interrupted at", "parked": "is parked at"}
+
+
+def _aim(op: Op) -> str:
+    return f"{kind(op)} {target(op)}".strip()

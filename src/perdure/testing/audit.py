@@ -1,0 +1,333 @@
+"""The auditor: a memory store that checks, after every change, what must be true whatever crashes, and what happens in the world.
+
+Beside each execution it keeps a fold of its own, made row by row, of what was really written. Nothing is raised where it is
+found, because the engine under test would take that for trouble of its store; it goes into `problems`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from perdure.core import events as e
+from perdure.core import log, messages
+from perdure.core.execution import Execution, fold
+from perdure.core.mail import Ack, Mail, Send
+from perdure.core.ops import Call, Err, Receive
+from perdure.core.ops import Send as SendOp
+from perdure.core.paths import Key, Path, text
+from perdure.programs.code.info import running
+from perdure.stores.base import Answer, Assignment, Claim, Claimed, Commit, Committed, Head
+from perdure.stores.memory import MemoryStore, _Execution
+from perdure.testing.interpreter import World
+from perdure.testing.nodes import Behaviour, Json
+
+CallKey = tuple[Key, Path]
+"""Which call: of which execution, at which path."""
+
+acting_for: ContextVar[Callable[[], str]] = ContextVar("perdure_acting_for", default=lambda: "")
+"""The holder in whose name the present task acts."""
+
+
+@dataclass
+class Known:
+    """What the auditor remembers of one execution beside its fold."""
+
+    shadow: Execution
+    taken: set[int] = field(default_factory=set)
+    settled: set[tuple[int, Path]] = field(default_factory=set)
+    handed: tuple[str, tuple[Mail, ...]] | None = None
+    cancelled_at_event: int = 0
+
+
+class Auditor:
+    """What is known to be true of a world so far. `problems` has what should not be."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.known: dict[Key, Known] = {}
+        self.digest = sha256()
+        self.counts: Counter[str] = Counter()
+        self.tries: dict[CallKey, int] = {}
+        self.interruptions: Counter[CallKey] = Counter()
+        self.runs: Counter[tuple[Key, Path, int]] = Counter()
+        self.effects: dict[tuple[str, str], set[CallKey]] = {}
+        self.zombies: Counter[CallKey] = Counter()
+        self.acknowledged: set[int] = set()
+
+    def complain(self, problem: str) -> None:
+        """Note something that should not be."""
+        if len(self.problems) < 20:
+            self.problems.append(problem)
+
+    def expect(self, fact: bool, problem: Callable[[], str]) -> None:
+        """Note a problem unless `fact`."""
+        if not fact:
+            self.complain(problem())
+
+    def committed(self, commit: Commit, before: Head | None, version: int, box: dict[str, Mail]) -> None:
+        """Check a commit that took effect, and fold it; `box` is the mail that is left."""
+        self.counts["commits"] += 1
+        at = before.version if before else 0
+        self.expect(
+            commit.creates == (before is None) and (commit.version == at or before is None),
+            lambda: f"{commit.key}: decided at {commit.version}, written at {at}",
+        )
+        self.expect(version == commit.version + commit.count, lambda: f"{commit.key}: {commit.count} events took it from {commit.version} to {version}")
+        known = self.known.get(commit.key)
+        if known is None:
+            known = self.known[commit.key] = Known(Execution(commit.key, commit.root))
+        if commit.compacted is not None:
+            self._compacted(known, commit.compacted)
+        events = log.decode(commit.row) if commit.count else []
+        self.expect(len(events) == commit.count, lambda: f"{commit.key}: a row of {len(events)} events was written as {commit.count}")
+        self._timeouts(known, commit, events, box)
+        for event in events:
+            self._before(known, event)
+            known.shadow.apply(event)
+            self._after(known, event)
+        shadow = known.shadow
+        self.expect(shadow.version == version, lambda: f"{commit.key}: the fold is at {shadow.version}, the head at {version}")
+        self.expect(shadow.status == commit.status, lambda: f"{commit.key}: {commit.status} in the head, {shadow.status} by the log")
+        self.digest.update(commit.compacted or b"")
+        self.digest.update(commit.row)
+
+    def _compacted(self, known: Known, raw: bytes) -> None:
+        self.counts["compactions"] += 1
+        events = log.decode(raw)
+        snapshot = events[-1]
+        self.expect(isinstance(snapshot, e.Snapshot), lambda: f"{known.shadow.key}: a compacted log ends with {snapshot}")
+        known.shadow.apply(snapshot)
+        whole = fold(known.shadow.key, events, known.shadow.root)
+        self.same("the compacted log", whole, known.shadow)
+
+    def same(self, what: str, found: Execution, expected: Execution) -> None:
+        """Note a problem unless the two know the same."""
+        one, other = found.facts(), expected.facts()
+        if one != other:
+            different = [f"{name}: {one[name]!r:.300} but {other[name]!r:.300}" for name in one if one[name] != other[name]]
+            self.complain(f"{expected.key}: {what} differs from the fold: {'; '.join(different)}")
+
+    def _before(self, known: Known, event: e.Event) -> None:
+        """Check an event against the state that it comes into."""
+        shadow, where = known.shadow, f"{known.shadow.key} at {known.shadow.version + 1}"
+        self.counts[type(event).__name__] += 1
+        self.expect(getattr(event, "at_s", shadow.now_s) >= shadow.now_s, lambda: f"{where}: time went back to {event}")
+        after_the_end = shadow.ended is not None and isinstance(event, e.Opened | e.Tried | e.Settled | e.Received | e.Arrived | e.Ended)
+        self.expect(not after_the_end, lambda: f"{where}: {event} after the end")
+        match event:
+            case e.Opened(path, SendOp(to), _, number) if path not in shadow.memo:
+                self.expect(number == shadow.sent.get(to, 0) + 1, lambda: f"{where}: message {number} to {to} after {shadow.sent.get(to, 0)}")
+            case e.Opened(path):
+                self.expect(path not in shadow.open and path not in shadow.settled, lambda: f"{where}: {text(path)} is opened twice")
+            case e.Settled(path) | e.Received(path) | e.Recalled(path):
+                self._settles(known, path, where)
+            case e.Tried(path, attempt):
+                promise = shadow.open.get(path)
+                self.expect(
+                    promise is not None and attempt == promise.attempt + 1 and promise.state in ("retrying", "interrupted"),
+                    lambda: f"{where}: {event} of {promise}",
+                )
+            case e.Retrying(path, attempt) | e.Interrupted(path, attempt):
+                promise = shadow.open.get(path)
+                self.expect(
+                    promise is not None and attempt == promise.attempt and promise.state in ("waiting", "performing"), lambda: f"{where}: {event} of {promise}"
+                )
+            case e.Arrived(_, _, _, _, key, sender, sent):
+                self.expect(not shadow.knows_message(sender, sent, key), lambda: f"{where}: {event} has come before")
+            case e.Parked("diverged", _, detail):
+                self.complain(f"{where}: diverged: {detail}")
+            case e.Ended(status) if shadow.cancelling is not None:
+                self.expect(status == "cancelled", lambda: f"{where}: it was cancelled, and ended as {status}")
+        if isinstance(event, e.Settled):
+            self._settled(shadow, event, where)
+        if isinstance(event, e.Received):
+            self._received(known, event, where)
+
+    def _settles(self, known: Known, path: Path, where: str) -> None:
+        once = (known.shadow.reopened, path)
+        self.expect(path in known.shadow.open and once not in known.settled, lambda: f"{where}: {text(path)} settles, and is not open")
+        known.settled.add(once)
+
+    def _settled(self, shadow: Execution, event: e.Settled, where: str) -> None:
+        promise = shadow.open.get(event.path)
+        if promise is None:
+            return
+        match promise.op, event.outcome:
+            case Receive() as receive, Err():
+                self.expect(not shadow.mailbox.matching(receive), lambda: f"{where}: {text(event.path)} timed out, and its message was there")
+            case Call(retry=retry), Err(kind, _, attempts) if kind in ("exhausted", "timeout"):
+                told = f"{where}: {text(event.path)} failed {attempts} times, {promise.failures + 1} by the log, of {retry.max}"
+                self.expect(attempts == retry.max == promise.failures + 1, lambda: told)
+            case Call(), _:
+                self.expect(promise.state in ("waiting", "performing"), lambda: f"{where}: {text(event.path)} was answered while {promise.state}")
+
+    def _received(self, known: Known, event: e.Received, where: str) -> None:
+        promise = known.shadow.open.get(event.path)
+        if promise is None or not isinstance(promise.op, Receive):
+            return
+        names = promise.op.names
+        first = sorted(number for number, letter in known.shadow.mailbox.letters.items() if letter.name in names)
+        self.expect(list(event.numbers) == first[: len(event.numbers)], lambda: f"{where}: {event.numbers} were received before {first}")
+        self.expect(not known.taken & set(event.numbers), lambda: f"{where}: {event.numbers} were received before")
+        known.taken.update(event.numbers)
+
+    def _timeouts(self, known: Known, commit: Commit, events: list[e.Event], box: dict[str, Mail]) -> None:
+        """What was handed over with an execution comes before the passing of time: its messages are there when it times out."""
+        handed, known.handed = known.handed, None
+        if handed is None or handed[0] != commit.holder:
+            return
+        arrived: set[int] = set()
+        for event in events:
+            if isinstance(event, e.Arrived):
+                arrived.add(event.number)
+            if not isinstance(event, e.Settled) or (promise := known.shadow.open.get(event.path)) is None or not isinstance(promise.op, Receive):
+                continue
+            for mail in handed[1]:
+                signal = messages.decode(mail.body)
+                if isinstance(signal, messages.Signal) and signal.name in promise.op.names and mail.number not in arrived:
+                    unknown = not known.shadow.knows_message(signal.sender, signal.sent, signal.key)
+                    self.expect(not unknown, lambda: f"{commit.key}: {text(event.path)} timed out before message {mail.number}, which was there, was read")  # noqa: B023  # called at once
+
+    def _after(self, known: Known, event: e.Event) -> None:
+        """Note what an event says, for later."""
+        key = known.shadow.key
+        match event:
+            case e.Opened(path, Call()):
+                self.tries[key, path] = 1
+            case e.Tried(path, attempt):
+                self.tries[key, path] = attempt
+            case e.Interrupted(path):
+                self.interruptions[key, path] += 1
+            case e.Parked("interrupted", _, _, path):
+                self.interruptions[key, path] += 1
+            case e.Dropped():
+                known.taken &= known.taken - known.shadow.mailbox.letters.keys()
+
+    def ran(self, world: str, effect: str, head: Callable[[Key], Head | None], is_dead: Callable[[str], bool]) -> None:
+        """An effect happens in the world, now."""
+        info, holder = running.get(None), acting_for.get()()
+        if info is None:
+            return
+        call, where = (info.execution, info.path), f"{info.execution}: {text(info.path)}, try {info.attempt}"
+        self.effects.setdefault((world, effect), set()).add(call)
+        self.runs[(*call, info.attempt)] += 1
+        self.expect(self.runs[(*call, info.attempt)] == 1, lambda: f"{where} ran twice")
+        known = self.known.get(info.execution)
+        self.expect(known is not None and self.tries.get(call, 0) >= info.attempt, lambda: f"{where} ran before that was durable")
+        held = head(info.execution)
+        if known is None or held is None or held.holder != holder or is_dead(holder):
+            self.zombies[call] += 1
+            return
+        promise = known.shadow.open.get(info.path)
+        settled = (known.shadow.reopened, info.path) in known.settled
+        self.expect(not settled and (promise is None or promise.attempt == info.attempt), lambda: f"{where} ran when it was over: {promise}")
+
+
+class AuditedStore(MemoryStore):
+    """A memory store whose every change is checked."""
+
+    def __init__(self, auditor: Auditor, clock: Callable[[], float], reaches: int = 1) -> None:
+        super().__init__(clock, reaches)
+        self.auditor = auditor
+
+    def ran(self, world: str, effect: str) -> None:
+        """An effect happens in the world, now."""
+        self.auditor.ran(world, effect, self.head, lambda holder: self._holders.get(holder, 0.0) <= self._clock())
+
+    def head(self, key: Key) -> Head | None:
+        """The head of an execution, at once."""
+        execution = self._executions.get(key)
+        return execution.head if execution else None
+
+    def rows(self, key: Key) -> list[bytes]:
+        """The log of an execution, at once."""
+        return [row for _, row in self._executions[key].rows]
+
+    @property
+    def keys(self) -> list[Key]:
+        """All executions, the earliest created first."""
+        return list(self._executions)
+
+    @property
+    def left(self) -> list[str]:
+        """What has not been dealt with: mail, and what waits to be carried over."""
+        mail = [f"{to}: {key}" for to, box in self._mail.items() for key in box]
+        return mail + [f"in an outbox: {entry.to}: {entry.key}" for outbox in self._outboxes for entry in outbox]
+
+    def _marks(self) -> tuple[Any, ...]:
+        return self._arrivals, len(self.auditor.acknowledged), len(self._executions), *map(len, self._outboxes)
+
+    def _commit(self, commit: Commit, now_s: float) -> Answer:
+        before, marks = self.head(commit.key), self._marks()
+        answer = super()._commit(commit, now_s)
+        if isinstance(answer, Committed):
+            self.auditor.expect(commit.epoch == self._epoch, lambda: f"{commit.key}: a commit of epoch {commit.epoch} in epoch {self._epoch}")
+            self.auditor.committed(commit, before, answer.version, self._mail.get(commit.key, {}))
+            if commit.release and before is not None and before.holder == commit.holder:
+                self._released(commit)
+        else:
+            self.auditor.counts[type(answer).__name__] += 1
+            self.auditor.expect(self.head(commit.key) == before and self._marks() == marks, lambda: f"{commit.key}: a refused commit changed something")
+        return answer
+
+    def _released(self, commit: Commit) -> None:
+        head = self.head(commit.key)
+        if head is None:
+            return
+        self.auditor.expect(head.holder is None, lambda: f"{commit.key}: it was let go, and {head.holder} holds it")
+        mail = [mail.due_at_s for mail in self._mail.get(commit.key, {}).values()]
+        self.auditor.expect(
+            head.mail_at_s == min(mail, default=None), lambda: f"{commit.key}: nobody holds it, and its mail is due at {mail}, not {head.mail_at_s}"
+        )
+        mine = [promise.path for promise in self.auditor.known[commit.key].shadow.performing() if promise.by == commit.holder]
+        self.auditor.expect(not mine, lambda: f"{commit.key}: {commit.holder} let it go while performing {mine}")
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """See `Store.claim`."""
+        dead = self._holders.get(claim.holder, 0.0) <= self._clock()
+        claimed = await super().claim(claim)
+        may = claim.epoch == self._epoch and not dead
+        self.auditor.expect(may or not claimed.executions, lambda: f"{claim.holder} claimed, dead or in epoch {claim.epoch}")
+        return claimed
+
+    def _assign(self, execution: _Execution, holder: str, now_s: float) -> Assignment:
+        head = execution.head
+        alive = head.holder is not None and self._holders.get(head.holder, 0.0) > now_s
+        self.auditor.expect(head.holder == holder or not alive, lambda: f"{head.key} was taken from {head.holder}, who is alive")
+        assignment = super()._assign(execution, holder, now_s)
+        numbers = [mail.number for mail in assignment.mail]
+        self.auditor.expect(numbers == sorted(set(numbers)), lambda: f"{head.key}: mail in the order {numbers}")
+        self.auditor.expect(not self.auditor.acknowledged & set(numbers), lambda: f"{head.key}: mail of {numbers} was acknowledged before")
+        if head.key in self.auditor.known and head.holder != holder:
+            self.auditor.known[head.key].handed = (holder, assignment.mail)
+        return assignment
+
+    def _deliver(self, send: Send, now_s: float) -> Key | None:
+        there = self._mail.get(send.to, {}).get(send.key)
+        opened = super()._deliver(send, now_s)
+        now_there = self._mail[send.to].get(send.key)
+        self.auditor.expect(there is None or there == now_there, lambda: f"{send.to}: {send.key} was delivered over itself")
+        return opened
+
+    def _acknowledge(self, ack: Ack) -> None:
+        mail = self._mail.get(ack.to, {}).get(ack.key)
+        if mail is not None:
+            self.auditor.acknowledged.add(mail.number)
+        super()._acknowledge(ack)
+
+
+class AuditedWorld(World):
+    """A world whose every effect is told to the auditor."""
+
+    def __init__(self, store: AuditedStore, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._store = store
+
+    def begin(self, effect: str, behaviour: Behaviour) -> Json:
+        """See `World.begin`."""
+        self._store.ran(self.name, effect)
+        return super().begin(effect, behaviour)

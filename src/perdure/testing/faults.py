@@ -1,0 +1,206 @@
+"""Faults: a store that fails as stores and networks do, by seed, and processes that die or freeze between any two of its calls.
+
+What a caller is told and what has happened are two things: a call may fail before it is made, or after it has taken effect; its
+answer may be late; what was sent may arrive again, also long after it was dealt with. A `Gate` stands between one process and
+the store. Once its process is killed nothing passes, ever; a frozen one waits, and goes on as if nothing had happened.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from perdure.core.errors import StoreUnavailable
+from perdure.core.mail import Mail, Send
+from perdure.core.paths import Address, Key
+from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Head, Log, Moment, Post, Store
+
+T = TypeVar("T")
+
+RESENT_MAX = 64
+"""How many of the latest sends may be sent again."""
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """How likely each fault is, from 0 to 1, in one call of the store (`resend`: in one that sends; `lose_ring`: of one ring)."""
+
+    fail_before: float = 0.0
+    fail_after: float = 0.0
+    delay: float = 0.0
+    delay_max_s: float = 0.5
+    resend: float = 0.0
+    resend_within_s: float = 600.0
+    lose_ring: float = 0.0
+    kill_before: float = 0.0
+    kill_after: float = 0.0
+    freeze: float = 0.0
+    freeze_min_s: float = 1.0
+    freeze_max_s: float = 12.0
+
+
+SHORTEST_S = 1e-6
+"""A shorter wait may be none at all, where times are floats."""
+
+NO_FAULTS = Faults()
+
+
+class Killed(BaseException):
+    """Raised in what a killed process still does. Nobody may catch it."""
+
+    def __init__(self) -> None:
+        super().__init__("this process was killed; nothing that it does reaches the store any more")
+
+
+class Gate:
+    """What stands between one process and the store. `on_kill` is called once, when the process is killed."""
+
+    def __init__(self, on_kill: Callable[[], object] = lambda: None) -> None:
+        self.dead = False
+        self._on_kill = on_kill
+        self._thaws_at_s = 0.0
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the process stands still."""
+        return asyncio.get_running_loop().time() < self._thaws_at_s
+
+    def kill(self) -> None:
+        """Kill the process: from now on nothing passes."""
+        if not self.dead:
+            self.dead = True
+            self._on_kill()
+
+    def freeze(self, duration_s: float) -> None:
+        """Let nothing pass for so many seconds; what has arrived at the store takes effect, but is not answered."""
+        self._thaws_at_s = max(self._thaws_at_s, asyncio.get_running_loop().time() + duration_s)
+
+    def thaw(self) -> None:
+        """Let what waits pass at its next look, at most a second from now."""
+        self._thaws_at_s = 0.0
+
+    async def passed(self) -> None:
+        """Wait until the process is not frozen.
+
+        Raises:
+            Killed: it is dead.
+        """
+        while not self.dead and (left_s := self._thaws_at_s - asyncio.get_running_loop().time()) > SHORTEST_S:  # noqa: ASYNC110  # it may be frozen for longer meanwhile
+            await asyncio.sleep(min(left_s, 1.0))
+        if self.dead:
+            raise Killed
+
+
+class FaultyStore:
+    """A `Store` as one process sees it: `inner`, with `faults` drawn from `rng`. `counts` says how often each has happened.
+
+    `faults` may be set at any time. All of it is in the hands of `rng` and the loop, so a seed gives the same faults again.
+    """
+
+    def __init__(self, inner: Store, rng: Random, faults: Faults = NO_FAULTS, *, gate: Gate | None = None, counts: Counter[str] | None = None) -> None:
+        self.inner = inner
+        self.faults = faults
+        self.gate = Gate() if gate is None else gate
+        self.counts: Counter[str] = Counter() if counts is None else counts
+        self._rng = rng
+        self._sent: deque[tuple[float, Send]] = deque(maxlen=RESENT_MAX)
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        """See `Store.commit`. What was sent may be sent again, now or later."""
+
+        async def ask() -> list[Answer]:
+            answers = await self.inner.commit(changes)
+            now_s = asyncio.get_running_loop().time()
+            for change, answer in zip(changes, answers, strict=True):
+                if isinstance(answer, Committed):
+                    self._sent.extend((now_s, send) for send in change.sends)
+            if self._sent and self._happens("resend", self.faults.resend):
+                await self._resend(now_s)
+            return answers
+
+        return await self._call(ask)
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """See `Store.claim`."""
+        return await self._call(lambda: self.inner.claim(claim))
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        """See `Store.read`."""
+        return await self._call(lambda: self.inner.read(key, after))
+
+    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
+        """See `Store.heads`."""
+        return await self._call(lambda: self.inner.heads(tenant, status, limit))
+
+    async def mail(self, to: Address) -> list[Mail]:
+        """See `Store.mail`."""
+        return await self._call(lambda: self.inner.mail(to))
+
+    async def renew(self, holder: str, lease_s: float) -> Moment:
+        """See `Store.renew`."""
+        return await self._call(lambda: self.inner.renew(holder, lease_s))
+
+    async def relay(self, limit: int = 100) -> int:
+        """See `Store.relay`."""
+        return await self._call(lambda: self.inner.relay(limit))
+
+    async def sweep(self, limit: int = 100) -> list[Mail]:
+        """See `Store.sweep`."""
+        return await self._call(lambda: self.inner.sweep(limit))
+
+    async def raise_epoch(self) -> int:
+        """See `Store.raise_epoch`."""
+        return await self._call(self.inner.raise_epoch)
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """See `Store.blob`."""
+        return await self._call(lambda: self.inner.blob(sha256))
+
+    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_wake`. Rings may be lost."""
+
+        def unreliable() -> None:
+            if not self.gate.dead and not self._happens("lost ring", self.faults.lose_ring):
+                ring()
+
+        return self.inner.on_wake(unreliable)
+
+    async def close(self) -> None:
+        """Nothing: what is inside belongs to all."""
+
+    async def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
+        await self.gate.passed()
+        await self._trouble("before", self.faults.kill_before, self.faults.fail_before)
+        answer = await ask()
+        await self._trouble("after", self.faults.kill_after, self.faults.fail_after)
+        return answer
+
+    async def _trouble(self, when: str, kill: float, fail: float) -> None:
+        """What may happen on either side of a call."""
+        if self.faults is NO_FAULTS:
+            return
+        if self._happens(f"killed {when}", kill):
+            self._die()
+        if self._happens(f"frozen {when}", self.faults.freeze):
+            self.gate.freeze(self._rng.uniform(self.faults.freeze_min_s, self.faults.freeze_max_s))
+        if self._happens(f"delayed {when}", self.faults.delay):
+            await asyncio.sleep(self._rng.uniform(0.0, self.faults.delay_max_s))
+        await self.gate.passed()
+        if self._happens(f"failed {when}", fail):
+            raise StoreUnavailable(f"planted: the call failed {when} it took effect")
+
+    def _die(self) -> NoReturn:
+        self.gate.kill()
+        raise Killed
+
+    def _happens(self, fault: str, likelihood: float) -> bool:
+        happens = likelihood > 0 and self._rng.random() < likelihood
+        self.counts[fault] += happens
+        return happens
+
+    async def _resend(self, now_s: float) -> None:
+        sent_at_s, send = self._rng.choice(self._sent)
+        if now_s - sent_at_s <= self.faults.resend_within_s:
+            await self.inner.commit([Post(sends=(send,))])

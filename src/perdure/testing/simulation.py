@@ -1,0 +1,393 @@
+"""A simulated world: engines on one store through gates of their own, what befalls them, and what is compared at the end."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextvars import copy_context
+from random import Random
+from typing import Any
+
+import msgspec
+
+from perdure.core import log, messages, values
+from perdure.core.errors import StoreUnavailable
+from perdure.core.execution import fold
+from perdure.core.mail import Opening, Send
+from perdure.core.messages import Message
+from perdure.core.ops import Call, Ok
+from perdure.core.paths import Key, Path
+from perdure.core.program import program_name
+from perdure.programs.code.codec import NO_ARGS
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.runtime.engine import Engine
+from perdure.stores.base import Post
+from perdure.testing import nodes as n
+from perdure.testing.audit import AuditedStore, AuditedWorld, Auditor, acting_for
+from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore, Gate
+from perdure.testing.hasten import hasten
+from perdure.testing.interpreter import as_workflow, children
+from perdure.testing.oracle import Prediction, predict
+from perdure.testing.virtual import VirtualLoop
+
+LEASE_S = 5.0
+POLL_S = 1.0
+SETTLE_S = 3000.0
+"""How long a world without faults may take to come to its end."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a world is made of, and what befalls it until `kills_max` engines were killed or `trouble_s` have passed.
+
+    Every so many seconds, on average: an engine is killed, one is stopped, an epoch is raised, a late answer comes. In a blackout all
+    engines are killed, and none is started for `blackout_s`. Logs are compacted from `compact_from` dead events on. Programs are
+    hastened, unless they are to be run `as_written`.
+    """
+
+    engines: int = 2
+    reaches: int = 1
+    always_suspend: bool = False
+    faults: Faults = NO_FAULTS
+    kills_max: int = 0
+    trouble_s: float = 300.0
+    kill_every_s: float = 0.0
+    stop_every_s: float = 0.0
+    blackouts_at_s: tuple[float, ...] = ()
+    blackout_s: float = 30.0
+    down_max_s: float = 2.0
+    epoch_every_s: float = 0.0
+    stray_every_s: float = 0.0
+    cancel_after_s: float | None = None
+    compact_from: int = 4
+    as_written: bool = False
+
+    @property
+    def troubled(self) -> bool:
+        """Whether anything bad happens at all."""
+        often = (self.kill_every_s, self.stop_every_s, self.epoch_every_s, self.stray_every_s)
+        return self.faults != NO_FAULTS or any(often) or bool(self.blackouts_at_s) or self.cancel_after_s is not None
+
+
+class Case(msgspec.Struct):
+    """A program in a world: its execution, what its steps act upon, and what must come of it."""
+
+    key: Key
+    program: n.Program
+    world: AuditedWorld
+    workflows: list[CodeWorkflow]
+    prediction: Prediction
+
+
+class Process:
+    """One engine after another, each on the store through a gate of its own."""
+
+    def __init__(self, simulation: "Simulation", name: str) -> None:
+        self.name = name
+        self.engine: Engine | None = None
+        self.gate = Gate()
+        self.store: FaultyStore | None = None
+        self.ended = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self.starts: list[asyncio.Task[bool]] = []
+        self._simulation = simulation
+        self._lives = 0
+        self._context = copy_context()
+        self._context.run(acting_for.set, lambda: self.engine.holder if self.engine is not None else "")
+
+    async def live(self) -> None:
+        """Run engines for ever, a new one whenever the last has ended."""
+        simulation = self._simulation
+        while True:
+            self._begin()
+            await self.ended.wait()
+            await self._bury()
+            down_s = simulation.down_until_s - simulation.loop.now_s
+            await asyncio.sleep(max(down_s, simulation.rng.uniform(0.0, simulation.options.down_max_s) if simulation.troubled else 0.0))
+
+    def _begin(self) -> None:
+        simulation = self._simulation
+        self._lives += 1
+        self.ended = ended = asyncio.Event()
+        self.gate = Gate(ended.set)
+        self.store = FaultyStore(simulation.store, simulation.rng, simulation.faults, gate=self.gate, counts=simulation.counts)
+        idle_s = 0.0 if simulation.options.always_suspend else simulation.rng.choice((0.5, 3.0, 60.0))
+        holder, seeds = f"{self.name}.{self._lives}", Random(f"{self.name}.{self._lives}")
+        self.engine = Engine(self.store, simulation.workflows, holder=holder, lease_s=LEASE_S, poll_s=POLL_S, idle_s=idle_s, seed=lambda: seeds.getrandbits(62))
+        self.task = simulation.loop.create_task(self.engine.run(), name=holder, context=self._context.copy())
+        self.task.add_done_callback(lambda _: ended.set())
+
+    async def _bury(self) -> None:
+        """End what a dead engine still does."""
+        engine, task = self.engine, self.task
+        if engine is None or task is None:
+            return
+        if not self.gate.dead and not task.cancelled() and (error := task.exception()) is not None:
+            self._simulation.auditor.complain(f"{engine.holder} failed: {error!r}")
+        self.gate.kill()
+        while left := [one for one in (task, *engine._tasks, *self.starts) if not one.done()]:
+            await self._simulation.loop.kill(left)
+        self.starts.clear()
+        self.engine = None
+
+    def start(self, key: Key, value: bytes) -> None:
+        """Have the present engine start an execution; that may fail, as everything may."""
+        engine = self.engine
+        if engine is not None and engine._ready is not None and engine._ready.done():
+            self.starts.append(self._simulation.loop.create_task(engine.start(key, value), context=self._context.copy()))
+
+    def warm_is_the_same(self) -> None:
+        """Compare what the engine has in memory with what was written, where it is at the same version."""
+        simulation, engine = self._simulation, self.engine
+        for warm in () if engine is None else engine._warm.values():
+            head, known = simulation.store.head(warm.key), simulation.auditor.known.get(warm.key)
+            if head is not None and known is not None and warm.execution is not None and not warm.busy and warm.execution.version == head.version:
+                simulation.auditor.same(f"the fold in the memory of {self.name}", warm.execution, known.shadow)
+                simulation.counts["warm folds compared"] += 1
+
+
+class Simulation:
+    """A world: cases, engines, a store, and what befalls them."""
+
+    def __init__(self, programs: Sequence[n.Program], seed: int, options: Options, loop: VirtualLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.rng = Random(f"{seed}: faults")
+        self.auditor = Auditor()
+        self.store = AuditedStore(self.auditor, lambda: loop.now_s, options.reaches)
+        self.faults = options.faults
+        self.counts: Counter[str] = Counter()
+        self.troubled = options.troubled
+        self.down_until_s = 0.0
+        self.processes: list[Process] = []
+        self.cases = [self._case(number, program) for number, program in enumerate(programs)]
+        self.workflows = [workflow for case in self.cases for workflow in case.workflows]
+        self._strays = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._began_s = loop.now_s
+
+    def _case(self, number: int, program: n.Program) -> Case:
+        fast = program if self.options.as_written else hasten(program, f"{number}.")
+        world = AuditedWorld(self.store, str(number))
+        name = f"program{number}"
+        workflows = [CodeWorkflow(as_workflow(fast, world), name), *(child.code for child in children(fast, world).values())]
+        return Case(Key("t", name, "x"), fast, world, workflows, predict(fast))
+
+    async def run(self) -> None:
+        """All of it: trouble, then quiet, then what must be true at the end."""
+        self.processes = [Process(self, f"engine{number}") for number in range(self.options.engines)]
+        for work in (*(process.live() for process in self.processes), self._relay(), self._look_after(), *(self._send(case) for case in self.cases)):
+            self._at_once(work)
+        trouble = [asyncio.create_task(work) for work in self._troubles()] if self.troubled else []
+        await self._until_quiet()
+        self._calm(trouble)
+        await self._until_over()
+        for process in self.processes:
+            process.warm_is_the_same()
+        failed = [error for task in (*self._tasks, *trouble) if task.done() and not task.cancelled() and (error := task.exception())]
+        self.auditor.problems += [f"the simulator failed: {error!r}" for error in failed]
+        for process in self.processes:
+            process.gate.kill()
+        self._judge()
+
+    def _calm(self, trouble: list[asyncio.Task[None]]) -> None:
+        self.troubled, self.faults, self.down_until_s = False, NO_FAULTS, 0.0
+        for task in trouble:
+            task.cancel()
+        for process in self.processes:
+            process.gate.thaw()
+            if process.store is not None:
+                process.store.faults = NO_FAULTS
+
+    # what happens in it
+
+    async def _send(self, case: Case) -> None:
+        """Start the execution, and send it its messages in time."""
+        store, started = FaultyStore(self.store, self.rng, msgspec.structs.replace(self.options.faults, kill_before=0.0, kill_after=0.0)), False
+        began_s = self.loop.now_s
+        cancel_s = self.options.cancel_after_s
+        later = [
+            (message.at_s, f"outside:{message.key}", messages.Signal(message.name, values.encode(message.body, "a body"), message.key))
+            for message in case.program.messages
+        ]
+        mail: list[tuple[float, str, Message]] = [*later, *([] if cancel_s is None else [(cancel_s, "cancel", messages.Cancel("because"))])]
+        for at_s, key, message in sorted(mail, key=lambda one: one[0]):
+            if at_s > 0 and not started:
+                await self._start(case, store)
+                started = True
+            await asyncio.sleep(max(0.0, began_s + at_s - self.loop.now_s))
+            await self._post(store, Send(case.key, key, messages.encode(message)))
+        if not started:
+            await self._start(case, store)
+
+    async def _start(self, case: Case, store: FaultyStore) -> None:
+        # A start that comes by mail comes after the messages that were sent before it; one that is made here, at any time.
+        if self.rng.random() < 0.3 and all(message.at_s > 0 for message in case.program.messages):
+            self.rng.choice(self.processes).start(case.key, NO_ARGS)
+            await asyncio.sleep(self.rng.uniform(0.0, 3.0))
+        opening = Opening(program_name(case.key.workflow, 1), case.key)
+        await self._post(store, Send(case.key, "start", messages.encode(messages.Start(1, NO_ARGS, 7)), opens=opening))
+
+    async def _post(self, store: FaultyStore, send: Send) -> None:
+        while True:
+            store.faults = NO_FAULTS if not self.troubled else store.faults
+            try:
+                await store.commit([Post(sends=(send,))])
+            except StoreUnavailable:
+                await asyncio.sleep(0.2)
+                continue
+            return
+
+    async def _relay(self) -> None:
+        """Carry over what leaves its reach: late, out of the order of reaches, and now and then again."""
+        while True:
+            outboxes = [number for number, outbox in enumerate(self.store._outboxes) if outbox]
+            if not outboxes:
+                await asyncio.sleep(0.1 if self.options.reaches > 1 else 10.0)
+                continue
+            origin = self.rng.choice(outboxes)
+            self.store.arrive(self.store._outboxes[origin][0])
+            if self.troubled and self.rng.random() < 0.15:
+                self.counts["arrived twice"] += 1
+            else:
+                self.store.forget(origin)
+            await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.01, 0.5)) if self.troubled else 0.0)
+
+    async def _look_after(self) -> None:
+        """What a person does about an execution that was parked because its step was interrupted too often."""
+        seen: set[tuple[Key, int]] = set()
+        while True:
+            await asyncio.sleep(2.0)
+            for key, known in list(self.auditor.known.items()):
+                parked = known.shadow.parked
+                if parked is not None and parked.reason == "interrupted" and (key, known.shadow.version) not in seen:
+                    seen.add((key, known.shadow.version))
+                    self.counts["resumed"] += 1
+                    await self.store.commit([Post(sends=(Send(key, f"retry:{known.shadow.version}", messages.encode(messages.Retry())),))])
+
+    def _troubles(self) -> Iterator[Coroutine[Any, Any, None]]:
+        options = self.options
+        for every_s, do in (
+            (options.kill_every_s, self._kill_one),
+            (options.stop_every_s, self._stop_one),
+            (options.epoch_every_s, self._raise_epoch),
+            (options.stray_every_s, self._stray),
+        ):
+            if every_s:
+                yield self._every(every_s, do)
+        yield from (self._black_out(at_s) for at_s in options.blackouts_at_s)
+
+    async def _every(self, every_s: float, do: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(self.rng.expovariate(1 / every_s))
+            do()
+
+    def _kill_one(self) -> None:
+        process = self.rng.choice(self.processes)
+        if process.engine is not None:
+            process.warm_is_the_same()
+            self.counts["killed at a time"] += not process.gate.dead
+            process.gate.kill()
+
+    def _stop_one(self) -> None:
+        process = self.rng.choice(self.processes)
+        if process.engine is not None and process.engine._ready is not None and process.engine._ready.done():
+            self.counts["stopped"] += 1
+            process.engine.stop()
+
+    async def _black_out(self, at_s: float) -> None:
+        await asyncio.sleep(at_s)
+        self.counts["blackouts"] += 1
+        self.down_until_s = self.loop.now_s + self.options.blackout_s
+        for process in self.processes:
+            process.gate.kill()
+
+    def _raise_epoch(self) -> None:
+        self.counts["epochs"] += 1
+        self._at_once(self.store.raise_epoch())
+
+    def _stray(self) -> None:
+        """An answer that is late: to an earlier try, to one that has failed or was given up, or to what has settled."""
+        candidates: list[tuple[Key, Path, int]] = []
+        for key, known in self.auditor.known.items():
+            candidates += [
+                (key, one.path, one.attempt - (one.state in ("waiting", "performing"))) for one in known.shadow.open.values() if isinstance(one.op, Call)
+            ]
+            candidates += [(key, path, one.attempt) for path, one in list(known.shadow.settled.items())[-5:] if isinstance(one.op, Call)]
+        candidates = [one for one in candidates if one[2] > 0]
+        if candidates:
+            key, path, attempt = self.rng.choice(candidates)
+            self._strays += 1
+            self.counts["stray answers"] += 1
+            body = messages.encode(messages.Settle(path, attempt, Ok(values.encode("stray", "a stray"))))
+            self._at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self._strays}", body),))]))
+
+    def _at_once(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+
+    # its end
+
+    async def _until_quiet(self) -> None:
+        options, end_s = self.options, self.loop.now_s + self.options.trouble_s
+        while self.loop.now_s < end_s and self.kills < options.kills_max:
+            if not self.troubled or self.auditor.problems or self._over():
+                return
+            await asyncio.sleep(0.5)
+
+    @property
+    def kills(self) -> int:
+        """How many engines were killed."""
+        return sum(self.counts[how] for how in ("killed before", "killed after", "killed at a time")) + self.counts["blackouts"] * self.options.engines
+
+    def _over(self) -> bool:
+        known = self.auditor.known
+        ended = all(case.key in known for case in self.cases) and all(key in known and known[key].shadow.ended is not None for key in self.store.keys)
+        last_s = max((message.at_s for case in self.cases for message in case.program.messages), default=0.0)
+        return ended and not self.store.left and self.loop.now_s > self._began_s + max(last_s, self.options.cancel_after_s or 0.0) + 5.0
+
+    async def _until_over(self) -> None:
+        end_s = self.loop.now_s + SETTLE_S
+        while not self._over() and not self.auditor.problems:
+            await asyncio.sleep(1.0)
+            if self.loop.now_s > end_s:
+                going = {
+                    str(key): self.store.head(key) for key in self.store.keys if key not in self.auditor.known or self.auditor.known[key].shadow.ended is None
+                }
+                self.auditor.complain(f"it has not ended {SETTLE_S} s after the last fault: {going}; left: {self.store.left}")
+
+    def _judge(self) -> None:
+        """Compare what came of it with what was predicted."""
+        auditor = self.auditor
+        for key in self.store.keys if not auditor.problems else ():
+            whole = fold(key, log.decode_all(self.store.rows(key)), auditor.known[key].shadow.root)
+            auditor.same("the whole log", whole, auditor.known[key].shadow)
+        for case in self.cases if not auditor.problems else ():
+            self._judge_result(case)
+            self._judge_effects(case)
+
+    def _judge_result(self, case: Case) -> None:
+        ended = self.auditor.known[case.key].shadow.ended
+        if ended is not None and ended.status == "cancelled" and self.options.cancel_after_s is not None:
+            self.counts["cancelled"] += 1
+            return
+        outcome = ended.outcome if ended is not None else None
+        value = outcome.value if isinstance(outcome, Ok) else None
+        raw = self.store._blobs.get(value.sha256) if isinstance(value, values.Blob) else value
+        result = None if raw is None else msgspec.msgpack.decode(raw)
+        self.auditor.expect(
+            result == case.prediction.result, lambda: f"{case.key}: {result if raw is not None else ended}, predicted was {case.prediction.result}"
+        )
+
+    def _judge_effects(self, case: Case) -> None:
+        auditor, prediction = self.auditor, case.prediction
+        ended = auditor.known[case.key].shadow.ended
+        cancelled = ended is not None and ended.status == "cancelled"
+        lost = self.kills + sum(self.counts[fault] for fault in ("failed before", "failed after", "stopped", "frozen before", "frozen after"))
+        lost += sum(auditor.counts[answer] for answer in ("Conflict", "Superseded"))
+        for effect in sorted({*prediction.effects, *case.world.effects}):
+            count, calls = case.world.effects[effect], auditor.effects.get((case.world.name, effect), set())
+            least = prediction.effects.get(effect, 0)
+            again = sum(auditor.interruptions[call] for call in calls) if calls else lost
+            most = (least or prediction.maybe.get(effect, 0)) + again
+            skipped = sum(1 for call in calls for attempt in range(1, auditor.tries[call] + 1) if not auditor.runs[(*call, attempt)])
+            auditor.expect(cancelled or count >= least - skipped, lambda: f"{effect} happened {count} times, predicted was {least}")  # noqa: B023  # called at once
+            auditor.expect(count <= most, lambda: f"{effect} happened {count} times, at most {most} was predicted, {again} interruptions included")  # noqa: B023  # called at once

@@ -1,0 +1,638 @@
+"""Claims about deciding, message by message. After each, the fold of the log is the execution, and a replay reaches the same (see `stories`)."""
+
+import pytest
+
+from perdure.core import events as e
+from perdure.core import limits
+from perdure.core import messages as m
+from perdure.core.decide import Host
+from perdure.core.errors import ErrorInfo
+from perdure.core.messages import Parent
+from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Send, Sleep, Spawn
+from perdure.core.program import Drop, Finish, Open, Trim
+from perdure.core.values import Blob, encode
+from tests.core.stories import DONE, FAILED, HOST, NOW_S, OTHER, Script, Story, name_of, opens, path, value
+
+ONE_STEP: Script = {"start": [opens("pay")], "pay": [DONE]}
+NO = ErrorInfo("ValueError", "no")
+ONCE = Retry(max=1)
+STEADY = Retry(jitter=0.0)
+PAY, A, B = path("pay"), path("a"), path("b")
+
+
+def failing(kind: str = "failed") -> Err:
+    return Err(kind, NO)
+
+
+def kinds(events: list[e.Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+# starting
+
+
+def test_a_start_pins_the_version_and_opens_the_first_operation_in_one_decision() -> None:
+    story = Story(ONE_STEP)
+    assert story.begin(version=2, input=b"\x01", seed=5, deadline_s=60.0) == [
+        e.Started(2, NOW_S, b"\x01", 5, None, NOW_S + 60),
+        e.Opened(PAY, Call("pay"), "me"),
+    ]
+    assert story.status == "running"
+
+
+def test_a_start_without_a_version_takes_the_one_of_the_host_and_else_the_first() -> None:
+    assert Story({}).begin() == [e.Started(3, NOW_S)]
+    assert Story({}, Host("me")).begin() == [e.Started(1, NOW_S)]
+
+
+def test_a_second_start_changes_nothing() -> None:
+    story = Story(ONE_STEP)
+    story.begin()
+    assert story.begin(version=9, input=b"\x02") == []
+    story.settle("pay")
+    assert story.begin() == [] and story.status == "completed"
+
+
+def test_a_start_by_another_parent_is_noted_once_and_answered_at_the_end() -> None:
+    first, second = Parent(OTHER, PAY), Parent(OTHER, A)
+    story = Story(ONE_STEP)
+    story.begin(parent=first)
+    assert story.begin(parent=second) == [e.Watched(second, NOW_S)]
+    assert story.begin(parent=second) == [] and story.begin(parent=first) == []
+    story.settle("pay")
+    assert story.sent == [m.Settle(PAY, 1, Ok()), m.Settle(A, 1, Ok())]
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["after it began", "before it began"])
+def test_whoever_starts_what_has_ended_is_answered(begun: bool) -> None:
+    story = Story(ONE_STEP)
+    if begun:
+        story.begin()
+    story.say(m.Terminate("enough"))
+    assert story.begin(parent=Parent(OTHER, PAY)) == [e.Watched(Parent(OTHER, PAY), NOW_S)]
+    assert story.sent == [m.Settle(PAY, 1, Err("cancelled", ErrorInfo("Cancelled", "enough")))]
+
+
+def test_a_parent_that_was_retried_is_answered_again() -> None:
+    story = Story({"start": [FAILED]})
+    story.begin(parent=Parent(OTHER, PAY))
+    story.begin(parent=Parent(OTHER, PAY))
+    assert [type(message) for message in story.sent] == [m.Settle, m.Settle]
+
+
+# answers
+
+
+def test_an_answer_settles_its_operation_and_opens_the_next_in_one_decision() -> None:
+    story = Story({"start": [opens("a")], "a": [opens("b")], "b": [Finish("completed", Ok(b"\x07"))]})
+    story.begin()
+    assert story.settle("a", Ok(b"\x01")) == [e.Settled(A, Ok(b"\x01"), NOW_S), e.Opened(B, Call("b"), "me")]
+    assert story.settle("b") == [e.Settled(B, Ok(), NOW_S), e.Ended("completed", Ok(b"\x07"), NOW_S)]
+
+
+def test_late_repeated_and_foreign_answers_change_nothing() -> None:
+    story = Story({"start": [opens("pay", Call("pay", retry=STEADY)), opens("a")]})
+    story.begin()
+    assert story.settle("nowhere") == [] and story.settle("pay", attempt=2) == [] and story.settle("pay", attempt=0) == []
+    story.settle("pay", failing())
+    assert story.settle("pay") == []  # the first try again, while the second is not due
+    story.tick(1.0)
+    assert story.settle("pay") == []  # the first try again, while the second runs
+    assert kinds(story.settle("pay", attempt=2)) == ["Settled"]
+    assert story.settle("pay", attempt=2) == []
+    story.say(m.Terminate())
+    assert story.settle("a") == []
+
+
+def test_an_answer_to_a_child_s_promise_settles_it_with_whatever_it_says() -> None:
+    story = Story({"start": [opens("a", Spawn("ship", "1")), opens("b", Spawn("ship", "2"))]})
+    story.begin()
+    assert story.status == "waiting"
+    assert story.settle("a", Ok(b"\x01")) == [e.Settled(A, Ok(b"\x01"), NOW_S)]
+    assert story.settle("b", failing()) == [e.Settled(B, failing(), NOW_S)]
+
+
+# failed tries
+
+
+def test_a_failed_try_is_repeated_when_its_wait_is_over() -> None:
+    story = Story({"start": [opens("pay", Call("pay", retry=STEADY))], "pay": [DONE]})
+    story.begin()
+    assert story.settle("pay", failing()) == [e.Retrying(PAY, 1, "failed", NO, NOW_S + 1, NOW_S)]
+    assert story.status == "waiting" and story.execution.wake_at() == NOW_S + 1
+    assert story.tick(0.5) == []
+    assert story.tick(0.5) == [e.Tried(PAY, 2, NOW_S + 1, "me")]
+    assert story.status == "running"
+    assert story.settle("pay", failing(), 2) == [e.Retrying(PAY, 2, "failed", NO, NOW_S + 3, NOW_S + 1)]
+
+
+def test_tries_are_counted_and_then_exhausted() -> None:
+    story = Story({"start": [opens("pay", Call("pay", retry=STEADY))], "pay": [DONE]})
+    story.begin()
+    for attempt in (1, 2):
+        story.settle("pay", failing(), attempt)
+        story.tick(60.0)
+    assert story.settle("pay", failing(), 3)[0] == e.Settled(PAY, Err("exhausted", NO, 3), story.now_s)
+
+
+def test_a_fatal_failure_is_not_tried_again() -> None:
+    story = Story(ONE_STEP)
+    story.begin()
+    assert story.settle("pay", failing("fatal"))[0] == e.Settled(PAY, Err("fatal", NO, 1), NOW_S)
+
+
+def test_a_timeout_is_a_failed_try_and_the_last_one_keeps_its_kind() -> None:
+    story = Story({"start": [opens("pay", Call("pay", retry=Retry(max=2, jitter=0.0), timeout_s=5.0))], "pay": [DONE]})
+    story.begin()
+    assert story.execution.wake_at() == NOW_S + 5
+    why = ErrorInfo("Timeout", "no answer within 5 s")
+    assert story.tick(5.0) == [e.Retrying(PAY, 1, "timeout", why, NOW_S + 6, NOW_S + 5)]
+    assert story.settle("pay") == []  # its answer comes too late
+    assert story.tick(1.0) == [e.Tried(PAY, 2, NOW_S + 6, "me")]
+    assert story.execution.wake_at() == NOW_S + 11
+    assert story.tick(5.0)[0] == e.Settled(PAY, Err("timeout", why, 2), NOW_S + 11)
+
+
+def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_each_operation() -> None:
+    def dues() -> list[float]:
+        story = Story({"start": [opens("a"), opens("b")]})
+        story.begin()
+        return [event.due_s for shown in "ab" for event in story.settle(shown, failing()) if isinstance(event, e.Retrying)]
+
+    assert dues() == dues() and dues()[0] != dues()[1] and all(NOW_S + 0.9 <= due_s <= NOW_S + 1 for due_s in dues())
+
+
+def test_no_further_try_begins_while_an_earlier_one_still_runs_in_its_thread() -> None:
+    busy = Host("me", busy=frozenset((PAY,)))
+    story = Story({"start": [opens("pay", Call("pay", retry=STEADY, timeout_s=5.0)), opens("a", Call("a", retry=STEADY))]}, busy)
+    story.begin()
+    story.settle("a", failing())
+    assert kinds(story.tick(1.0)) == ["Tried"]
+    assert kinds(story.tick(4.0)) == ["Retrying"]  # a timeout is noted nevertheless
+    assert story.tick(60.0) == [] and story.execution.wake_at(busy.busy) is None
+    story.host = HOST
+    assert kinds(story.tick()) == ["Tried"]
+
+
+def test_a_call_on_a_queue_of_others_is_performed_by_nobody_here() -> None:
+    story = Story({"start": [opens("pay", Call("pay", queue="gpu", retry=STEADY))]})
+    assert story.begin()[1] == e.Opened(PAY, Call("pay", queue="gpu", retry=STEADY), None)
+    assert story.status == "waiting"
+    story.settle("pay", failing())
+    assert story.tick(1.0) == [e.Tried(PAY, 2, NOW_S + 1, None)]
+
+
+# interruptions
+
+
+def test_after_a_first_interruption_the_next_try_begins_at_once() -> None:
+    story = Story(ONE_STEP)
+    story.begin()
+    assert story.say(m.Lost(PAY, 1)) == [e.Interrupted(PAY, 1, NOW_S, NOW_S), e.Tried(PAY, 2, NOW_S, "me")]
+    assert story.say(m.Lost(PAY, 1)) == [] and story.settle("pay") == []
+    assert kinds(story.settle("pay", attempt=2)) == ["Settled", "Ended"]
+
+
+def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries() -> None:
+    story = Story({"start": [opens("pay", Call("pay", retry=ONCE))], "pay": [DONE]})
+    story.begin()
+    story.say(m.Lost(PAY, 1))
+    waits = []
+    for attempt in range(2, 7):
+        (event,) = story.say(m.Lost(PAY, attempt))
+        assert isinstance(event, e.Interrupted)
+        waits.append(round(event.due_s - story.now_s, 6))
+        assert kinds(story.tick(event.due_s - story.now_s)) == ["Tried"]
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2]
+    assert story.settle("pay", failing(), 7)[0] == e.Settled(PAY, Err("exhausted", NO, 1), story.now_s)
+
+
+def lose(story: Story, times: int) -> e.Event:
+    """Interrupt the step again and again; return the last event of the last interruption."""
+    event: e.Event = e.Dropped(PAY)
+    for _ in range(times):
+        promise = story.execution.open[PAY]
+        event = story.say(m.Lost(PAY, promise.attempt))[-1]
+        if isinstance(event, e.Interrupted):
+            event = story.tick(event.due_s - story.now_s)[-1]
+    return event
+
+
+def test_the_tenth_interruption_in_a_row_parks_the_execution() -> None:
+    story = Story(ONE_STEP)
+    story.begin()
+    lose(story, 9)
+    parked = lose(story, 1)
+    assert isinstance(parked, e.Parked) and (parked.reason, parked.path) == ("interrupted", PAY)
+    assert "pay was interrupted 10 times in a row" in parked.detail[0]
+    assert story.status == "needs_attention" and story.execution.wake_at() is None
+    assert story.say(m.Lost(PAY, 10)) == []
+
+
+def test_a_failed_try_ends_the_row_of_interruptions() -> None:
+    story = Story({"start": [opens("pay", Call("pay", retry=Retry(max=9, jitter=0.0)))], "pay": [DONE]})
+    story.begin()
+    lose(story, 9)
+    story.settle("pay", failing(), 10)
+    story.tick(60.0)
+    lose(story, 9)
+    assert story.status == "running"
+
+
+def test_a_parked_step_runs_again_at_once_when_retried() -> None:
+    story = Story(ONE_STEP)
+    story.begin()
+    lose(story, 10)
+    attempt = story.execution.open[PAY].attempt
+    assert story.say(m.Retry("fixed"), 3.0) == [e.Resumed(story.now_s, "fixed"), e.Tried(PAY, attempt + 1, story.now_s, "me")]
+    lose(story, 9)
+    assert story.status == "running"
+    assert kinds(story.settle("pay", attempt=story.execution.open[PAY].attempt)) == ["Settled", "Ended"]
+
+
+def test_what_is_not_idempotent_is_not_run_again_after_an_interruption() -> None:
+    story = Story({"start": [opens("pay", Call("pay", idempotent=False))], "pay": [DONE]})
+    story.begin()
+    (settled, _) = story.say(m.Lost(PAY, 1))
+    assert isinstance(settled, e.Settled) and isinstance(settled.outcome, Err) and settled.outcome.kind == "interrupted"
+
+
+# messages
+
+
+LISTEN: Script = {"start": [opens("a", Receive(("hello", "bye"))), opens("b", Receive(("hello",)))], "b": [DONE]}
+
+
+def test_messages_go_to_receivers_in_order_first_in_first_out() -> None:
+    story = Story(LISTEN)
+    story.begin()
+    assert kinds(story.signal("hello", 1)) == ["Arrived", "Received"]
+    assert kinds(story.signal("other")) == ["Arrived"]
+    assert kinds(story.signal("hello", 2)) == ["Arrived", "Received", "Ended"]
+    assert [[letter.body for letter in story.execution.settled[one].letters] for one in (A, B)] == [[b"\x01"], [b"\x02"]]
+
+
+def test_messages_that_came_before_they_were_asked_for_are_there() -> None:
+    story = Story({"start": [opens("a")], "a": [opens("b", Receive(("hello",), limit=2))]})
+    story.signal("hello", 1)
+    assert story.status == "pending"
+    story.begin()
+    story.signal("hello", 2)
+    story.signal("hello", 3)
+    assert story.settle("a")[-1] == e.Received(B, (1, 3), NOW_S)
+    assert [letter.body for letter in story.execution.mailbox.letters.values()] == [b"\x03"]
+
+
+def test_a_gathering_receive_waits_for_all_or_for_its_time() -> None:
+    story = Story({"start": [opens("a", Receive(("x",), 2, True, 5.0)), opens("b", Receive(("y",), 2, True, 5.0)), opens("c", Receive(("z",), 2, True, 5.0))]})
+    story.begin()
+    assert kinds(story.signal("x")) == ["Arrived"] and kinds(story.signal("y")) == ["Arrived"]
+    assert kinds(story.signal("x")) == ["Arrived", "Received"]
+    assert story.tick(5.0) == [e.Received(B, (3,), NOW_S + 5), e.Received(path("c"), (), NOW_S + 5)]
+
+
+def test_a_receive_times_out_and_a_message_that_was_there_before_wins() -> None:
+    story = Story({"start": [opens("a", Receive(("x",), timeout_s=5.0)), opens("b", Receive(("x",), timeout_s=5.0))]})
+    story.begin()
+    assert kinds(story.decide(m.Signal("x"), 5.0).events) == ["Arrived", "Received"]
+    assert story.tick() == [e.Settled(B, Err("timeout", ErrorInfo("Timeout", "no message within 5 s")), NOW_S + 5)]
+    assert kinds(story.signal("x")) == ["Arrived"]
+
+
+def test_a_message_is_taken_once_by_its_key_and_by_its_number() -> None:
+    story = Story(LISTEN)
+    story.begin()
+    story.signal("other", key="k")
+    assert story.signal("other", key="k") == [] and story.signal("hello", key="k") == []
+    assert kinds(story.signal("other", sender=OTHER, sent=2)) == ["Arrived"]
+    assert story.signal("other", sender=OTHER, sent=2) == []
+    assert kinds(story.signal("other", sender=OTHER, sent=1)) == ["Arrived"]
+    assert story.signal("other", sender=OTHER, sent=1) == []
+    assert kinds(story.signal("other")) == ["Arrived"] == kinds(story.signal("other"))
+
+
+def test_a_full_mailbox_refuses_and_remembers_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAILBOX_MESSAGES_MAX", 2)
+    story = Story({"start": [opens("a")], "a": [opens("b", Receive(("x",)))]})
+    story.begin()
+    story.signal("x")
+    story.signal("x")
+    assert story.signal("x", key="k") == [e.Refused(4, "x", NOW_S, "k")]
+    assert story.signal("x", sender=OTHER, sent=1) == [e.Refused(5, "x", NOW_S, "", OTHER, 1)]
+    story.settle("a")
+    assert story.signal("x", key="k") == [] and story.signal("x", sender=OTHER, sent=1) == []
+    assert kinds(story.signal("x", key="other")) == ["Arrived"]
+
+
+def test_a_message_for_what_has_ended_is_nothing() -> None:
+    story = Story({"start": [DONE]})
+    story.begin()
+    assert story.signal("hello") == []
+
+
+def test_what_a_receive_had_brought_goes_back_to_its_place_and_to_who_waits_for_it() -> None:
+    story = Story({"start": [opens("a", Receive(("x",), 2)), opens("pay")], "pay": [Drop(A), opens("b", Receive(("x",)))]})
+    story.begin()
+    story.signal("x", 1)
+    story.signal("x", 2)
+    assert story.settle("pay") == [e.Settled(PAY, Ok(), NOW_S), e.Dropped(A), e.Opened(B, Receive(("x",))), e.Received(B, (2,), NOW_S)]
+
+
+def test_one_receive_of_a_name_given_twice_takes_each_message_once() -> None:
+    story = Story({"start": [opens("pay")], "pay": [opens("a", Receive(("x", "x"), 5))]})
+    story.begin()
+    story.signal("x")
+    assert story.settle("pay")[-1] == e.Received(A, (2,), NOW_S)
+
+
+# time
+
+
+def test_what_is_due_is_done_in_its_order() -> None:
+    story = Story({"start": [opens("late", Sleep(9.0)), opens("a", Sleep(5.0)), opens("b", Sleep(until_s=NOW_S + 5)), opens("c", Sleep(3.0))]})
+    story.begin()
+    assert story.execution.wake_at() == NOW_S + 3
+    assert [event.path for event in story.tick(6.0) if isinstance(event, e.Settled)] == [path("c"), A, B]
+    assert story.execution.wake_at() == NOW_S + 9
+
+
+def test_a_sleep_that_is_over_when_it_is_opened_does_not_wait() -> None:
+    story = Story({"start": [opens("a", Sleep(0.0))], "a": [opens("b", Sleep(until_s=1.0))], "b": [DONE]})
+    assert kinds(story.begin()) == ["Started", "Opened", "Settled", "Opened", "Settled", "Ended"]
+
+
+def test_time_never_goes_back() -> None:
+    story = Story({"start": [opens("a")], "a": [opens("b", Sleep(5.0))]})
+    story.begin()
+    story.now_s -= 100
+    assert story.settle("a") == [e.Settled(A, Ok(), NOW_S), e.Opened(B, Sleep(5.0))]
+    assert story.execution.wake_at() == NOW_S + 5 and story.tick() == []
+
+
+def test_an_execution_past_its_deadline_fails() -> None:
+    story = Story({"start": [opens("a", Sleep(100.0)), opens("pay", Call("pay", queue="gpu"))]})
+    story.begin(deadline_s=60.0)
+    assert story.execution.wake_at() == NOW_S + 60
+    (ended,) = story.tick(61.0)
+    assert isinstance(ended, e.Ended) and isinstance(ended.outcome, Err) and (ended.status, ended.outcome.kind) == ("failed", "deadline_exceeded")
+    assert story.execution.wake_at() is None and story.tick(100.0) == [] and story.acks
+
+
+def test_what_is_due_at_the_deadline_is_done_before_it() -> None:
+    story = Story({"start": [opens("a", Sleep(60.0))], "a": [DONE]})
+    story.begin(deadline_s=60.0)
+    story.tick(60.0)
+    assert story.status == "completed"
+
+
+# cancel and terminate
+
+
+CANCELLABLE: Script = {"start": [opens("pay"), opens("a", Sleep(9.0))], "cancel": [Drop(PAY), Drop(A), opens("undo")], "undo": [DONE]}
+
+
+def test_a_cancelled_execution_unwinds_and_then_is_cancelled_whatever_it_returns() -> None:
+    story = Story(CANCELLABLE)
+    story.begin()
+    assert story.say(m.Cancel("enough")) == [e.Cancelling(NOW_S, "enough"), e.Dropped(PAY), e.Dropped(A), e.Opened(path("undo"), Call("undo"), "me")]
+    assert story.say(m.Cancel("more")) == [] and story.status == "running"
+    assert story.settle("pay") == []
+    assert story.settle("undo")[-1] == e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "enough")), NOW_S)
+    assert story.say(m.Cancel()) == []
+
+
+def test_what_is_cancelled_before_its_start_never_runs() -> None:
+    story = Story(ONE_STEP)
+    assert kinds(story.say(m.Cancel("enough"))) == ["Ended"] and story.status == "cancelled"
+    assert story.begin() == [] and story.program.fed == []
+
+
+def test_what_is_parked_is_cancelled_at_once() -> None:
+    story = Story(CANCELLABLE)
+    story.begin()
+    story.say(m.Diverge(("x",)))
+    assert kinds(story.say(m.Cancel())) == ["Ended"] and story.status == "cancelled"
+
+
+def test_what_is_parked_while_it_unwinds_can_still_be_cancelled() -> None:
+    story = Story(CANCELLABLE)
+    story.begin()
+    story.say(m.Cancel())
+    story.say(m.Diverge(("x",)))
+    assert kinds(story.say(m.Cancel())) == ["Ended"]
+
+
+def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> None:
+    for before in ([], [m.Start()], [m.Start(), m.Cancel()], [m.Start(), m.Diverge(())]):
+        story = Story(CANCELLABLE)
+        for message in before:
+            story.say(message)
+        assert story.say(m.Terminate("now")) == [e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "now")), NOW_S)]
+        assert story.say(m.Terminate("now")) == [] and not story.execution.open
+
+
+def test_nothing_is_decided_after_the_end_in_the_same_decision() -> None:
+    story = Story({"start": [opens("a", Sleep(0.0)), DONE, opens("b")], "a": [opens("b")]})
+    assert kinds(story.begin()) == ["Started", "Opened", "Ended"]
+
+
+# parked
+
+
+def test_what_comes_while_parked_is_fed_when_it_is_resumed() -> None:
+    story = Story({"start": [opens("a"), opens("b", Receive(("x",))), opens("c", Sleep(3.0))], "a": [opens("d")], "c": [opens("e")]})
+    story.begin()
+    assert kinds(story.say(m.Diverge(("it differs",)))) == ["Parked"]
+    assert story.say(m.Diverge(("again",))) == []
+    assert kinds(story.settle("a")) == ["Settled"]
+    assert kinds(story.signal("x")) == ["Arrived"]
+    assert story.tick(60.0) == []
+    assert kinds(story.say(m.Retry())) == ["Resumed", "Opened", "Received", "Settled", "Opened"]
+    assert kinds(story.program.fed) == ["Started", "Settled", "Resumed", "Received", "Settled"]
+
+
+def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> None:
+    story = Story({"start": [opens("a"), opens("b")], "a": [opens("c")]})
+    story.begin()
+    broken: Script = {"start": [opens("other")]}
+    story.say(m.Diverge(("it differs",)))
+    story.settle("a")
+    story.program = story.cold(broken)[0].program
+    assert kinds(story.say(m.Retry("too soon"))) == ["Resumed", "Parked"]
+    story.settle("b")
+    story.program = story.rebuilt().program
+    assert kinds(story.say(m.Retry("now"))) == ["Resumed", "Opened"]
+    assert [type(event).__name__ for event in story.program.fed] == ["Started", "Settled", "Settled", "Resumed"]
+
+
+# retry of what has failed
+
+
+FAILS: Script = {"start": [opens("a"), opens("k", Keep(b"\x01")), opens("s", Send(OTHER, "hello")), opens("x", Receive(("x",)))], "x": [opens("b", Call("b", retry=ONCE))], "b": [FAILED]}
+GOES_ON: Script = {**FAILS, "b": [opens("s2", Send(OTHER, "again")), DONE]}
+
+
+def failed() -> Story:
+    story = Story(FAILS)
+    story.begin()
+    story.settle("a", Ok(b"\x05"))
+    story.signal("x", 9)
+    story.settle("b", failing())
+    assert story.status == "failed"
+    return story
+
+
+def test_a_failed_execution_goes_on_and_what_had_succeeded_is_recalled() -> None:
+    story = failed()
+    story.script = story.program.script = GOES_ON
+    reopened = story.say(m.Retry("fixed"), 5.0)
+    assert kinds(reopened) == ["Reopened", "Opened", "Opened", "Opened", "Opened", "Recalled", "Recalled", "Opened"]
+    assert [event.path for event in reopened if isinstance(event, e.Recalled)] == [A, path("x")]
+    recalled = story.execution.settled
+    assert recalled[A].outcome == Ok(b"\x05") and [letter.body for letter in recalled[path("x")].letters] == [b"\x09"]
+    assert story.settle("a") == []
+    assert kinds(story.settle("b")) == ["Settled", "Opened", "Ended"] and story.status == "completed"
+
+
+def test_what_was_sent_before_a_reopening_is_not_sent_again() -> None:
+    story = failed()
+    story.script = story.program.script = GOES_ON
+    before = len(story.sends)
+    story.say(m.Retry())
+    assert story.sends[before:] == []
+    story.settle("b")
+    assert [message for message in story.sent if isinstance(message, m.Signal)] == [m.Signal("hello", sender=story.execution.key, sent=1), m.Signal("again", sender=story.execution.key, sent=2)]
+
+
+def test_neither_work_nor_children_that_had_succeeded_are_ordered_again() -> None:
+    script: Script = {"start": [opens("a", Call("a", queue="gpu")), opens("c", Spawn("ship", "1"))], "c": [opens("b", Call("b", retry=ONCE))], "b": [FAILED]}
+    story = Story(script)
+    story.begin()
+    story.settle("a")
+    story.settle("c")
+    story.settle("b", failing())
+    before = len(story.sends)
+    story.say(m.Retry())
+    assert story.sends[before:] == [] and A in story.execution.settled
+
+
+def test_only_what_has_failed_or_is_parked_is_retried() -> None:
+    for script, messages in (({}, []), (ONE_STEP, [m.Start()]), ({"start": [DONE]}, [m.Start()]), (ONE_STEP, [m.Start(), m.Terminate()])):
+        story = Story(script)
+        for message in messages:
+            story.say(message)
+        assert story.say(m.Retry()) == []
+
+
+def test_an_execution_can_be_reopened_again_and_again() -> None:
+    story = failed()
+    for _ in range(3):
+        story.say(m.Retry())
+        story.settle("b", failing())
+        assert story.status == "failed"
+    assert story.execution.reopened == 3
+    story.script = story.program.script = GOES_ON
+    story.say(m.Retry())
+    assert kinds(story.settle("b"))[-1] == "Ended" and story.status == "completed"
+
+
+# large values
+
+
+LARGE, SMALL = value(70_000), value(10)
+NAME = name_of(LARGE)
+BLOB = Blob(NAME, len(LARGE))
+
+
+def test_large_values_go_to_blobs_wherever_they_stand() -> None:
+    story = Story(
+        {
+            "start": [
+                opens("a", Call("a", LARGE)),
+                opens("k", Keep(LARGE)),
+                opens("c", Spawn("ship", "1", input=LARGE)),
+                opens("s", Send(OTHER, "hello", LARGE)),
+                opens("x", Receive(("x",))),
+            ],
+            "x": [Finish("completed", Ok(LARGE))],
+        }
+    )
+    decision = story.decide(m.Start(input=LARGE))
+    assert decision.blobs == {NAME: LARGE} and not story.loaded
+    ops = [event.op for event in decision.events if isinstance(event, e.Opened)]
+    assert ops[:4] == [Call("a", BLOB), Keep(BLOB), Spawn("ship", "1", input=BLOB), Send(OTHER, "hello", BLOB)]
+    assert isinstance(decision.events[0], e.Started) and decision.events[0].input == BLOB
+    assert story.settle("a", Ok(LARGE)) == [e.Settled(A, Ok(BLOB), NOW_S)]
+    arrived, _, ended = story.say(m.Signal("x", LARGE))
+    assert isinstance(arrived, e.Arrived) and arrived.body == BLOB
+    assert ended == e.Ended("completed", Ok(BLOB), NOW_S)
+
+
+def test_the_program_gets_the_payload_of_a_blob_that_an_answer_names() -> None:
+    for message in (m.Settle(A, 1, Ok(BLOB)), m.Signal("x", BLOB)):
+        story = Story({"start": [opens("a"), opens("x", Receive(("x",)))]}, blobs={NAME: LARGE})
+        story.begin()
+        version = story.execution.version
+        story.say(message)
+        assert story.loaded == [NAME] and story.program.values == {NAME: LARGE}
+        assert story.execution.version == version + (1 if isinstance(message, m.Settle) else 2)  # nothing was folded twice
+
+
+def test_the_program_gets_the_payload_of_its_input() -> None:
+    story = Story({"start": [DONE]}, blobs={NAME: LARGE})
+    story.say(m.Start(input=BLOB))
+    assert story.loaded == [NAME] and story.program.values == {NAME: LARGE}
+
+
+def test_a_blob_that_was_made_in_the_same_decision_is_not_asked_for() -> None:
+    story = Story({"start": [opens("a")], "a": [DONE]})
+    story.say(m.Start(input=LARGE))
+    story.settle("a", Ok(value(80_000)))
+    assert story.loaded == []
+    assert story.program.values.keys() == story.blobs.keys()
+
+
+def test_a_reopened_program_gets_every_payload_that_it_will_recall() -> None:
+    other = value(80_000)
+    story = Story({"start": [opens("a")], "a": [opens("k", Keep(LARGE)), opens("b", Call("b", retry=ONCE))], "b": [FAILED]})
+    story.say(m.Start(input=LARGE))
+    story.settle("a", Ok(other))
+    story.settle("b", failing())
+    story.program.values.clear()
+    story.say(m.Retry())
+    assert story.program.values == {NAME: LARGE, name_of(other): other}
+
+
+# loops
+
+
+def test_turns_that_hold_open_operations_are_not_trimmed() -> None:
+    turns: Script = {
+        "start": [Open((("l", 1), 0), Keep(b"\x00", "turn")), opens("l/~0/a"), opens("l/~0/open")],
+        "l/~0/a": [Open((("l", 1), 1), Keep(b"\x01", "turn")), opens("l/~1/a"), Trim(path("l"), 1)],
+        "l/~1/a": [Open((("l", 1), 2), Keep(b"\x02", "turn")), opens("l/~2/a"), Trim(path("l"), 1)],
+        "l/~0/open": [Trim(path("l"), 2)],
+    }
+    story = Story(turns)
+    story.begin()
+    assert "Trimmed" not in kinds(story.settle("l/~0/a")) + kinds(story.settle("l/~1/a"))
+    assert story.settle("l/~0/open")[-1] == e.Trimmed(path("l"), 2)
+    assert path("l/~0/a") not in story.execution.settled and path("l/~2") in story.execution.settled
+
+
+def test_a_loop_is_trimmed_only_to_a_turn_whose_state_is_remembered() -> None:
+    turns: Script = {
+        "start": [Open((("l", 1), 0), Keep(b"\x00", "turn")), opens("l/~0/a")],
+        "l/~0/a": [opens("l/~1/a"), Trim(path("l"), 1)],
+        "l/~1/a": [Open((("l", 1), 2), Keep(b"\x02", "turn")), opens("l/~2/a")],
+        "l/~2/a": [opens("l/~3/a"), Trim(path("l"), 3)],
+    }
+    story = Story(turns)
+    story.begin()
+    assert "Trimmed" not in kinds(story.settle("l/~0/a"))
+    story.settle("l/~1/a")
+    assert story.settle("l/~2/a")[-1] == e.Trimmed(path("l"), 2)
+
+
+def test_a_value_encoded_for_a_test_is_what_it_says() -> None:
+    assert value(10) == encode("x" * 10, "value") and len(LARGE) > limits.BLOB_BYTES_MIN > len(SMALL)

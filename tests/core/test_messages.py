@@ -1,0 +1,96 @@
+"""Claims about messages as they travel: other languages write them, so their bytes are a contract too."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core import messages as m
+from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
+from perdure.core.ops import Err, Ok
+from perdure.core.paths import Key
+from perdure.core.values import Blob
+from tests.core.test_wire_and_log import golden
+
+KEY, PAY = Key("acme", "order", "1"), (("pay", 2), 3)
+BLOB = Blob("ab" * 32, 70_000)
+MESSAGES: list[m.Message | m.Work] = [
+    m.Start(),
+    m.Start(2, b"\x92\x90\x80", 7, m.Parent(KEY, PAY), 9.0),
+    m.Start(input=BLOB),
+    m.Settle(PAY, 1, Ok()),
+    m.Settle(PAY, 2, Ok(b"\x2a", "next")),
+    m.Settle(PAY, 3, Ok(BLOB)),
+    m.Settle(PAY, 1, Err("failed", ErrorInfo("ValueError", "no", "trace", b"\x91\x01"), 3)),
+    m.Signal("approved"),
+    m.Signal("approved", b"\x01", "once"),
+    m.Signal("approved", BLOB, "", KEY, 4),
+    m.Cancel(),
+    m.Cancel("enough"),
+    m.Terminate("enough"),
+    m.Retry("fixed"),
+    m.Lost(PAY, 2),
+    m.Tick(),
+    m.Diverge(("one", "two")),
+    m.Work(KEY, PAY, 2, "pay", "acme/order/1:pay#2/~3", b"\x92\x90\x80", 9.0),
+    m.Work(KEY, PAY, 1, "pay", "acme/order/1:pay#2/~3"),
+]
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
+PATHS = st.lists(st.tuples(TEXT, st.integers(1, 99)) | st.integers(0, 99), max_size=4).map(tuple)
+KEYS = st.builds(Key, TEXT, TEXT, TEXT)
+VALUES = st.binary() | st.builds(Blob, TEXT, st.integers(0, 2**40))
+ERRORS = st.builds(ErrorInfo, TEXT, TEXT, TEXT, st.none() | st.binary())
+OUTCOMES = st.builds(Ok, VALUES, TEXT) | st.builds(Err, TEXT, ERRORS, st.integers(0, 99))
+SECONDS = st.none() | st.floats(0, 1e12)
+ANY = st.one_of(
+    st.builds(m.Start, st.integers(0, 99), VALUES, st.integers(0, 2**63 - 1), st.none() | st.builds(m.Parent, KEYS, PATHS), SECONDS),
+    st.builds(m.Settle, PATHS, st.integers(1, 99), OUTCOMES),
+    st.builds(m.Signal, TEXT, VALUES, TEXT, st.none() | KEYS, st.integers(0, 99)),
+    st.builds(m.Cancel, TEXT),
+    st.builds(m.Terminate, TEXT),
+    st.builds(m.Retry, TEXT),
+    st.builds(m.Lost, PATHS, st.integers(1, 99)),
+    st.builds(m.Tick),
+    st.builds(m.Diverge, st.lists(TEXT).map(tuple)),
+    st.builds(m.Work, KEYS, PATHS, st.integers(1, 99), TEXT, TEXT, VALUES, SECONDS),
+)
+
+
+def test_every_kind_of_message_is_among_the_golden_ones() -> None:
+    assert {type(message) for message in MESSAGES} == {*m.Message.__args__, m.Work}
+
+
+@pytest.mark.parametrize("number", range(len(MESSAGES)), ids=lambda number: f"{number}-{type(MESSAGES[number]).__name__}")
+def test_the_encoding_of_a_message_is_a_public_contract(number: int) -> None:
+    body = golden("messages_v1.hex")[number]
+    assert m.encode(MESSAGES[number]).hex() == body.hex()
+    assert m.decode(body) == MESSAGES[number]
+
+
+@given(ANY)
+def test_a_message_arrives_as_it_was_sent(message: m.Message | m.Work) -> None:
+    assert m.decode(m.encode(message)) == message
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_a_message_of_an_unknown_version_is_refused(version: int) -> None:
+    with pytest.raises(LogVersionUnsupported):
+        m.decode(bytes((version,)) + m.encode(m.Tick())[1:])
+
+
+@given(st.binary(max_size=40))
+def test_garbage_is_damaged(raw: bytes) -> None:
+    for body in (b"", b"\x01" + raw):
+        try:
+            assert m.decode(body) is not None
+        except LogDamaged:
+            continue
+
+
+def test_what_nests_without_end_is_damaged() -> None:
+    with pytest.raises(LogDamaged):
+        m.decode(b"\x01\x82\xa1t\xa6cancel\xa1z" + b"\x91" * 200_000 + b"\x01")
+
+
+def test_what_a_message_has_beside_what_is_known_is_ignored() -> None:
+    assert m.decode(b"\x01\x82\xa1t\xa6cancel\xa5later\x01") == m.Cancel()

@@ -1,0 +1,137 @@
+"""Claims about views: what people read follows from the log, and from nothing else."""
+
+import pytest
+
+from perdure.core import events as e
+from perdure.core import messages as m
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Call, Err, Ok, Receive, Retry, Sleep, Spawn
+from perdure.core.program import Drop, Trim
+from perdure.core.views import PublicEvent, history, steps, summary, why
+from tests.core.stories import DONE, FAILED, KEY, NOW_S, Script, Story, opens, path
+
+NO = ErrorInfo("ValueError", "no")
+STORY: Script = {
+    "start": [opens("pay", Call("pay", retry=Retry(jitter=0.0)))],
+    "pay": [opens("x", Receive(("approved",), timeout_s=60.0)), opens("loser")],
+    "x": [Drop(path("loser")), opens("ship", Call("ship", retry=Retry(max=1)))],
+    "ship": [FAILED],
+}
+
+
+def told() -> tuple[Story, list[list[e.Event]]]:
+    """A story with a bit of everything, and the events of each of its commits."""
+    story = Story(STORY)
+    rows = [story.begin()]
+    rows.append(story.settle("pay", Err("failed", NO)))
+    rows.append(story.tick(1.0))
+    rows.append(story.say(m.Lost(path("pay"), 2)))
+    rows.append(story.settle("pay", attempt=3))
+    rows.append(story.say(m.Lost(path("loser"), 1)) + story.say(m.Lost(path("loser"), 2)))
+    rows.append(story.signal("approved"))
+    rows.append(story.say(m.Diverge(("it differs",))))
+    rows.append(story.say(m.Retry("fixed")))
+    rows.append(story.settle("ship", Err("failed", NO)))
+    rows.append(story.say(m.Retry("again")))
+    rows.append(story.say(m.Terminate("enough")))
+    return story, rows
+
+
+def test_a_story_has_exactly_this_history() -> None:
+    _, rows = told()
+    assert [f"{event.type} {event.subject}".strip() for event in history(KEY, rows)] == [
+        "execution.created",
+        "execution.started",
+        "step.started pay",
+        "step.retrying pay",
+        "execution.waiting",
+        "step.started pay",
+        "step.retrying pay",
+        "step.started pay",
+        "step.completed pay",
+        "step.started loser",
+        "step.retrying loser",
+        "step.started loser",
+        "step.retrying loser",
+        "execution.waiting",
+        "message.received",
+        "step.cancelled loser",
+        "step.started ship",
+        "execution.waiting",
+        "execution.resumed",
+        "step.failed ship",
+        "execution.failed",
+        "execution.reopened",
+        "step.started pay",
+        "step.started loser",
+        "step.cancelled loser",
+        "step.started ship",
+        "execution.cancelled",
+    ]
+
+
+def test_an_event_has_its_number_in_the_log_its_time_and_what_matters_of_it() -> None:
+    _, rows = told()
+    public = list(history(KEY, rows))
+    assert public[0] == PublicEvent(1, "execution.created", KEY, NOW_S, "", {"version": 3})
+    assert public[2] == PublicEvent(2, "step.started", KEY, NOW_S, "pay", {"target": "pay", "attempt": 1})
+    assert public[3] == PublicEvent(3, "step.retrying", KEY, NOW_S, "pay", {"attempt": 1, "error": "ValueError: no", "due_s": NOW_S + 1})
+    assert public[4] == PublicEvent(3, "execution.waiting", KEY, NOW_S, "", {"why": "will try again pay (call pay)"})
+    assert public[5].data == {"target": "pay", "attempt": 2} and public[6].data["error"] == "interrupted"
+    assert next(event for event in public if event.type == "message.received").data == {"number": 8, "name": "approved"}
+    assert next(event for event in public if event.type == "execution.resumed").data == {"reason": "fixed"}
+    assert [event.id for event in public] == sorted(event.id for event in public)
+
+
+def test_a_trimmed_loop_is_seen() -> None:
+    loop: Script = {"start": [opens("k", Sleep(0.0))]}
+    assert list(loop) == ["start"] and Trim(path("l"), 3).before == 3
+    rows = [[e.Started(1, NOW_S), e.Trimmed(path("l"), 3)]]
+    assert list(history(KEY, rows))[-1] == PublicEvent(2, "execution.trimmed", KEY, NOW_S, "l", {"before": 3})
+
+
+def test_the_steps_are_all_operations_in_the_order_of_their_opening() -> None:
+    story = Story({"start": [opens("a"), opens("b", Sleep(5.0)), opens("c", Call("c", retry=Retry(max=1)))], "a": [opens("d", Spawn("ship", "1"))]})
+    story.begin()
+    story.now_s += 1
+    story.settle("c", Err("failed", NO))
+    story.settle("a", Ok())
+    assert [(step.path, step.kind, step.target, step.state) for step in steps(story.execution)] == [
+        ("a", "call", "a", "completed"),
+        ("b", "sleep", "", "waiting"),
+        ("c", "call", "c", "failed"),
+        ("d", "spawn", "ship", "waiting"),
+    ] or sorted(step.path for step in steps(story.execution)) == ["a", "b", "c", "d"]
+    by_path = {step.path: step for step in steps(story.execution)}
+    assert by_path["c"].error == NO and (by_path["a"].opened_at_s, by_path["a"].settled_at_s) == (NOW_S, NOW_S + 1) and by_path["b"].due_s == NOW_S + 5
+
+
+WHY: list[tuple[Script, list[m.Message], str]] = [
+    ({}, [], "it has not started"),
+    ({}, [m.Start()], "it is being decided"),
+    ({"start": [opens("pay")]}, [m.Start()], "runs pay (call pay)"),
+    ({"start": [opens("pay", Call("pay", queue="gpu"))]}, [m.Start()], "waits for pay (call pay on gpu)"),
+    ({"start": [opens("a", Sleep(5.0)), opens("b"), opens("c")]}, [m.Start()], "waits for a (sleep), and 2 more"),
+    ({"start": [opens("a", Receive(("x", "y")))]}, [m.Start()], "waits for a (receive x, y)"),
+    ({"start": [opens("pay")]}, [m.Start(), m.Lost(path("pay"), 1), m.Lost(path("pay"), 2)], "was interrupted at pay (call pay)"),
+    ({"start": [opens("pay")]}, [m.Start(), m.Diverge(("one", "two"))], "needs attention (diverged): one; two"),
+    ({"start": [DONE]}, [m.Start()], "it has completed"),
+    ({"start": [FAILED]}, [m.Start()], "Error: no"),
+    ({}, [m.Start(), m.Terminate("enough")], "Cancelled: enough"),
+]
+
+
+@pytest.mark.parametrize(("script", "said", "expected"), WHY, ids=[expected for _, _, expected in WHY])
+def test_why_says_in_a_sentence_what_it_waits_for(script: Script, said: list[m.Message], expected: str) -> None:
+    story = Story(script)
+    for message in said:
+        story.say(message)
+    assert why(story.execution) == expected
+
+
+def test_a_summary_is_the_execution_in_a_line() -> None:
+    story, _ = told()
+    line = summary(story.execution)
+    assert (line.key, line.status, line.workflow_version, line.started_at_s, line.ended_at_s) == (KEY, "cancelled", 3, NOW_S, story.now_s)
+    assert (line.version, line.open, line.why) == (len(story.events), 0, "Cancelled: enough")
+    assert summary(Story({}).execution).started_at_s is None

@@ -1,0 +1,356 @@
+"""The SQLite store does what the memory store does, whatever is asked of them: seeded random operations, everything compared after each.
+
+A run goes on until each kind of operation has both done something and found nothing to do, and fails if that takes too long:
+so a kind that can't happen any more is noticed. What fails prints its seed.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from perdure.core.mail import Ack, Mail, Opening, Send
+from perdure.core.paths import Address, Key, Queue
+from perdure.stores.base import Claim, Claimed, Commit, Committed, Head, Post, Store
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite import SqliteStore
+from perdure.testing.conformance import Clock
+
+NOBODY = Key("acme", "order", "nobody")
+"""An execution that is never started, whatever is sent to it."""
+QUEUES = [Queue(tenant, name) for tenant in ("acme", "b\0") for name in ("pay", "ship")]
+HOLDERS = ["one", "two", "three"]
+PROGRAMS = ["order", "order@2", "refund"]
+STATUSES = ["running", "waiting", "completed", "pending"]
+BLOBS = ["a", "b", "c", "d"]
+LEASE_S = 60.0
+OPERATIONS_MIN = 400
+OPERATIONS_MAX = 8_000
+
+KINDS = (
+    *("commit", "commit after an epoch", "create", "batch", "release", "compact", "post", "post of an epoch", "open", "ack", "blob"),
+    *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
+    *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "mail", "reopen"),
+)
+
+
+class Twins:
+    """Both stores, their clock, and what kinds of operations have done something (True) and nothing (False)."""
+
+    def __init__(self, seed: int, file: Path) -> None:
+        self.random = random.Random(seed)
+        self.clock = Clock()
+        self.file = file
+        self.memory: Store = MemoryStore(self.clock)
+        self.sqlite: Store = SqliteStore(file, self.clock, synchronous="OFF")
+        self.until_s: dict[str, float] = {}
+        self.epoch = 1
+        self.blob_names: set[str] = set()
+        self.seen: set[tuple[str, bool]] = set()
+        self.numbers: dict[int, int] = {}
+        self.newcomers = 0
+        self.keys = [Key(tenant, "order", id) for tenant in ("acme", "b\0") for id in ("1", "2", "/")]
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where mail may go."""
+        return [*self.keys, NOBODY, *QUEUES]
+
+    @property
+    def missing(self) -> str:
+        """The kinds of operations that have not yet been seen to do something, or nothing."""
+        lacking = {
+            said: [kind for kind in KINDS if (kind, outcome) not in self.seen]
+            for said, outcome in (("never did anything", True), ("never found nothing", False))
+        }
+        return "; ".join(f"{said}: {', '.join(kinds)}" for said, kinds in lacking.items() if kinds)
+
+    def note(self, kind: str, outcome: object) -> None:
+        """An operation of this kind did something, or nothing."""
+        assert kind in KINDS
+        self.seen.add((kind, bool(outcome)))
+
+    async def both(self, ask: Callable[[Store], Awaitable[Any]]) -> Any:
+        """Ask both, who must answer the same."""
+        expected, answer = await ask(self.memory), await ask(self.sqlite)
+        assert unnumbered(answer) == unnumbered(expected)
+        for mine, other in zip(mail_in(expected), mail_in(answer), strict=True):
+            assert self.numbers.setdefault(mine.number, other.number) == other.number
+        return expected
+
+    async def head(self, key: Key) -> Head | None:
+        """The head that both have."""
+        log = await self.both(lambda store: store.read(key))
+        return log.head if log else None
+
+    async def compare(self) -> None:
+        """All that can be seen of both is the same."""
+        await self.both(lambda store: store.heads(limit=10_000))
+        for key in self.keys:
+            await self.both(partial(read, key=key))
+        for to in self.addresses:
+            await self.both(partial(mail, to=to))
+        for name in BLOBS:
+            await self.both(partial(blob, name=name))
+
+    def compare_numbers(self) -> None:
+        """Mail has arrived in the same order, though a store may leave out numbers."""
+        assert [self.numbers[number] for number in sorted(self.numbers)] == sorted(set(self.numbers.values()))
+
+    # What is asked for, at random.
+
+    async def change(self) -> None:
+        changes = [await self.some_commit() if self.random.random() < 0.6 else self.some_post() for _ in range(self.random.choice([1, 1, 1, 2, 4]))]
+        before = {change.key: await self.head(change.key) for change in changes if isinstance(change, Commit)}
+        mail = await self.all_mail()
+        answers = await self.both(lambda store: store.commit(changes))
+        if len(changes) > 1:
+            self.note("batch", all(isinstance(answer, Committed) for answer in answers))
+            return
+        (change,), (answer,) = changes, answers
+        done = isinstance(answer, Committed)
+        if done:
+            self.blob_names.update(name for name, _ in change.blobs)
+        if change.acks:
+            self.note("ack", done and any((ack.to, ack.key) in mail for ack in change.acks))
+        if any(send.opens for send in change.sends):
+            self.note("open", done and answer.created)
+        if isinstance(change, Post):
+            if change.epoch is not None:
+                self.note("post of an epoch", done)
+            self.note("post", done and any((send.to, send.key) not in mail for send in change.sends))
+            return
+        self.note("create" if change.creates else "commit", done)
+        if self.epoch > 1:
+            self.note("commit after an epoch", done)
+        if change.compacted is not None:
+            self.note("compact", done)
+        if change.release and not change.creates and (head := before[change.key]):
+            self.note("release", done and head.holder == change.holder)
+
+    async def some_commit(self) -> Commit:
+        chance, key = self.random.random, self.random.choice(self.keys)
+        head = await self.head(key)
+        return Commit(
+            key=key,
+            epoch=self.some_epoch() or self.epoch,
+            holder=head.holder if head and head.holder and chance() < 0.7 else self.random.choice(HOLDERS),
+            version=head.version if head and chance() < 0.8 else self.random.randrange(5),
+            program=self.random.choice(PROGRAMS),
+            root=self.random.choice(self.keys),
+            creates=chance() < (0.1 if head else 0.4),
+            row=self.random.randbytes(self.random.randrange(20)),
+            count=self.random.choice([0, 1, 1, 3]),
+            compacted=self.random.randbytes(5) if chance() < 0.1 else None,
+            status=self.random.choice(STATUSES),
+            wake_at_s=self.some_time() if chance() < 0.4 else None,
+            ended_at_s=self.clock.now_s if chance() < 0.1 else None,
+            release=chance() < 0.5,
+            sends=self.some_sends(),
+            acks=self.some_acks(),
+            blobs=self.some_blobs(),
+        )
+
+    def some_post(self) -> Post:
+        return Post(epoch=self.some_epoch() if self.random.random() < 0.5 else None, sends=self.some_sends(), acks=self.some_acks(), blobs=self.some_blobs())
+
+    def some_sends(self) -> tuple[Send, ...]:
+        return tuple(self.some_send() for _ in range(self.random.choice([0, 0, 1, 1, 3])))
+
+    def some_send(self) -> Send:
+        to = self.random.choice(self.addresses)
+        opens = Opening(self.random.choice(PROGRAMS), self.random.choice(self.keys)) if self.random.random() < 0.4 and to != NOBODY else None
+        due_at_s = self.some_time() if self.random.random() < 0.4 else 0.0
+        return Send(to, self.random.choice("abc\0"), self.random.randbytes(3), due_at_s, opens)
+
+    def some_acks(self) -> tuple[Ack, ...]:
+        return tuple(Ack(self.random.choice(self.addresses), self.random.choice("abc\0")) for _ in range(self.random.choice([0, 0, 0, 1, 4])))
+
+    def some_blobs(self) -> tuple[tuple[str, bytes], ...]:
+        return ((name := self.random.choice(BLOBS), name.encode()),) if self.random.random() < 0.03 else ()
+
+    def some_epoch(self) -> int:
+        return self.random.choice([self.epoch - 1, self.epoch + 1]) if self.random.random() < 0.08 else self.epoch
+
+    def some_time(self) -> float:
+        return self.clock.now_s + self.random.choice([-10, 0, 1, 5, 5, 20, 100.5])
+
+    async def claim(self) -> None:
+        chance, holder = self.random.random, self.random.choice(HOLDERS)
+        claim = Claim(
+            holder=holder,
+            epoch=self.some_epoch(),
+            programs=frozenset(self.random.sample(PROGRAMS, self.random.choice([0, 1, 2, 3, 3, 3]))),
+            queues=frozenset(self.random.sample(["pay", "ship", "none"], self.random.randrange(4))),
+            limit=self.random.choice([0, 1, 1, 2, 10, 10]),
+            root=self.random.choice(self.keys) if chance() < 0.2 else None,
+        )
+        holders = {head.key: head.holder for head in await self.memory.heads(limit=10_000)}
+        claimed: Claimed = await self.both(lambda store: store.claim(claim))
+        self.note("claim" if claim.root is None else "claim of a family", claimed.executions)
+        self.note("work", claimed.work)
+        for assignment in claimed.executions:
+            before = holders[assignment.head.key]
+            self.note("claim again", before == holder)
+            self.note("claim what the dead held", before not in (None, holder))
+            self.note("claim due mail", assignment.mail)
+        for mail in claimed.work:
+            self.note("work again", mail.deliveries > 1)
+
+    async def renew(self) -> None:
+        holder = self.random.choice(HOLDERS)
+        self.note("renew", self.lives(holder))
+        moment = await self.both(lambda store: store.renew(holder, LEASE_S))
+        assert moment.epoch == self.epoch
+        self.until_s[holder] = self.clock.now_s + LEASE_S
+
+    async def let_go(self) -> None:
+        holder = self.random.choice(HOLDERS)
+        held = [head for head in await self.memory.heads(limit=10_000) if head.holder == holder]
+        self.note("let go", held and self.lives(holder))
+        await self.both(lambda store: store.renew(holder, 0))
+        self.until_s.pop(holder, None)
+
+    async def turn_to_another(self) -> None:
+        """From now on an execution that does not exist yet takes the place of another, whose program nobody knows any more."""
+        self.newcomers += 1
+        place = self.random.randrange(len(self.keys))
+        if head := await self.head(self.keys[place]):
+            retired = Commit(key=head.key, epoch=self.epoch, holder="nobody", version=head.version, program="retired", root=head.root)
+            await self.both(lambda store: store.commit([retired]))
+        self.keys[place] = Key("acme", "order", f"newcomer {self.newcomers}")
+
+    async def pass_time(self) -> None:
+        living = set(filter(self.lives, HOLDERS))
+        self.clock.advance(8 * 86_400 if self.random.random() < 0.05 else self.random.choice([0.5, 1, 5, 10, 40]))
+        self.note("death", not all(map(self.lives, living)))
+
+    async def raise_epoch(self) -> None:
+        self.note("epoch", any(map(self.lives, HOLDERS)))
+        self.epoch = await self.both(lambda store: store.raise_epoch())
+        self.until_s.clear()
+
+    async def reopen(self) -> None:
+        """Close the file and open it again: to the other store, all holders let go."""
+        self.note("reopen", any(map(self.lives, HOLDERS)))
+        await self.sqlite.close()
+        self.sqlite = SqliteStore(self.file, self.clock, synchronous="OFF")
+        for holder in HOLDERS:
+            await self.memory.renew(holder, 0)
+        self.until_s.clear()
+
+    async def look(self) -> None:
+        key, after, to = self.random.choice(self.keys), self.random.randrange(8), self.random.choice(self.addresses)
+        tenant, status = self.random.choice([None, "acme", "b\0", "c"]), self.random.choice([None, *STATUSES])
+        name, limit = self.random.choice([*BLOBS, "never kept"]), self.random.randrange(4)
+        self.note("read", log := await self.both(lambda store: store.read(key, after)))
+        self.note("read after", log and log.rows)
+        self.note("heads", await self.both(lambda store: store.heads(tenant, status, limit)))
+        self.note("mail", await self.both(lambda store: store.mail(to)))
+        self.note("blob", await self.both(lambda store: store.blob(name)))
+        assert await self.both(lambda store: store.relay(limit)) == 0
+
+    async def sweep(self) -> None:
+        limit = self.random.choice([0, 1, 100])
+        self.note("sweep", await self.both(lambda store: store.sweep(limit)))
+
+    def lives(self, holder: str) -> bool:
+        """Whether the lease of `holder` has not run out."""
+        return self.until_s.get(holder, 0.0) > self.clock.now_s
+
+    async def all_mail(self) -> set[tuple[Address, str]]:
+        """Who has mail of which keys."""
+        return {(to, mail.key) for to in self.addresses for mail in await self.memory.mail(to)}
+
+
+async def read(store: Store, key: Key) -> object:
+    return await store.read(key)
+
+
+async def mail(store: Store, to: Address) -> object:
+    return await store.mail(to)
+
+
+async def blob(store: Store, name: str) -> object:
+    return await store.blob(name)
+
+
+def mail_in(answer: object) -> list[Mail]:
+    """All mail in an answer of a store."""
+    match answer:
+        case Claimed():
+            return [*(mail for assignment in answer.executions for mail in assignment.mail), *answer.work]
+        case list():
+            return [mail for mail in answer if isinstance(mail, Mail)]
+        case _:
+            return []
+
+
+def unnumbered(answer: object) -> object:
+    """The answer, with all of its mail numbered 0."""
+    match answer:
+        case Mail():
+            return replace(answer, number=0)
+        case Claimed():
+            executions = [replace(assignment, mail=tuple(map(unnumbered, assignment.mail))) for assignment in answer.executions]
+            return replace(answer, executions=tuple(executions), work=tuple(map(unnumbered, answer.work)))
+        case list():
+            return list(map(unnumbered, answer))
+        case _:
+            return answer
+
+
+CHANCES: dict[Callable[[Twins], Awaitable[None]], float] = {
+    Twins.change: 50,
+    Twins.claim: 25,
+    Twins.renew: 15,
+    Twins.look: 5,
+    Twins.pass_time: 10,
+    Twins.turn_to_another: 4,
+    Twins.let_go: 2,
+    Twins.sweep: 2,
+    Twins.raise_epoch: 1.2,
+    Twins.reopen: 1.2,
+}
+
+
+async def compare_stores(seed: int, file: Path, operations_min: int, operations_max: int = OPERATIONS_MAX) -> None:
+    """Do at least so many operations, and all kinds of them."""
+    twins = Twins(seed, file)
+    chooser = random.Random(seed)
+    done: list[str] = []
+    try:
+        while len(done) < operations_min or twins.missing:
+            assert len(done) < operations_max, f"in {len(done)} operations these {twins.missing}"
+            (operation,) = chooser.choices([*CHANCES], [*CHANCES.values()])
+            done.append(operation.__name__)
+            await operation(twins)
+            await twins.compare()
+        twins.compare_numbers()
+    except BaseException as error:
+        error.add_note(f"seed {seed}, operation {len(done)}, the last of {done[-5:]}")
+        raise
+    finally:
+        await twins.sqlite.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_sqlite_does_what_memory_does(seed: int, tmp_path: Path) -> None:
+    await compare_stores(seed, tmp_path / "perdure.db", OPERATIONS_MIN)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", range(100, 150))
+async def test_sqlite_does_what_memory_does_for_long(seed: int, tmp_path: Path) -> None:
+    await compare_stores(seed, tmp_path / "perdure.db", 4_000)
+
+
+async def test_a_kind_of_operation_that_never_happens_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHANCES, Twins.sweep, 0)
+    with pytest.raises(AssertionError, match=r"in 2000 operations these never did anything: .*sweep; never found nothing: .*sweep") as noticed:
+        await compare_stores(0, tmp_path / "perdure.db", 10, operations_max=2_000)
+    assert noticed.value.__notes__[0].startswith("seed 0, operation ")

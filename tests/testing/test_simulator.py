@@ -1,0 +1,96 @@
+"""Claims about simulated worlds: whatever crashes, freezes or is sent twice, everything ends as predicted, and no effect happens once too often."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import nodes as n
+from perdure.testing.simulator import Options, Report, drawn, main, simulate
+
+WORLDS = 50
+BATCH = 5
+PROVED = 10_000
+PROVED_BATCH = 100
+
+FAULTS = """
+arrived twice, blackouts, delayed after, delayed before, epochs, failed after, failed before, frozen after, frozen before, killed after, killed at a time,
+killed before, lost ring, resend, stopped, stray answers
+""".replace("\n", " ")
+
+DIGESTS = """
+from perdure.testing.simulator import drawn, simulate
+for seed in range(10):
+    programs, options = drawn(seed, always_suspend=seed % 2 == 1)
+    print(simulate(programs, seed, options).digest)
+"""
+
+
+def world(seed: int, *, faults: bool = True, always_suspend: bool = False) -> Report:
+    """Run the world of `seed`; it must have no problems."""
+    programs, options = drawn(seed, faults=faults, always_suspend=always_suspend)
+    report = simulate(programs, seed, options)
+    assert not report.problems, "\n".join((*report.problems, f"see it again: {report.command}"))
+    return report
+
+
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("first", range(0, WORLDS, BATCH))
+def test_worlds_full_of_faults_end_as_predicted(first: int, always_suspend: bool) -> None:
+    for seed in range(first, first + BATCH):
+        world(seed, always_suspend=always_suspend)
+
+
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("first", range(0, WORLDS, BATCH))
+def test_where_nothing_fails_each_effect_happens_as_often_as_predicted(first: int, always_suspend: bool) -> None:
+    for seed in range(first, first + BATCH):
+        report = world(seed, faults=False, always_suspend=always_suspend)
+        assert report.counts["kills"] == report.counts["interruptions"] == report.counts["zombies"] == report.counts.get("Conflict", 0) == 0, report.command
+
+
+def test_every_kind_of_fault_happens() -> None:
+    happened: Counter[str] = Counter()
+    wanted = {fault.strip() for fault in FAULTS.split(",")}
+    for seed in range(WORLDS):
+        happened.update(world(seed).counts)
+        if all(happened[fault] for fault in wanted):
+            break
+    assert {fault for fault in wanted if not happened[fault]} == set()
+
+
+def test_a_seed_is_the_same_world_again() -> None:
+    assert [world(seed) for seed in range(5)] == [world(seed) for seed in range(5)]
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_seed_is_the_same_world_in_every_process(hash_seed: str) -> None:
+    here = [world(seed, always_suspend=seed % 2 == 1).digest for seed in range(10)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(n.__file__).parents[2]), "PYTHONHASHSEED": hash_seed}
+    there = subprocess.run([sys.executable, "-c", DIGESTS], env=environment, capture_output=True, text=True, check=True)
+    assert there.stdout.split() == here
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_message_that_is_there_wins_over_a_timeout_that_passed_while_nobody_was(seed: int) -> None:
+    program = n.Program(n.Listen("m", 20.0, (None,)), (n.Message(10.0, "m", "heard in time", "key"),))
+    report = simulate(program, seed, Options(as_written=True, blackouts_at_s=(5.0,), blackout_s=60.0, kills_max=99, trouble_s=80.0))
+    assert not report.problems, "\n".join(report.problems)
+
+
+def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "3", "--always-suspend"]) == 0
+    printed = capsys.readouterr().out
+    assert '"problems": []' in printed
+    assert "python -m perdure.testing.simulator --seed 3 --always-suspend" in printed
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("first", range(1000, 1000 + PROVED // 2, PROVED_BATCH))
+def test_ten_thousand_worlds_end_as_predicted(first: int, always_suspend: bool) -> None:
+    for seed in range(first, first + PROVED_BATCH):
+        world(seed, always_suspend=always_suspend)

@@ -1,0 +1,117 @@
+"""Run the long proofs, resumably, and write what came of them to docs/proof.md.
+
+Each test marked `prove` is run once for each commit; what has passed for the present commit is not run again, so that a
+proof may be stopped and taken up later. Then the reports are made. `--fresh` forgets what has passed.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STATE = ROOT / ".prove.json"
+PROOF = ROOT / "docs" / "proof.md"
+BATCH = 8
+REPORTS = [
+    ("Planted bugs", [sys.executable, "tools/planted_bugs.py"]),
+    ("Crashes a minute", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
+    ("Cost of a step", [sys.executable, "bench/steps.py"]),
+]
+
+
+def output(*command: str) -> str:
+    """What a command prints.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def commit() -> str:
+    """The present commit; with a mark when the tree differs from it."""
+    dirty = output("git", "status", "--porcelain", "--untracked-files=no").strip()
+    return output("git", "rev-parse", "--short=12", "HEAD").strip() + ("+changes" if dirty else "")
+
+
+def collected() -> list[str]:
+    """The ids of all tests marked `prove`."""
+    listed = output(sys.executable, "-m", "pytest", "-m", "prove", "--collect-only", "-q", "-p", "no:cacheprovider")
+    return [line for line in listed.splitlines() if "::" in line]
+
+
+def run(tests: list[str], jobs: int) -> tuple[bool, float]:
+    """Run a batch; whether all passed, and how many seconds it took."""
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "prove", "-n", str(jobs), "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    return done.returncode == 0, time.monotonic() - begun
+
+
+def prove(jobs: int, passed: dict[str, float], save: object) -> list[str]:
+    """Run what has not passed yet, batch by batch; return what fails."""
+    left = [test for test in collected() if test not in passed]
+    print(f"{len(passed)} proofs have passed already, {len(left)} to go", flush=True)
+    failed: list[str] = []
+    for start in range(0, len(left), BATCH):
+        batch = left[start : start + BATCH]
+        good, seconds = run(batch, jobs)
+        if good:
+            passed.update(dict.fromkeys(batch, seconds / len(batch)))
+            STATE.write_text(json.dumps(save, indent=1))
+        else:
+            failed += batch
+        print(f"{start + len(batch)} of {len(left)}: {'passed' if good else 'FAILED'} in {seconds:.0f} s", flush=True)
+    return failed
+
+
+def write(at: str, passed: dict[str, float]) -> None:
+    """Write docs/proof.md."""
+    by_file: dict[str, list[float]] = defaultdict(list)
+    for test, seconds in passed.items():
+        by_file[test.partition("::")[0]].append(seconds)
+    lines = [
+        "# The proof",
+        "",
+        "Written by `make prove`; every seed is in the name of its test, so that each line can be run again.",
+        "",
+        f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        f"- commit: {at}",
+        f"- Python {platform.python_version()}, {os.cpu_count()} processors, {platform.system()} {platform.machine()}",
+        "",
+        "| proofs | passed | minutes |",
+        "|---|---|---|",
+        *(f"| `{file}` | {len(times)} | {sum(times) / 60:.1f} |" for file, times in sorted(by_file.items())),
+    ]
+    for title, command in REPORTS:
+        lines += ["", f"## {title}", "", "```", output(*command).rstrip(), "```"]
+    PROOF.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"written: {PROOF.relative_to(ROOT)}")
+
+
+def main() -> int:
+    """Prove; exit code 0 only if everything passed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--fresh", action="store_true", help="forget what has passed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    options = parser.parse_args()
+    at = commit()
+    state: dict[str, dict[str, float]] = json.loads(STATE.read_text()) if STATE.exists() and not options.fresh else {}
+    passed = state.setdefault(at, {})
+    failed = prove(options.jobs, passed, {at: passed})
+    if failed:
+        print("these failed, or stand beside one that did:", *failed, sep="\n  ")
+        return 1
+    write(at, passed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
