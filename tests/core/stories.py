@@ -52,6 +52,9 @@ class Scripted:
             self._compare(command, remembered)
         return ()
 
+    def refuse(self, diverged: Diverged) -> None:
+        self._divergence = diverged
+
     def close(self) -> None:
         self.closed = True
 

@@ -88,7 +88,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     if isinstance(diverged, Diverged) and execution.parked is None and execution.ended is None:
         warm.undecided.appendleft(Item(messages.Diverge(await _drive(engine, explain(workflow, warm.key, events, diverged)))))
         return
-    for promise in execution.performing():
+    for promise in reversed(execution.performing()):
         flight = warm.flights.get(promise.path)
         if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:
             warm.undecided.appendleft(Item(messages.Lost(promise.path, promise.attempt)))

@@ -39,6 +39,7 @@ class Instance:
         "_enter",
         "_finished",
         "_matched_value",
+        "_recalled",
         "_remembered",
         "_root",
         "_unstarted",
@@ -68,6 +69,7 @@ class Instance:
         self._commands: list[Command] = []
         self._remembered: deque[e.Event] | None = None
         self._values: Mapping[str, bytes] = {}
+        self._recalled: Mapping[str, bytes] = {}
         self._divergence: Diverged | None = None
         self._finished = False
         self._matched_value: Value = values.NOTHING
@@ -113,6 +115,7 @@ class Instance:
                 self._begin()
             case e.Reopened():
                 self.loop.close()
+                self._recalled = self._values  # what was kept before the reopening may be kept again at any later event
                 self.loop, self._finished = DeterministicLoop(), False
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
@@ -271,7 +274,10 @@ class Instance:
 
     def raw(self, value: Value) -> bytes:
         """The payload of a value, which may be a blob that came with the event."""
-        return self._values[value.sha256] if isinstance(value, Blob) else value
+        if not isinstance(value, Blob):
+            return value
+        found = self._values.get(value.sha256)
+        return self._recalled[value.sha256] if found is None else found
 
     def decode(self, value: Value, hint: Any, path: Path) -> Any:
         """A remembered value by its hint. One that no longer fits is a divergence on replay, an error live."""

@@ -1,0 +1,164 @@
+"""Makes the logs of the corpus: ``PYTHONPATH=src:. python -m tests.corpus.make v1``. Run by hand for a new release, never by a test.
+
+Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are left out.
+"""
+
+import asyncio
+import sys
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from zlib import compress
+
+import msgspec
+
+from perdure.core import log, messages, values
+from perdure.core.errors import ErrorInfo
+from perdure.core.events import Event, Ended
+from perdure.core.execution import fold
+from perdure.core.mail import Send
+from perdure.core.messages import Message
+from perdure.core.ops import Ok
+from perdure.core.paths import Key
+from perdure.core.views import history
+from perdure.programs.code import instance
+from perdure.runtime import perform
+from perdure.runtime.engine import Engine
+from perdure.sdk import Workflow
+from perdure.stores.base import Post
+from perdure.stores.memory import MemoryStore
+from perdure.testing.virtual import run
+from tests.corpus.workflows import CASES, Case, broken
+
+HERE = Path(__file__).parent
+
+
+class Record(msgspec.Struct):
+    """One execution of a case: its log as hexadecimal rows, how it ended, and the hash of its public history."""
+
+    key: Key
+    root: Key
+    version: int
+    rows: list[str]
+    status: str
+    result: str | None
+    error: str | None
+    history: str
+
+
+class Recorded(msgspec.Struct):
+    """What a file of the corpus holds; blobs are deflated (zlib), then base64."""
+
+    perdure: str
+    executions: list[Record]
+    blobs: dict[str, str]
+
+
+class Played:
+    """A stage: an engine on a store in memory."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.store = MemoryStore(asyncio.get_running_loop().time)
+        self.engine = Engine(self.store, [one.code for one in case.workflows], holder="corpus", seed=lambda: 20260101)
+        self._mail = 0
+
+    async def start(self, workflow: Workflow[..., Any], *args: Any, id: str = "1") -> Key:
+        key = Key("corpus", workflow.code.name, id)
+        await self.engine.start(key, workflow.code.codec.encode_args(args, {}, "the input"))
+        return key
+
+    async def send(self, key: Key, name: str, body: Any = None, once: str = "") -> None:
+        await self._post(key, messages.Signal(name, values.encode(body, "the body"), once))
+
+    async def cancel(self, key: Key, reason: str) -> None:
+        await self._post(key, messages.Cancel(reason))
+
+    async def retry(self, key: Key, reason: str) -> None:
+        await self._post(key, messages.Retry(reason))
+
+    def repair(self) -> None:
+        broken["yes"] = False
+
+    async def _post(self, key: Key, message: Message) -> None:
+        self._mail += 1
+        await self.store.commit([Post(sends=(Send(key, f"corpus:{self._mail}", messages.encode(message)),))])
+
+    async def play(self) -> Recorded:
+        """Run the case until every execution has ended; return what is to be kept."""
+        import perdure
+
+        running = asyncio.create_task(self.engine.run())
+        await self.engine.ready()
+        await self.case.play(self)
+        while any(head.ended_at_s is None for head in await self.store.heads()):
+            await asyncio.sleep(100)
+        self.engine.stop()
+        await running
+        records = [await self._record(head.key, head.root) for head in reversed(await self.store.heads())]
+        blobs = {name: b64encode(compress(raw, 9)).decode() for name, raw in sorted(self.store._blobs.items())}
+        return Recorded(getattr(perdure, "__version__", "0.1.0"), records, blobs)
+
+    async def _record(self, key: Key, root: Key) -> Record:
+        found = await self.store.read(key)
+        assert found is not None
+        events = log.decode_all(found.rows)
+        execution = fold(key, events, root)
+        ended = execution.ended
+        assert ended is not None, f"{key} has not ended"
+        version = 1 if execution.started is None else execution.started.version
+        result = await self._payload(ended) if isinstance(ended.outcome, Ok) else None
+        error = None if isinstance(ended.outcome, Ok) else f"{ended.outcome.error.type}: {ended.outcome.error.message}"
+        return Record(key, root, version, [row.hex() for row in found.rows], ended.status, result, error, history_hash(key, found.rows))
+
+    async def _payload(self, ended: Ended) -> str:
+        assert isinstance(ended.outcome, Ok)
+        value = ended.outcome.value
+        raw = await self.engine.blob(value.sha256) if isinstance(value, values.Blob) else value
+        return raw.hex() if len(raw) < 10_000 else sha256(raw).hexdigest()
+
+
+def history_hash(key: Key, rows: Any) -> str:
+    """The hash of the public history of a log."""
+    told = [msgspec.json.encode(event) for event in history(key, map(log.decode, rows))]
+    return sha256(b"\n".join(told)).hexdigest()
+
+
+@contextmanager
+def without_tracebacks() -> Iterator[None]:
+    """Leave out of the log what depends on where the code lies."""
+    before = instance.error_info
+
+    def short(error: BaseException) -> ErrorInfo:
+        info = before(error)
+        return ErrorInfo(info.type, info.message)
+
+    instance.error_info = perform.error_info = short
+    try:
+        yield
+    finally:
+        instance.error_info = perform.error_info = before
+
+
+def made(name: str) -> Recorded:
+    """The case of this name, played in a world of its own."""
+    with without_tracebacks():
+        return run(lambda: _play(CASES[name]))
+
+
+async def _play(case: Case) -> Recorded:
+    return await Played(case).play()
+
+
+def main(directory: str) -> None:
+    """Write the file of every case."""
+    (HERE / directory).mkdir(exist_ok=True)
+    for name in CASES:
+        (HERE / directory / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(made(name)), indent=1) + b"\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

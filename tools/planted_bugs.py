@@ -1,0 +1,161 @@
+"""Planted bugs: each guard of the rules, the engine and the store is taken away, one by one, and the ordinary suite must notice.
+
+    python tools/planted_bugs.py [--only NAME]
+
+A bug is a piece of source, replaced in a copy of the package; what must fail is a part of the suite, run on that copy.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+LIMIT_S = 300.0
+
+SIMULATOR = ("-m", "perdure.testing.simulator", "--worlds", "200", "--seed")
+FAULTS = (*SIMULATOR, "0")
+SUSPEND = (*SIMULATOR, "0", "--always-suspend")
+CALM = (*SIMULATOR, "0", "--no-faults")
+CALM_SUSPEND = (*SIMULATOR, "0", "--no-faults", "--always-suspend")
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+CONFORMANCE = (*PYTEST, "tests/stores/test_memory.py")
+BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
+
+
+def core(module: str) -> tuple[str, ...]:
+    """The tests of a module of the core."""
+    return (*PYTEST, f"tests/core/test_{module}.py")
+
+
+def code(module: str) -> tuple[str, ...]:
+    """The tests of a module of code programs."""
+    return (*PYTEST, f"tests/programs/code/test_{module}.py")
+
+
+class Bug(NamedTuple):
+    """A guard taken away: its name, what it protects, the file, the source that is replaced and by what, and what must fail then."""
+
+    guard: str
+    protects: str
+    file: str
+    old: str
+    new: str
+    catcher: tuple[str, ...]
+    quick: bool = False
+
+
+class Caught(NamedTuple):
+    """What came of a bug: whether it was noticed, after how long, and the last words of what noticed it."""
+
+    bug: Bug
+    caught: bool
+    seconds: float
+    words: str
+
+
+MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
+INSTANCE = "programs/code/instance.py"
+
+BUGS = [
+    # the store
+    Bug("version in commit", "of two decisions at one version, one counts", MEMORY, " or execution.head.version != commit.version:", ":", FAULTS),
+    Bug("epoch in commit", "what was decided before a recovery is void", MEMORY, "if commit.epoch != self._epoch:", "if False:", FAULTS),
+    Bug("epoch in claim", "who has not heard of a recovery gets nothing", MEMORY, "if claim.epoch != self._epoch or self", "if self", CONFORMANCE, quick=True),
+    Bug("dead claimer", "who is dead gets nothing", MEMORY, "if claim.epoch != self._epoch or self._is_dead(claim.holder, now_s):", "if claim.epoch != self._epoch:", CONFORMANCE, quick=True),
+    Bug("holder in claim", "one process at a time holds an execution", MEMORY, "            elif is_dead(holder):\n", "            else:\n", CALM, quick=True),
+    Bug("key in the mail", "sending twice is sending once", MEMORY, "        if send.key not in box:\n", "        if True:\n", FAULTS),
+    Bug("sends of a stale commit", "a refused commit changes nothing", MEMORY, "            return Conflict(execution.head if execution else None)\n", "            self._carry_out(commit, self._reach(commit.key), now_s)\n            return Conflict(execution.head if execution else None)\n", CONFORMANCE, quick=True),
+    Bug("mail_at_s at release", "mail that was not dealt with wakes", MEMORY, "        if released or commit.creates:\n", "        if commit.creates:\n", FAULTS),
+    # the rules
+    Bug("attempt of an answer", "the answer to an earlier try does not count", DECIDE, "if promise is None or promise.attempt != message.attempt or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", "if promise is None or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", FAULTS),
+    Bug("state of a promise", "a try that has failed or was given up is not answered", DECIDE, "if promise is None or promise.attempt != message.attempt or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", "if promise is None or promise.attempt != message.attempt:\n            return\n        match", FAULTS),
+    Bug("settled promises", "repeated answers to what has settled do nothing", DECIDE, "if promise is None or promise.attempt != message.attempt or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", "if promise is None:\n            promise = next(iter(self.execution.open.values()), None)\n        if promise is None:\n            return\n        match", FAULTS),
+    Bug("key of a message", "a message sent twice from outside comes once", EXECUTION, "return bool(key) and key in self.keys", "return False", FAULTS),
+    Bug("watermark", "a message of an execution that arrives twice comes once", EXECUTION, "return watermark is not None and watermark.knows(sent)", "return False", FAULTS),
+    Bug("interruptions apart from tries", "crashes do not eat the tries of an innocent step", EXECUTION, "        self._wait_again(event, \"interrupted\").interruptions += 1\n", "        promise = self._wait_again(event, \"interrupted\")\n        promise.failures += 1\n", FAULTS),
+    Bug("one interruption at a time", "what is interrupted is not taken for late", DECIDE, "            yield self._due(promise)  # this one alone", "            yield from self.tick(messages.Tick())  # this one alone", FAULTS),
+    Bug("all that is parked resumes", "of several steps parked at once, each goes on", EXECUTION, "            if promise.state == \"parked\":\n", "            if self.parked is not None and promise.path == self.parked.path:\n", FAULTS),
+    Bug("message before timeout", "a message that is there wins over a timeout", ENGINE, "        warm.undecided.append(Item(messages.Tick()))\n", "        warm.undecided.appendleft(Item(messages.Tick()))\n", BLACKOUT, quick=True),
+    Bug("order of the mailbox", "first in, first out, also for what was given back", "core/mailbox.py", "            insort(self._by_name.setdefault(letter.name, []), letter.number)\n", "            self._by_name.setdefault(letter.name, []).append(letter.number)\n", core("mailbox"), quick=True),
+    Bug("cancel wins", "what was cancelled ends as cancelled", DECIDE, "        if cancelling is not None:\n            self._record", "        if False:\n            self._record", FAULTS),
+    Bug("watchers are told", "who waits for a child hears of its end", "core/effects.py", "            yield from (_answer(key, parent, outcome) for parent in execution.watchers)\n            for promise", "            for promise", CALM, quick=True),
+    Bug("open turns are kept", "a turn with an open operation is not forgotten", DECIDE, "        held = (turn for turn in range(first, before) if self.execution.turn_holds_open((*path, turn)))\n", "        held = iter(())\n", core("decide")),
+    Bug("dead groups of a compacted log", "what stays has a place in the schedule", "core/compact.py", "        elif alive:\n            return None\n", "        elif alive:\n            continue\n", core("compact")),
+    Bug("turns that a log resumed at", "a log can be compacted again", "core/compact.py", "    return (*path, event.turn) if isinstance(event, e.Turned) else path\n", "    return path\n", CALM),
+    Bug("completed messages", "what was completed is not given back", EXECUTION, "            if letter.number not in settlement.completed:\n", "            if True:\n", core("execution")),
+    # programs
+    Bug("kept values", "replay returns what was kept, and makes nothing", INSTANCE, "            return self._matched_value\n", "            return make()\n", CALM_SUSPEND),
+    Bug("nothing left over", "an operation that the code no longer asks for is noticed", "core/rebuild.py", "    for asked in left if events else ():\n", "    for asked in ():\n", core("rebuild")),
+    Bug("unused messages go back", "a branch that loses keeps no message", INSTANCE, "        marks = scope.marks\n        for path in [", "        marks = type(scope.marks)()\n        for path in [", code("context")),
+    # the engine
+    Bug("commit before act", "an intention is durable before its side effect", ADVANCE, "        if batch:\n            await _write(", "        if batch:\n            engine.act(warm, decision.events)\n            await _write(", CALM, quick=True),
+    Bug("put back", "messages of a decision that was not written are decided again", ADVANCE, "        warm.put_back(batch)\n", "        pass\n", FAULTS),
+    Bug("lost tries", "what a dead engine performed is found", ADVANCE, "    for promise in execution.performing():\n", "    for promise in execution.performing()[:0]:\n", FAULTS),
+    Bug("version of what is warm", "a fold that is behind is read again", ENGINE, "        elif not warm.busy and warm.version != head.version:\n", "        elif False:\n", FAULTS),
+    Bug("release with nothing in flight", "who performs a step holds its execution", ENGINE, " and not warm.execution.performs", "", CALM, quick=True),
+    Bug("failed claims", "what a claim may have given is let go", ENGINE, "            await self._let_go()\n            await self._begin_anew()\n            return\n", "            return\n", FAULTS),
+    Bug("holder of what is read", "who no longer holds an execution does not go on with it", ADVANCE, "    if found is not None and found.head.holder != engine.holder:\n", "    if False:\n", FAULTS),
+    Bug("abandoned while busy", "what was let go does not come back to life", ENGINE, "        if self._warm.get(warm.key) is warm:\n            self._settle_down(warm)\n", "        if True:\n            self._settle_down(warm)\n", FAULTS),
+]
+
+
+def planted(bug: Bug, into: Path) -> Path:
+    """A copy of the package with the bug in it.
+
+    Raises:
+        ValueError: the source to be replaced is not there exactly once.
+    """
+    shutil.copytree(ROOT / "src/perdure", into / "perdure", ignore=shutil.ignore_patterns("__pycache__"))
+    path = into / "perdure" / bug.file
+    source = path.read_text()
+    if source.count(bug.old) != 1:
+        raise ValueError(f"{bug.guard}: what it replaces stands {source.count(bug.old)} times in {bug.file}, not once; bring BUGS up to date")
+    path.write_text(source.replace(bug.old, bug.new))
+    return into
+
+
+def hunt(bug: Bug, catcher: tuple[str, ...] | None = None) -> Caught:
+    """Plant the bug and run what must notice it."""
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {**os.environ, "PYTHONPATH": str(planted(bug, Path(directory))), "PYTHONDONTWRITEBYTECODE": "1"}
+        began_s = time.perf_counter()
+        try:
+            done = subprocess.run([sys.executable, *(catcher or bug.catcher)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+            printed = done.stdout + done.stderr
+            caught = done.returncode == 1 and ('"problems": [' in printed or " failed" in printed)
+        except subprocess.TimeoutExpired:
+            caught, printed = False, f"it did not end within {LIMIT_S:g} s"
+        return Caught(bug, caught, time.perf_counter() - began_s, printed[-2000:])
+
+
+def words(catcher: tuple[str, ...]) -> str:
+    """What noticed a bug, in short."""
+    return " ".join(word for word in catcher if word not in (*PYTEST, "perdure.testing.simulator")).replace("--worlds 200 --seed 0", "simulator")
+
+
+def main() -> int:
+    """Plant each bug, print the table; 1 if one was not noticed."""
+    parser = argparse.ArgumentParser(description="Plant each bug, and see whether the suite notices.")
+    parser.add_argument("--only", help="the bugs whose guard has this in its name")
+    parser.add_argument("--with", dest="catcher", help="another catcher, as the arguments of python")
+    given = parser.parse_args()
+    missed = 0
+    for bug in BUGS:
+        if given.only and given.only not in bug.guard:
+            continue
+        found = hunt(bug, tuple(given.catcher.split()) if given.catcher else None)
+        missed += not found.caught
+        print(f"{'caught' if found.caught else 'MISSED':7} {found.seconds:6.1f} s  {bug.guard:32} {bug.protects:70} {words(bug.catcher)}", flush=True)
+        if given.only and not found.caught:
+            print(found.words)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
