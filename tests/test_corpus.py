@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from zlib import decompress
 
@@ -66,7 +67,7 @@ def test_the_log_folds_to_how_it_ended(one: Known) -> None:
 
 def without_the_end(events: Sequence[e.Event]) -> tuple[Sequence[e.Event], e.Event]:
     """The log up to the event that made the program end, and that event."""
-    last = max(index for index, event in enumerate(events) if not isinstance(event, e.ASKED + (e.Snapshot,)))
+    last = max(index for index, event in enumerate(events) if not isinstance(event, (*e.ASKED, e.Snapshot)))
     return events[:last], events[last]
 
 
@@ -87,7 +88,7 @@ def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
     match finish.outcome, ended.outcome:
         case Ok(bytes() as found), Ok(expected):
             assert found == (one.blobs[expected.sha256] if isinstance(expected, values.Blob) else expected)
-            assert one.record.result in (found.hex(), values.sha256(found).hexdigest())
+            assert one.record.result in (found.hex(), sha256(found).hexdigest())
         case Err(kind, error), Err(expected_kind, expected_error):
             assert (kind, error.type, error.message) == (expected_kind, expected_error.type, expected_error.message)
             assert one.record.error == f"{error.type}: {error.message}"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ CALM = (*SIMULATOR, "0", "--no-faults")
 CALM_SUSPEND = (*SIMULATOR, "0", "--no-faults", "--always-suspend")
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 CONFORMANCE = (*PYTEST, "tests/stores/test_memory.py")
+DIES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "not_late or parked")
+NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothing_fails")
+WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
 
 
@@ -76,14 +80,14 @@ BUGS = [
     Bug("attempt of an answer", "the answer to an earlier try does not count", DECIDE, "if promise is None or promise.attempt != message.attempt or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", "if promise is None or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", FAULTS),
     Bug("state of a promise", "a try that has failed or was given up is not answered", DECIDE, "if promise is None or promise.attempt != message.attempt or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", "if promise is None or promise.attempt != message.attempt:\n            return\n        match", FAULTS),
     Bug("settled promises", "repeated answers to what has settled do nothing", DECIDE, "if promise is None or promise.attempt != message.attempt or promise.state not in (\"waiting\", \"performing\"):\n            return\n        match", "if promise is None:\n            promise = next(iter(self.execution.open.values()), None)\n        if promise is None:\n            return\n        match", FAULTS),
-    Bug("key of a message", "a message sent twice from outside comes once", EXECUTION, "return bool(key) and key in self.keys", "return False", FAULTS),
-    Bug("watermark", "a message of an execution that arrives twice comes once", EXECUTION, "return watermark is not None and watermark.knows(sent)", "return False", FAULTS),
+    Bug("key of a message", "a message sent twice from outside comes once", "core/seen.py", "return bool(key) and key in self.keys", "return False", FAULTS),
+    Bug("watermark", "a message of an execution that arrives twice comes once", "core/seen.py", "return watermark is not None and watermark.knows(sent)", "return False", FAULTS),
     Bug("interruptions apart from tries", "crashes do not eat the tries of an innocent step", EXECUTION, "        self._wait_again(event, \"interrupted\").interruptions += 1\n", "        promise = self._wait_again(event, \"interrupted\")\n        promise.failures += 1\n", FAULTS),
-    Bug("one interruption at a time", "what is interrupted is not taken for late", DECIDE, "            yield self._due(promise)  # this one alone", "            yield from self.tick(messages.Tick())  # this one alone", FAULTS),
-    Bug("all that is parked resumes", "of several steps parked at once, each goes on", EXECUTION, "            if promise.state == \"parked\":\n", "            if self.parked is not None and promise.path == self.parked.path:\n", FAULTS),
+    Bug("one interruption at a time", "what is interrupted is not taken for late", DECIDE, "            yield self._due(promise)  # this one alone", "            yield from self.tick(messages.Tick())  # this one alone", DIES, quick=True),
+    Bug("all that is parked resumes", "of several steps parked at once, each goes on", EXECUTION, "            if promise.state == \"parked\":\n", "            if self.parked is not None and promise.path == self.parked.path:\n", DIES, quick=True),
     Bug("message before timeout", "a message that is there wins over a timeout", ENGINE, "        warm.undecided.append(Item(messages.Tick()))\n", "        warm.undecided.appendleft(Item(messages.Tick()))\n", BLACKOUT, quick=True),
     Bug("order of the mailbox", "first in, first out, also for what was given back", "core/mailbox.py", "            insort(self._by_name.setdefault(letter.name, []), letter.number)\n", "            self._by_name.setdefault(letter.name, []).append(letter.number)\n", core("mailbox"), quick=True),
-    Bug("cancel wins", "what was cancelled ends as cancelled", DECIDE, "        if cancelling is not None:\n            self._record", "        if False:\n            self._record", FAULTS),
+    Bug("cancel wins", "what was cancelled ends as cancelled", DECIDE, "        if cancelling is not None:\n            self._record", "        if False:\n            self._record", core("decide")),
     Bug("watchers are told", "who waits for a child hears of its end", "core/effects.py", "            yield from (_answer(key, parent, outcome) for parent in execution.watchers)\n            for promise", "            for promise", CALM, quick=True),
     Bug("open turns are kept", "a turn with an open operation is not forgotten", DECIDE, "        held = (turn for turn in range(first, before) if self.execution.turn_holds_open((*path, turn)))\n", "        held = iter(())\n", core("decide")),
     Bug("dead groups of a compacted log", "what stays has a place in the schedule", "core/compact.py", "        elif alive:\n            return None\n", "        elif alive:\n            continue\n", core("compact")),
@@ -92,16 +96,16 @@ BUGS = [
     # programs
     Bug("kept values", "replay returns what was kept, and makes nothing", INSTANCE, "            return self._matched_value\n", "            return make()\n", CALM_SUSPEND),
     Bug("nothing left over", "an operation that the code no longer asks for is noticed", "core/rebuild.py", "    for asked in left if events else ():\n", "    for asked in ():\n", core("rebuild")),
-    Bug("unused messages go back", "a branch that loses keeps no message", INSTANCE, "        marks = scope.marks\n        for path in [", "        marks = type(scope.marks)()\n        for path in [", code("context")),
+    Bug("unused messages go back", "a branch that loses keeps no message", INSTANCE, "        marks = scope.marks\n        for path in [", "        marks = type(scope.marks)()\n        for path in [", code("race")),
     # the engine
     Bug("commit before act", "an intention is durable before its side effect", ADVANCE, "        if batch:\n            await _write(", "        if batch:\n            engine.act(warm, decision.events)\n            await _write(", CALM, quick=True),
-    Bug("put back", "messages of a decision that was not written are decided again", ADVANCE, "        warm.put_back(batch)\n", "        pass\n", FAULTS),
-    Bug("lost tries", "what a dead engine performed is found", ADVANCE, "    for promise in execution.performing():\n", "    for promise in execution.performing()[:0]:\n", FAULTS),
-    Bug("version of what is warm", "a fold that is behind is read again", ENGINE, "        elif not warm.busy and warm.version != head.version:\n", "        elif False:\n", FAULTS),
+    Bug("put back", "messages of a decision that was not written are decided again", ADVANCE, "        warm.put_back(batch)\n", "        pass\n", WEATHER),
+    Bug("lost tries", "what a dead engine performed is found", ADVANCE, "    for promise in reversed(execution.performing()):\n", "    for promise in ():\n", FAULTS),
+    Bug("version of what is warm", "a fold that is behind is read again", ENGINE, "        elif not warm.busy and warm.version != head.version:\n", "        elif False:\n", NOTHING_FAILS),
     Bug("release with nothing in flight", "who performs a step holds its execution", ENGINE, " and not warm.execution.performs", "", CALM, quick=True),
-    Bug("failed claims", "what a claim may have given is let go", ENGINE, "            await self._let_go()\n            await self._begin_anew()\n            return\n", "            return\n", FAULTS),
+    Bug("failed claims", "what a claim may have given is let go", ENGINE, "            await self._let_go()\n            await self._begin_anew()\n            return\n", "            return\n", WEATHER),
     Bug("holder of what is read", "who no longer holds an execution does not go on with it", ADVANCE, "    if found is not None and found.head.holder != engine.holder:\n", "    if False:\n", FAULTS),
-    Bug("abandoned while busy", "what was let go does not come back to life", ENGINE, "        if self._warm.get(warm.key) is warm:\n            self._settle_down(warm)\n", "        if True:\n            self._settle_down(warm)\n", FAULTS),
+    Bug("abandoned while busy", "what was let go does not come back to life", ENGINE, "        if self._warm.get(warm.key) is warm:\n            self._settle_down(warm)\n", "        if True:\n            self._settle_down(warm)\n", WEATHER),
 ]
 
 
@@ -121,17 +125,36 @@ def planted(bug: Bug, into: Path) -> Path:
 
 
 def hunt(bug: Bug, catcher: tuple[str, ...] | None = None) -> Caught:
-    """Plant the bug and run what must notice it."""
+    """Plant the bug and run what must notice it.
+
+    Raises:
+        ValueError: the source to be replaced is not there, or what must notice the bug fails without it.
+    """
+    catcher = catcher or bug.catcher
+    code, printed = alarm_without_bug(catcher)
+    if code:
+        raise ValueError(f"{words(catcher)} fails without any bug in place:\n{printed}")
     with tempfile.TemporaryDirectory() as directory:
-        environment = {**os.environ, "PYTHONPATH": str(planted(bug, Path(directory))), "PYTHONDONTWRITEBYTECODE": "1"}
         began_s = time.perf_counter()
-        try:
-            done = subprocess.run([sys.executable, *(catcher or bug.catcher)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-            printed = done.stdout + done.stderr
-            caught = done.returncode == 1 and ('"problems": [' in printed or " failed" in printed)
-        except subprocess.TimeoutExpired:
-            caught, printed = False, f"it did not end within {LIMIT_S:g} s"
-        return Caught(bug, caught, time.perf_counter() - began_s, printed[-2000:])
+        code, printed = run(catcher, planted(bug, Path(directory)))
+        caught = code == 1 and ('"problems": [' in printed or " failed" in printed)
+        return Caught(bug, caught, time.perf_counter() - began_s, printed)
+
+
+@cache
+def alarm_without_bug(catcher: tuple[str, ...]) -> tuple[int, str]:
+    """What a catcher says of the package as it is: 0, if it is any good."""
+    return run(catcher, ROOT / "src")
+
+
+def run(catcher: tuple[str, ...], package: Path) -> tuple[int, str]:
+    """Run a catcher on the package in a directory; return its exit code (-1: it did not end) and its last words."""
+    environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run([sys.executable, *catcher], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return -1, f"it did not end within {LIMIT_S:g} s"
+    return done.returncode, (done.stdout + done.stderr)[-4000:]
 
 
 def words(catcher: tuple[str, ...]) -> str:

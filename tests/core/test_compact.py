@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import Any
@@ -14,7 +15,7 @@ from perdure.core import log
 from perdure.core import messages as m
 from perdure.core.compact import DEAD_EVENTS_MIN, Compacted, compact, worth_it
 from perdure.core.execution import Execution, fold
-from perdure.core.ops import Call, Err, Receive
+from perdure.core.ops import Call, Err, Receive, target
 from perdure.core.paths import text
 from perdure.core.values import encode
 from perdure.programs.code.declare import Retry, Step
@@ -34,7 +35,7 @@ def poison() -> None:
 def facts(execution: Execution) -> dict[str, Any]:
     """All that an execution knows but what compaction is allowed to change."""
     known = {name: value for name, value in execution.facts().items() if name not in BOOKKEEPING}
-    known["_turns"] = {scope: sorted(map(text, paths)) for scope, paths in execution._turns.items()}
+    known["turns"] = {turn: sorted(map(text, paths)) for turn, paths in execution._turns.inside().items()}
     return known
 
 
@@ -69,7 +70,7 @@ async def plain(ctx: Any, turns: int) -> Any:
     ctx.set("progress", 0)
     async for turn in ctx.loop("audit", state=0, keep=2):
         turn.state += await turn.step("look", once, turn.number)
-        ctx_value = await turn.keep("kept", lambda: turn.state)
+        ctx_value = await turn.keep("kept", partial(once, turn.state))
         turn.set("progress", ctx_value)
         turn.emit(ctx_value)
         if turn.number == turns:
@@ -177,6 +178,7 @@ async def siblings(ctx: Any) -> Any:
             turn.state += await turn.step("look", once, 1)
             if turn.number == 20:
                 return turn.state
+        return None
 
     async def other(branch: Any) -> Any:
         return [await branch.step("one", once, 1), await branch.listen("go"), await branch.step("two", once, 2)]
@@ -277,6 +279,7 @@ async def two_of_them(ctx: Any) -> Any:
             turn.state += await turn.step("look", once, 1)
             if turn.number == 12:
                 return turn.state
+        return None
 
     return await ctx.join(a=steps, b=audits)
 
@@ -311,6 +314,7 @@ async def coupled(ctx: Any) -> Any:
                 bell.set()
             if turn.number == 12:
                 return turn.number
+        return None
 
     async def waits(branch: Any) -> Any:
         await bell.wait()
@@ -354,8 +358,8 @@ def drawn(rng: Random, depth: int) -> Body:
     return ("sequence", *((rng.choice(nests) if depth and rng.random() < 0.5 else rng.choice(leaves))() for _ in range(rng.randint(1, 3))))
 
 
-LOOK = Step(once, "look")
-BAD = Step(poison, "bad", Retry(max=2))
+LOOK: Step[..., Any, Any] = Step(once, "look")
+BAD: Step[..., Any, Any] = Step(poison, "bad", Retry(max=2))
 
 
 async def interpreted(ctx: Any, body: Body) -> Any:
@@ -403,9 +407,9 @@ def move(hand: Hand, rng: Random) -> None:
     waiting = sorted(hand.execution.open.values(), key=lambda one: text(one.path))
     calls = [one for one in waiting if isinstance(one.op, Call) and one.state == "performing"]
     names = sorted({name for one in waiting if isinstance(one.op, Receive) for name in one.op.names} - {"never"})
-    acts: list[Callable[[], object]] = [lambda one=one: hand.settle(one.path, ValueError("no") if one.op.target == "bad" else 1) for one in calls]  # type: ignore[misc,union-attr]  # a lambda with its call
+    acts: list[Callable[[], object]] = [partial(hand.settle, one.path, ValueError("no") if target(one.op) == "bad" else 1) for one in calls]
     number = hand.execution.version + 1
-    acts += [lambda name=name: hand.tell(m.Signal(name, encode(number, "body")), number) for name in names]  # type: ignore[misc]  # the same
+    acts += [partial(hand.tell, m.Signal(name, encode(number, "body")), number) for name in names]
     if hand.execution.wake_at() is not None:
         acts.append(hand.tick)
     rng.choice(acts)()

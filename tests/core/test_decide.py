@@ -423,7 +423,8 @@ def test_what_is_parked_while_it_unwinds_can_still_be_cancelled() -> None:
 
 
 def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> None:
-    for before in ([], [m.Start()], [m.Start(), m.Cancel()], [m.Start(), m.Diverge(())]):
+    befores: list[list[m.Message]] = [[], [m.Start()], [m.Start(), m.Cancel()], [m.Start(), m.Diverge(())]]
+    for before in befores:
         story = Story(CANCELLABLE)
         for message in before:
             story.say(message)
@@ -468,7 +469,11 @@ def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> No
 # retry of what has failed
 
 
-FAILS: Script = {"start": [opens("a"), opens("k", Keep(b"\x01")), opens("s", Send(OTHER, "hello")), opens("x", Receive(("x",)))], "x": [opens("b", Call("b", retry=ONCE))], "b": [FAILED]}
+FAILS: Script = {
+    "start": [opens("a"), opens("k", Keep(b"\x01")), opens("s", Send(OTHER, "hello")), opens("x", Receive(("x",)))],
+    "x": [opens("b", Call("b", retry=ONCE))],
+    "b": [FAILED],
+}
 GOES_ON: Script = {**FAILS, "b": [opens("s2", Send(OTHER, "again")), DONE]}
 
 
@@ -501,7 +506,10 @@ def test_what_was_sent_before_a_reopening_is_not_sent_again() -> None:
     story.say(m.Retry())
     assert story.sends[before:] == []
     story.settle("b")
-    assert [message for message in story.sent if isinstance(message, m.Signal)] == [m.Signal("hello", sender=story.execution.key, sent=1), m.Signal("again", sender=story.execution.key, sent=2)]
+    assert [message for message in story.sent if isinstance(message, m.Signal)] == [
+        m.Signal("hello", sender=story.execution.key, sent=1),
+        m.Signal("again", sender=story.execution.key, sent=2),
+    ]
 
 
 def test_neither_work_nor_children_that_had_succeeded_are_ordered_again() -> None:
@@ -517,7 +525,13 @@ def test_neither_work_nor_children_that_had_succeeded_are_ordered_again() -> Non
 
 
 def test_only_what_has_failed_or_is_parked_is_retried() -> None:
-    for script, messages in (({}, []), (ONE_STEP, [m.Start()]), ({"start": [DONE]}, [m.Start()]), (ONE_STEP, [m.Start(), m.Terminate()])):
+    stories: list[tuple[Script, list[m.Message]]] = [
+        ({}, []),
+        (ONE_STEP, [m.Start()]),
+        ({"start": [DONE]}, [m.Start()]),
+        (ONE_STEP, [m.Start(), m.Terminate()]),
+    ]
+    for script, messages in stories:
         story = Story(script)
         for message in messages:
             story.say(message)

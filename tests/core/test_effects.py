@@ -93,7 +93,7 @@ TAKEN_BACK: list[tuple[Op, list[object]]] = [
 @pytest.mark.parametrize("ends", [True, False], ids=["at the end", "dropped"])
 @pytest.mark.parametrize(("op", "expected"), TAKEN_BACK, ids=lambda part: type(part).__name__)
 def test_what_nobody_waits_for_any_more_is_taken_back(op: Op, expected: list[object], ends: bool) -> None:
-    script: Script = {"start": [opens("a", op), opens("go")], "go": [DONE] if ends or type(op) is Spawn and not op.awaited else [Drop(A)]}
+    script: Script = {"start": [opens("a", op), opens("go")], "go": [DONE] if ends or (type(op) is Spawn and not op.awaited) else [Drop(A)]}
     story = Story(script)
     story.begin()
     before = len(story.sends)
@@ -112,7 +112,18 @@ def test_work_that_waits_for_its_next_try_is_in_no_queue_and_is_not_taken_back()
 
 
 def test_all_that_is_open_or_ended_can_be_sent_again_and_is_the_same() -> None:
-    story = Story({"start": [opens("pay", QUEUED), opens("a", Spawn("ship", "1", 2)), opens("b", Sleep(9.0)), opens("c"), opens("d", Spawn("ship", "2", awaited=False))], "c": [DONE]})
+    story = Story(
+        {
+            "start": [
+                opens("pay", QUEUED),
+                opens("a", Spawn("ship", "1", 2)),
+                opens("b", Sleep(9.0)),
+                opens("c"),
+                opens("d", Spawn("ship", "2", awaited=False)),
+            ],
+            "c": [DONE],
+        }
+    )
     story.begin(parent=Parent(OTHER, PAY))
     assert list(resend(story.execution)) == story.sends[:2]
     story.settle("pay", NO)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo
-from perdure.core.execution import Execution, Watermark, fold
+from perdure.core.execution import Execution, fold
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Path
+from perdure.core.seen import Watermark
 from tests.core.stories import KEY, NOW_S, OTHER, path
 
 NO = ErrorInfo("ValueError", "no")
@@ -96,14 +97,22 @@ def test_what_was_received_goes_back_to_its_place_but_for_what_was_completed() -
 def test_what_was_completed_before_a_reopening_stays_completed() -> None:
     reply = e.Opened((*A, ("reply:1", 1)), Keep(role="reply", label="1"))
     ask = opened("a", Receive(("x",), 2, completable=True))
-    life: list[e.Event] = [e.Arrived(1, "x", NOW_S), e.Arrived(2, "x", NOW_S), START, ask, e.Received(A, (1, 2), NOW_S), reply, e.Ended("failed", Err("failed", NO), NOW_S)]
+    life: list[e.Event] = [
+        e.Arrived(1, "x", NOW_S),
+        e.Arrived(2, "x", NOW_S),
+        START,
+        ask,
+        e.Received(A, (1, 2), NOW_S),
+        reply,
+        e.Ended("failed", Err("failed", NO), NOW_S),
+    ]
     execution = after(*life, e.Reopened(NOW_S), ask, e.Recalled(A, NOW_S), reply, e.Dropped(A))
     assert list(execution.mailbox.letters) == [2]
 
 
 def test_a_refused_message_is_remembered_and_not_kept() -> None:
     execution = after(START, e.Refused(1, "x", NOW_S, "k"), e.Refused(2, "x", NOW_S, "", OTHER, 1))
-    assert not execution.mailbox.letters and execution.knows_message(None, 0, "k") and execution.knows_message(OTHER, 1, "")
+    assert not execution.mailbox.letters and execution.seen.knows(None, 0, "k") and execution.seen.knows(OTHER, 1, "")
 
 
 def test_a_try_that_failed_counts_and_one_that_was_interrupted_does_not() -> None:
@@ -120,18 +129,37 @@ def test_a_try_that_failed_counts_and_one_that_was_interrupted_does_not() -> Non
 
 
 def test_values_state_and_stream_are_kept_at_once() -> None:
-    execution = after(START, opened("k", Keep(b"\x01")), opened("s", Keep(b"\x02", "state", "progress")), opened("e", Keep(b"\x03", "stream")), opened("t", Keep(b"\x04", "state", "progress")))
+    execution = after(
+        START,
+        opened("k", Keep(b"\x01")),
+        opened("s", Keep(b"\x02", "state", "progress")),
+        opened("e", Keep(b"\x03", "stream")),
+        opened("t", Keep(b"\x04", "state", "progress")),
+    )
     assert execution.state == {"progress": b"\x04"} and execution.emitted == 1 and not execution.open
     assert [known.outcome for known in execution.settled.values()] == [Ok(b"\x01"), Ok(b"\x02"), Ok(b"\x03"), Ok(b"\x04")]
 
 
 def test_what_is_sent_is_numbered_by_receiver_and_settles_at_once() -> None:
-    execution = after(START, opened("a", Send(OTHER, "x"), 1), opened("b", Send(OTHER, "x"), 2), opened("c", Send(KEY, "x"), 1), opened("d", Spawn("ship", "1", awaited=False), 1))
+    execution = after(
+        START,
+        opened("a", Send(OTHER, "x"), 1),
+        opened("b", Send(OTHER, "x"), 2),
+        opened("c", Send(KEY, "x"), 1),
+        opened("d", Spawn("ship", "1", awaited=False), 1),
+    )
     assert execution.sent == {OTHER: 2, KEY: 1} and not execution.open and all(known.outcome == Ok() for known in execution.settled.values())
 
 
 def test_a_reopened_execution_remembers_what_had_succeeded_and_nothing_else() -> None:
-    failed = [START, OPEN, e.Settled(PAY, Ok(b"\x01"), NOW_S), opened("a", Call("a")), e.Settled(A, Err("fatal", NO), NOW_S), opened("b", Sleep(9.0))]
+    failed: list[e.Event] = [
+        START,
+        OPEN,
+        e.Settled(PAY, Ok(b"\x01"), NOW_S),
+        opened("a", Call("a")),
+        e.Settled(A, Err("fatal", NO), NOW_S),
+        opened("b", Sleep(9.0)),
+    ]
     execution = after(*failed, e.Ended("failed", Err("failed", NO), NOW_S), e.Reopened(NOW_S + 1))
     assert list(execution.memo) == [PAY] and not execution.settled and not execution.open and execution.ended is None and execution.reopened == 1
     execution.apply(OPEN)
@@ -164,8 +192,8 @@ def test_a_snapshot_says_what_the_events_before_it_do_not() -> None:
     snapshot = e.Snapshot(90, NOW_S + 5, 1, (("progress", b"\x07"),), ((OTHER, 4, (6,)),), (("k", NOW_S),), ((OTHER, 2),), 3, "archive")
     execution = after(START, snapshot)
     assert (execution.version, execution.now_s, execution.state, execution.emitted, execution.sent) == (90, NOW_S + 5, {"progress": b"\x07"}, 3, {OTHER: 2})
-    assert [execution.knows_message(OTHER, number, "") for number in (4, 5, 6, 7)] == [True, False, True, False]
-    assert execution.knows_message(None, 0, "k") and execution.archive == "archive" and (execution.logged_events, execution.dead_events) == (2, 0)
+    assert [execution.seen.knows(OTHER, number, "") for number in (4, 5, 6, 7)] == [True, False, True, False]
+    assert execution.seen.knows(None, 0, "k") and execution.archive == "archive" and (execution.logged_events, execution.dead_events) == (2, 0)
     execution.apply(e.Dropped(PAY)) if PAY in execution.open else execution.apply(e.Cancelling(NOW_S + 6))
     assert execution.version == 91
 
@@ -228,14 +256,14 @@ def test_keys_from_outside_are_forgotten_after_a_day() -> None:
     day_s = limits.OUTSIDE_KEYS_S
     execution = after(START, *(e.Arrived(number, "x", NOW_S + number, key=f"k{number}") for number in range(10)))
     for number in range(10, 30):
-        assert execution.knows_message(None, 0, "k9")
+        assert execution.seen.knows(None, 0, "k9")
         execution.apply(e.Arrived(number, "x", NOW_S + day_s + number / 10, key=f"k{number}"))
         if number < 20:
-            assert execution.knows_message(None, 0, "k3")
+            assert execution.seen.knows(None, 0, "k3")
     execution.apply(e.Arrived(99, "x", NOW_S + day_s + 100, key="last"))
     for number in range(100, 120):
         execution.apply(e.Arrived(number, "x", NOW_S + 2 * day_s + 200, key=f"k{number}"))
-    assert not any(execution.knows_message(None, 0, f"k{number}") for number in range(30)) and len(execution.keys) == 20
+    assert not any(execution.seen.knows(None, 0, f"k{number}") for number in range(30)) and len(execution.seen.keys) == 20
 
 
 def test_a_key_that_comes_again_after_a_day_does_not_keep_older_ones() -> None:
@@ -243,7 +271,7 @@ def test_a_key_that_comes_again_after_a_day_does_not_keep_older_ones() -> None:
     events = [e.Arrived(number, "x", NOW_S + number, key=f"k{number}") for number in range(3)]
     again = [e.Arrived(10 + number, "x", NOW_S + day_s + 50, key=f"k{number}") for number in (0, 1)]
     execution = after(START, *events, *again, *(e.Arrived(20 + number, "x", NOW_S + day_s + 60, key=f"new{number}") for number in range(2)))
-    assert list(execution.keys) == ["k0", "k1", "new0", "new1"]
+    assert list(execution.seen.keys) == ["k0", "k1", "new0", "new1"]
 
 
 # loops
@@ -259,12 +287,22 @@ def step(shown: str) -> list[e.Event]:
 
 def test_a_trimmed_turn_is_forgotten_with_all_that_lay_in_it() -> None:
     inner = path("l/~0/i")
-    turns: list[e.Event] = [turn(LOOP, 0), *step("l/~0/s"), turn(inner, 0), *step("l/~0/i/~0/s"), turn(inner, 1), *step("l/~0/i/~1/s"), e.Trimmed(inner, 1), turn(LOOP, 1), *step("l/~1/s")]
+    turns: list[e.Event] = [
+        turn(LOOP, 0),
+        *step("l/~0/s"),
+        turn(inner, 0),
+        *step("l/~0/i/~0/s"),
+        turn(inner, 1),
+        *step("l/~0/i/~1/s"),
+        e.Trimmed(inner, 1),
+        turn(LOOP, 1),
+        *step("l/~1/s"),
+    ]
     execution = after(START, *turns)
     assert execution.trimmed == {inner: 1} and path("l/~0/i/~0/s") not in execution.settled and path("l/~0/i/~1/s") in execution.settled
     execution.apply(e.Trimmed(LOOP, 1))
     assert list(execution.settled) == [path("l/~1"), path("l/~1/s")] and execution.trimmed == {LOOP: 1}
-    assert set(execution._turns) == {path("l/~1")}
+    assert set(execution._turns.inside()) == {path("l/~1")}
     assert execution.dead_events == len(turns) - 3 + 1  # all but turn 1; both Trimmed are dead
 
 
@@ -288,17 +326,27 @@ def random_events(rng: Random, count: int) -> Iterator[e.Event]:
         some, now_s = (rng.choice(paths) if paths else ()), execution.now_s + rng.random()
         name, sent = rng.choice("xyz"), rng.randint(1, 9)
         new = (("l", 1), rng.randint(0, 5), (f"o{execution.version}", 1)) if rng.random() < 0.5 else ((f"o{execution.version}", 1),)
+        ops: list[Op] = [Call("s", timeout_s=3.0), Sleep(2.0), Receive((name,), timeout_s=5.0), Keep(b"", "state", name), Send(OTHER, "x"), Spawn("c", "1")]
+        outcomes: list[Ok | Err] = [Ok(), Err("fatal", NO)]
         drawn: list[Callable[[], e.Event]] = [
             lambda: e.Arrived(execution.version, name, now_s, b"\x01", rng.choice(["", "k1", "k2"])),
             lambda: e.Arrived(execution.version, name, now_s, b"\x01", "", OTHER, sent),
-            lambda: e.Opened(new, rng.choice([Call("s", timeout_s=3.0), Sleep(2.0), Receive((name,), timeout_s=5.0), Keep(b"", "state", name), Send(OTHER, "x"), Spawn("c", "1")]), rng.choice([None, "me"])),
-            lambda: e.Trimmed(LOOP, max(execution.trimmed.get(LOOP, 0), min([one[1] for one in paths if one[0] == ("l", 1)], default=3))),  # type: ignore[type-var]  # the segment behind a loop is a turn
+            lambda: e.Opened(
+                new,
+                rng.choice(ops),
+                rng.choice([None, "me"]),
+            ),
+            lambda: e.Trimmed(LOOP, max(execution.trimmed.get(LOOP, 0), min([turn for one in paths for turn in one[1:2] if isinstance(turn, int)], default=3))),
         ]
         if paths:
-            drawn += [lambda: e.Dropped(some), lambda: e.Settled(some, rng.choice([Ok(), Err("fatal", NO)]), now_s)]
+            drawn += [lambda: e.Dropped(some), lambda: e.Settled(some, rng.choice(outcomes), now_s)]
         if calls:
             one = rng.choice(calls)
-            drawn += [lambda: e.Retrying(one, 1, "failed", NO, now_s + 1, now_s), lambda: e.Interrupted(one, 1, now_s, now_s), lambda: e.Tried(one, 2, now_s, "me")]
+            drawn += [
+                lambda: e.Retrying(one, 1, "failed", NO, now_s + 1, now_s),
+                lambda: e.Interrupted(one, 1, now_s, now_s),
+                lambda: e.Tried(one, 2, now_s, "me"),
+            ]
         if execution.parked is None and rng.random() < 0.1:
             return PARKED
         if execution.parked is not None and rng.random() < 0.3:
@@ -326,7 +374,7 @@ def test_event_by_event_and_all_at_once_are_the_same_execution(seed: int) -> Non
 
 
 def test_facts_hold_all_that_an_execution_knows_but_bookkeeping() -> None:
-    hidden = {"_timers", "_opened", "logged_events", "dead_events", "resumes"}
+    hidden = {"_timers", "_opened", "_turns", "logged_events", "dead_events", "resumes"}
     assert set(Execution.__slots__) - set(after().facts()) == hidden
 
 

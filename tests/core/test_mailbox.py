@@ -11,7 +11,9 @@ from perdure.core.ops import Receive
 NAMES = "abc"
 RECEIVES = st.builds(Receive, st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map(tuple), st.integers(1, 4))
 ACTIONS = st.lists(
-    st.tuples(st.just("put"), st.integers(1, 12), st.sampled_from(NAMES)) | st.tuples(st.just("take"), RECEIVES, st.booleans()) | st.tuples(st.just("return"), st.integers(0, 5), st.just("")),
+    st.tuples(st.just("put"), st.integers(1, 12), st.sampled_from(NAMES))
+    | st.tuples(st.just("take"), RECEIVES, st.booleans())
+    | st.tuples(st.just("return"), st.integers(0, 5), st.just("")),
     max_size=60,
 )
 

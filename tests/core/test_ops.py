@@ -17,7 +17,9 @@ def test_waits_double_up_to_a_minute() -> None:
 
 
 @given(st.integers(1, 10**12), st.floats(0, 1e9), st.floats(1, 1e9), st.floats(0, 1e9), st.floats(0, 1), st.text())
-def test_a_wait_is_finite_and_between_its_longest_and_that_less_the_jitter(failures: int, wait_s: float, factor: float, max_wait_s: float, jitter: float, seed: str) -> None:
+def test_a_wait_is_finite_and_between_its_longest_and_that_less_the_jitter(
+    failures: int, wait_s: float, factor: float, max_wait_s: float, jitter: float, seed: str
+) -> None:
     retry = Retry(10**12, wait_s, factor, max_wait_s, jitter)
     longest_s = Retry(10**12, wait_s, factor, max_wait_s, 0.0).delay_s(failures, seed)
     delay_s = retry.delay_s(failures, seed)

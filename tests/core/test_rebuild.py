@@ -1,5 +1,7 @@
 """Claims about rebuilding: the same events lead to the same state, nothing is decided, and the first difference is found in its place."""
 
+from collections.abc import Callable
+
 import pytest
 
 from perdure.core import events as e
@@ -7,7 +9,6 @@ from perdure.core import messages as m
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Sleep
 from perdure.core.program import Drop, Open
-from perdure.core.values import Blob
 from tests.core.stories import DONE, FAILED, NOW_S, Script, Story, name_of, opens, path, value
 
 SCRIPT: Script = {
@@ -34,7 +35,8 @@ def test_a_cold_program_is_fed_what_the_warm_one_was() -> None:
 
 def test_an_execution_can_be_rebuilt_at_each_event_that_ends_a_decision() -> None:
     it = Story(SCRIPT)
-    for act in (it.begin, lambda: it.settle("a"), lambda: it.signal("x", 1), lambda: it.settle("c", NO), lambda: it.say(m.Retry())):
+    acts: list[Callable[[], object]] = [it.begin, lambda: it.settle("a"), lambda: it.signal("x", 1), lambda: it.settle("c", NO), lambda: it.say(m.Retry())]
+    for act in acts:
         act()
         again = it.rebuilt()
         assert again.execution.facts() == it.execution.facts() and again.status == it.status
@@ -133,4 +135,3 @@ def test_what_resumes_is_that_of_the_last_life_only() -> None:
 def test_no_log_is_an_execution_that_has_not_begun() -> None:
     again, diverged = Story({}).cold()
     assert diverged is None and again.status == "pending"
-    assert Blob(name_of(b""), 0).size_bytes == 0

@@ -6,7 +6,7 @@ from perdure.core import events as e
 from perdure.core import messages as m
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Ok, Receive, Retry, Sleep, Spawn
-from perdure.core.program import Drop, Trim
+from perdure.core.program import Drop
 from perdure.core.views import PublicEvent, history, steps, summary, why
 from tests.core.stories import DONE, FAILED, KEY, NOW_S, Script, Story, opens, path
 
@@ -84,26 +84,33 @@ def test_an_event_has_its_number_in_the_log_its_time_and_what_matters_of_it() ->
 
 
 def test_a_trimmed_loop_is_seen() -> None:
-    loop: Script = {"start": [opens("k", Sleep(0.0))]}
-    assert list(loop) == ["start"] and Trim(path("l"), 3).before == 3
-    rows = [[e.Started(1, NOW_S), e.Trimmed(path("l"), 3)]]
+    rows: list[list[e.Event]] = [[e.Started(1, NOW_S), e.Trimmed(path("l"), 3)]]
     assert list(history(KEY, rows))[-1] == PublicEvent(2, "execution.trimmed", KEY, NOW_S, "l", {"before": 3})
 
 
-def test_the_steps_are_all_operations_in_the_order_of_their_opening() -> None:
+def stepping() -> Story:
     story = Story({"start": [opens("a"), opens("b", Sleep(5.0)), opens("c", Call("c", retry=Retry(max=1)))], "a": [opens("d", Spawn("ship", "1"))]})
     story.begin()
     story.now_s += 1
     story.settle("c", Err("failed", NO))
     story.settle("a", Ok())
-    assert [(step.path, step.kind, step.target, step.state) for step in steps(story.execution)] == [
+    return story
+
+
+def test_the_steps_are_all_operations_and_how_each_stands() -> None:
+    shown = {step.path: step for step in steps(stepping().execution)}
+    assert {(step.path, step.kind, step.target, step.state) for step in shown.values()} == {
         ("a", "call", "a", "completed"),
         ("b", "sleep", "", "waiting"),
         ("c", "call", "c", "failed"),
         ("d", "spawn", "ship", "waiting"),
-    ] or sorted(step.path for step in steps(story.execution)) == ["a", "b", "c", "d"]
-    by_path = {step.path: step for step in steps(story.execution)}
-    assert by_path["c"].error == NO and (by_path["a"].opened_at_s, by_path["a"].settled_at_s) == (NOW_S, NOW_S + 1) and by_path["b"].due_s == NOW_S + 5
+    }
+    assert shown["c"].error == NO and (shown["a"].opened_at_s, shown["a"].settled_at_s, shown["b"].due_s) == (NOW_S, NOW_S + 1, NOW_S + 5)
+
+
+@pytest.mark.xfail(reason="a settlement does not know when, among those of the same instant, it was opened; see the report", strict=True)
+def test_the_steps_are_in_the_order_in_which_they_were_opened() -> None:
+    assert [step.path for step in steps(stepping().execution)] == ["a", "b", "c", "d"]
 
 
 WHY: list[tuple[Script, list[m.Message], str]] = [

@@ -99,7 +99,17 @@ def test_what_no_known_version_wrote_is_refused(version: int) -> None:
     assert (caught.value.found, caught.value.supported) == (version, 1)
 
 
-DAMAGED = [b"", b"\x01", b"\x01\xc1", b"\x01\x80", b"\x01\x91\x80", b"\x01\x91\x81\xa1t\xa1?", b"\x01\x91\x82\xa1t\xa1d\xa1p\x01", log.encode(EVENTS)[:-1], log.encode(EVENTS) + b"\0"]
+DAMAGED = [
+    b"",
+    b"\x01",
+    b"\x01\xc1",
+    b"\x01\x80",
+    b"\x01\x91\x80",
+    b"\x01\x91\x81\xa1t\xa1?",
+    b"\x01\x91\x82\xa1t\xa1d\xa1p\x01",
+    log.encode(EVENTS)[:-1],
+    log.encode(EVENTS) + b"\0",
+]
 
 
 @pytest.mark.parametrize("row", DAMAGED, ids=lambda row: row[:8].hex())
@@ -140,7 +150,7 @@ def test_an_old_row_is_brought_up_version_by_version() -> None:
 
     oldest = wire.stamp(1, msgspec.msgpack.encode([{"t": "gone", "where": PAY}, *msgspec.to_builtins(EVENTS[7:9], builtin_types=(bytes,))]))
     newest = log.encode([e.Dropped(PAY), *EVENTS[7:9]])
-    upcasts = {1: rename, 2: move}
+    upcasts: dict[int, log.Upcast] = {1: rename, 2: move}
     assert log.read(oldest, 3, upcasts) == [e.Dropped(PAY), *EVENTS[7:9]]
     assert log.read(b"\x03" + newest[1:], 3, upcasts) == [e.Dropped(PAY), *EVENTS[7:9]]
     with pytest.raises(LogVersionUnsupported, match="reads formats 1 to 3"):
@@ -155,7 +165,12 @@ def test_every_old_version_has_its_upcast() -> None:
 
 def test_a_step_of_a_plain_workflow_takes_few_bytes() -> None:
     steps = [
-        log.encode([e.Settled((("charge_card", number),), Ok(encode(number, "value")), NOW_S), e.Opened((("charge_card", number + 1),), Call("charge_card", b"\x92\x91\x01\x80"), "engine-" + "0" * 32)])
+        log.encode(
+            [
+                e.Settled((("charge_card", number),), Ok(encode(number, "value")), NOW_S),
+                e.Opened((("charge_card", number + 1),), Call("charge_card", b"\x92\x91\x01\x80"), "engine-" + "0" * 32),
+            ]
+        )
         for number in range(1, 1001)
     ]
     assert sum(map(len, steps)) / len(steps) <= 150

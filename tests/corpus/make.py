@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.core import log, messages, values
 from perdure.core.errors import ErrorInfo
-from perdure.core.events import Event, Ended
+from perdure.core.events import Ended
 from perdure.core.execution import fold
 from perdure.core.mail import Send
 from perdure.core.messages import Message
@@ -130,17 +130,19 @@ def history_hash(key: Key, rows: Any) -> str:
 @contextmanager
 def without_tracebacks() -> Iterator[None]:
     """Leave out of the log what depends on where the code lies."""
-    before = instance.error_info
+    before, name = instance.error_info, "error_info"
 
     def short(error: BaseException) -> ErrorInfo:
         info = before(error)
         return ErrorInfo(info.type, info.message)
 
-    instance.error_info = perform.error_info = short
+    for module in (instance, perform):
+        setattr(module, name, short)
     try:
         yield
     finally:
-        instance.error_info = perform.error_info = before
+        for module in (instance, perform):
+            setattr(module, name, before)
 
 
 def made(name: str) -> Recorded:

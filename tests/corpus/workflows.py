@@ -91,7 +91,7 @@ async def fails_until_repaired(value: Any) -> Any:
 @step(retry=Retry(max=5, wait=2))
 async def fails_twice(key: str) -> int:
     """Succeed in the third try."""
-    attempt = perdure.step_info().attempt
+    attempt: int = perdure.step_info().attempt
     if attempt < 3:
         raise OSError(f"{key} fails in try {attempt}")
     return attempt
@@ -110,7 +110,14 @@ async def sequential(ctx: Context, order: Order) -> dict[str, Any]:
     given_up = await ctx.attempt(gives_up)
     late = await ctx.attempt("late", hangs)
     again = [await ctx.step(echo, number) for number in range(3)]
-    return {"nothing": nothing, "price": price["price"], "tries": tries, "caught": caught, "kinds": [getattr(given_up, "kind", ""), getattr(late, "kind", "")], "again": again}
+    return {
+        "nothing": nothing,
+        "price": price["price"],
+        "tries": tries,
+        "caught": caught,
+        "kinds": [getattr(given_up, "kind", ""), getattr(late, "kind", "")],
+        "again": again,
+    }
 
 
 @workflow
@@ -188,6 +195,7 @@ async def nested(ctx: Context) -> list[Any]:
                     break
             if day.number == 12:
                 return day.state
+        return None
 
     async def waits(c: Context) -> Any:
         return await c.listen(approved, timeout="30d", default=-1)
@@ -318,7 +326,16 @@ async def _nested(stage: Stage) -> None:
 
 async def _listening(stage: Stage) -> None:
     key = await stage.start(listening)
-    for name, body, once in [("item", 1, ""), ("approved", 7, "k"), ("approved", 7, "k"), ("right", "r", ""), ("item", 2, ""), ("left", "l", ""), ("vote", "yes", ""), ("vote", "no", "")]:
+    for name, body, once in [
+        ("item", 1, ""),
+        ("approved", 7, "k"),
+        ("approved", 7, "k"),
+        ("right", "r", ""),
+        ("item", 2, ""),
+        ("left", "l", ""),
+        ("vote", "yes", ""),
+        ("vote", "no", ""),
+    ]:
         await stage.send(key, name, body, once)
         await asyncio.sleep(1)
     await asyncio.sleep(100)

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from perdure.testing import nodes as n
+from perdure.testing.faults import Faults
+from perdure.testing.programs import generate
 from perdure.testing.simulator import Options, Report, drawn, main, simulate
 
 WORLDS = 50
@@ -79,6 +82,49 @@ def test_a_message_that_is_there_wins_over_a_timeout_that_passed_while_nobody_wa
     program = n.Program(n.Listen("m", 20.0, (None,)), (n.Message(10.0, "m", "heard in time", "key"),))
     report = simulate(program, seed, Options(as_written=True, blackouts_at_s=(5.0,), blackout_s=60.0, kills_max=99, trouble_s=80.0))
     assert not report.problems, "\n".join(report.problems)
+
+
+WEATHERS = {
+    "commits fail": Faults(fail_before=0.2, fail_after=0.2, failing=frozenset({"commit"})),
+    "claims fail": Faults(fail_before=0.2, fail_after=0.3, failing=frozenset({"claim"})),
+    "claims fail and all is slow": Faults(fail_before=0.2, fail_after=0.2, failing=frozenset({"claim"}), delay=1.0),
+    "reads fail": Faults(fail_before=0.3, fail_after=0.3, failing=frozenset({"read", "blob"})),
+    "renewals fail": Faults(fail_before=0.5, fail_after=0.3, failing=frozenset({"renew"})),
+    "all comes twice": Faults(resend=1.0, lose_ring=0.5),
+    "engines freeze": Faults(freeze=0.05),
+}
+"""What befalls engines that nobody kills."""
+
+
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("weather", WEATHERS)
+def test_engines_that_live_on_weather(weather: str, always_suspend: bool) -> None:
+    for seed in range(8):
+        programs = [generate(Random(seed), 12), generate(Random(-1 - seed), 6)]
+        report = simulate(programs, seed, Options(always_suspend=always_suspend, faults=WEATHERS[weather], kills_max=1))
+        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+
+
+def in_two_branches(step: n.Step) -> n.Program:
+    """The step, side by side with itself."""
+    return n.Program(n.Join({"a": step, "b": n.Step("other", step.behaviour, step.form, step.tries, step.timeout_s)}))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_whose_engine_dies_is_interrupted_and_not_late(seed: int) -> None:
+    program = in_two_branches(n.Step("one", n.Answers(1, duration_s=3.0), tries=1, timeout_s=10.0))
+    report = simulate(program, seed, Options(as_written=True, blackouts_at_s=(2.0,), blackout_s=30.0, kills_max=99, trouble_s=60.0))
+    assert not report.problems, "\n".join(report.problems)
+    assert report.counts["interruptions"] == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_that_are_interrupted_too_often_are_parked_and_all_resumed(seed: int) -> None:
+    program = in_two_branches(n.Step("one", n.Answers(1, duration_s=8.0)))
+    report = simulate(program, seed, Options(engines=1, kill_every_s=3.0, kills_max=99, trouble_s=500.0))
+    assert not report.problems, "\n".join(report.problems)
+    assert report.counts["Parked"] >= 2
+    assert report.counts["Resumed"] >= 1
 
 
 def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,12 @@ from perdure.core import events as e
 from perdure.core import limits, mail, messages
 from perdure.core.effects import effects
 from perdure.core.errors import Diverged, ErrorInfo
-from perdure.core.execution import Execution, Promise
+from perdure.core.execution import Execution
 from perdure.core.messages import Message
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn, kind
 from perdure.core.paths import Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
+from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
 from perdure.core.values import offload
 
@@ -256,7 +257,7 @@ class _Draft:
     def signal(self, message: messages.Signal) -> Iterator[e.Event]:
         """Put a message into the mailbox, once."""
         execution = self.execution
-        if execution.ended is not None or execution.knows_message(message.sender, message.sent, message.key):
+        if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key):
             return
         if len(execution.mailbox) >= limits.MAILBOX_MESSAGES_MAX:
             yield e.Refused(self.number, message.name, self.now_s, message.key, message.sender, message.sent)

@@ -9,11 +9,12 @@ from hashlib import sha256
 
 from perdure.core import events as e
 from perdure.core import mail, messages
-from perdure.core.execution import Execution, Promise
+from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Opening
 from perdure.core.ops import Call, Outcome, Send, Spawn
 from perdure.core.paths import Key, Path, Queue, idempotency_key, text
 from perdure.core.program import program_name
+from perdure.core.promise import Promise
 
 
 def effects(execution: Execution, event: e.Event) -> Iterator[mail.Send | Ack]:

@@ -6,74 +6,22 @@ turn held) is kept in the form in which it will be asked for.
 
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from heapq import heappop, heappush
-from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import limits
 from perdure.core.mailbox import Letter, Mailbox
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path
+from perdure.core.promise import Promise, Settlement, State
+from perdure.core.seen import Seen, Watermark
+from perdure.core.timers import Timers
+from perdure.core.turns import Turns
 from perdure.core.values import Value
 
 Status = Literal["pending", "running", "waiting", "needs_attention", "completed", "failed", "cancelled"]
-State = Literal["waiting", "performing", "retrying", "interrupted", "parked"]
-
-
-class Promise(msgspec.Struct):
-    """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed."""
-
-    path: Path
-    op: Op
-    number: int
-    opened_at_s: float
-    state: State = "waiting"
-    attempt: int = 1
-    failures: int = 0
-    interruptions: int = 0
-    by: str | None = None
-    due_s: float | None = None
-    events: int = 1
-    sent: int = 0
-
-
-class Settlement(msgspec.Struct, frozen=True):
-    """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
-
-    `events` counts what it takes in the log.
-    """
-
-    op: Op
-    outcome: Outcome | None
-    letters: tuple[Letter, ...]
-    opened_at_s: float
-    at_s: float
-    attempt: int
-    events: int
-    completed: tuple[int, ...] = ()
-
-
-class Watermark(msgspec.Struct):
-    """Which messages of a sender have come: all up to `all_to`, and those in `beyond`."""
-
-    all_to: int = 0
-    beyond: set[int] = msgspec.field(default_factory=set)
-
-    def knows(self, number: int) -> bool:
-        """Whether this message has come."""
-        return number <= self.all_to or number in self.beyond
-
-    def add(self, number: int) -> None:
-        """Note that it has."""
-        if not self.knows(number):
-            self.beyond.add(number)
-            while self.all_to + 1 in self.beyond:
-                self.all_to += 1
-                self.beyond.remove(self.all_to)
 
 
 class Execution:
@@ -91,7 +39,6 @@ class Execution:
         "emitted",
         "ended",
         "key",
-        "keys",
         "logged_events",
         "mailbox",
         "memo",
@@ -101,6 +48,7 @@ class Execution:
         "reopened",
         "resumes",
         "root",
+        "seen",
         "sent",
         "settled",
         "started",
@@ -108,7 +56,6 @@ class Execution:
         "trimmed",
         "version",
         "watchers",
-        "watermarks",
     )
 
     def __init__(self, key: Key, root: Key | None = None) -> None:
@@ -129,8 +76,7 @@ class Execution:
         self.mailbox = Mailbox()
         self.state: dict[str, Value] = {}
         self.emitted = 0
-        self.watermarks: dict[Key, Watermark] = {}
-        self.keys: dict[str, float] = {}
+        self.seen = Seen()
         self.sent: dict[Key, int] = {}
         self.trimmed: dict[Path, int] = {}
         self.resumes: dict[Path, int] = {}
@@ -139,8 +85,8 @@ class Execution:
         self.archive: str | None = None
         self._opened = 0
         self._performing = 0
-        self._timers: list[tuple[float, int, Path]] = []
-        self._turns: dict[Path, dict[Path, None]] = {}
+        self._timers = Timers(self.open)
+        self._turns = Turns()
 
     # what it says of itself
 
@@ -167,20 +113,7 @@ class Execution:
 
     def next_timer(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
         """The open operation that is due first, the one opened first among equals; not a retry of what is still `busy`."""
-        while self._timers:
-            due_s, _, path = self._timers[0]
-            promise = self.open.get(path)
-            if promise is None or promise.due_s != due_s:
-                heappop(self._timers)
-            elif path in busy and promise.state != "performing":
-                return self._next_idle(busy)
-            else:
-                return promise
-        return None
-
-    def _next_idle(self, busy: AbstractSet[Path]) -> Promise | None:
-        idle = [one for one in self.open.values() if one.due_s is not None and (one.path not in busy or one.state == "performing")]
-        return min(idle, key=lambda one: (one.due_s or 0.0, one.number), default=None)
+        return self._timers.next(busy)
 
     @property
     def performs(self) -> int:
@@ -191,13 +124,6 @@ class Execution:
         """Those calls."""
         return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
 
-    def knows_message(self, sender: Key | None, sent: int, key: str) -> bool:
-        """Whether this message has come before."""
-        if sender is not None:
-            watermark = self.watermarks.get(sender)
-            return watermark is not None and watermark.knows(sent)
-        return bool(key) and key in self.keys
-
     def recalls(self, path: Path, op: Op) -> bool:
         """Whether, since a reopening, the operation at `path` is known to have succeeded before."""
         known = self.memo.get(path)
@@ -205,7 +131,7 @@ class Execution:
 
     def turn_holds_open(self, scope: Path) -> bool:
         """Whether a turn of a loop, named by its path, still holds an open operation."""
-        return any(path in self.open or (path != scope and path in self._turns and self.turn_holds_open(path)) for path in self._turns.get(scope, ()))
+        return self._turns.hold(scope, self.open)
 
     # how it changes
 
@@ -237,19 +163,12 @@ class Execution:
 
     def _remember_message(self, event: e.Arrived | e.Refused) -> None:
         self.now_s = event.at_s
-        if event.sender is not None:
-            self.watermarks.setdefault(event.sender, Watermark()).add(event.sent)
-        elif event.key:
-            self.keys.pop(event.key, None)
-            self.keys[event.key] = event.at_s
-            for key in tuple(islice(self.keys, 2)):
-                if self.keys[key] < event.at_s - limits.OUTSIDE_KEYS_S:
-                    del self.keys[key]
+        self.seen.add(event.sender, event.sent, event.key, event.at_s)
 
     def _open(self, event: e.Opened) -> None:
         op = event.op
         self._opened += 1
-        self._register(event.path)
+        self._turns.add(event.path)
         if isinstance(op, Keep):
             self._keep(event.path, op)
             return
@@ -264,10 +183,10 @@ class Execution:
             case Call():
                 self._perform(promise, event.by)
             case Sleep(duration_s, until_s):
-                self._set_timer(promise, until_s if until_s is not None else self.now_s + (duration_s or 0.0))
+                self._timers.set(promise, until_s if until_s is not None else self.now_s + (duration_s or 0.0))
             case Receive():
                 self.mailbox.wait(event.path, op)
-                self._set_timer(promise, None if op.timeout_s is None else self.now_s + op.timeout_s)
+                self._timers.set(promise, None if op.timeout_s is None else self.now_s + op.timeout_s)
 
     def _keep(self, path: Path, op: Keep) -> None:
         self.settled[path] = Settlement(op, Ok(op.value), (), self.now_s, self.now_s, 1, 1)
@@ -287,17 +206,10 @@ class Execution:
         promise.state = "performing" if by is not None else "waiting"
         self._performing += by is not None
         timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
-        self._set_timer(promise, None if timeout_s is None else self.now_s + timeout_s)
+        self._timers.set(promise, None if timeout_s is None else self.now_s + timeout_s)
 
     def _stop_performing(self, promise: Promise) -> None:
         self._performing -= promise.state == "performing"
-
-    def _set_timer(self, promise: Promise, due_s: float | None) -> None:
-        promise.due_s = due_s
-        if due_s is not None:
-            if len(self._timers) > 64 + 2 * len(self.open):  # most are of what has settled; a sorted list is a heap
-                self._timers = sorted((one.due_s, one.number, one.path) for one in self.open.values() if one.due_s is not None and one is not promise)
-            heappush(self._timers, (due_s, promise.number, promise.path))
 
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
         promise = self.open[event.path]
@@ -306,7 +218,7 @@ class Execution:
         promise.state = state
         promise.by = None
         promise.events += 1
-        self._set_timer(promise, event.due_s)
+        self._timers.set(promise, event.due_s)
         return promise
 
     def _retry(self, event: e.Retrying) -> None:
@@ -360,37 +272,13 @@ class Execution:
 
     def _trim(self, event: e.Trimmed) -> None:
         for turn in range(self.trimmed.get(event.path, 0), event.before):
-            self._forget((*event.path, turn))
+            for path in self._turns.forget((*event.path, turn)):
+                settlement = self.settled.pop(path, None)
+                self.dead_events += 0 if settlement is None else settlement.events
+                if isinstance(path[-1], int):
+                    self.trimmed.pop(path[:-1], None)
         self.trimmed[event.path] = event.before
         self.dead_events += 1
-
-    def _register(self, path: Path) -> None:
-        """Note under which turn of a loop, the innermost, an operation lies, and under which turn that turn."""
-        end = len(path)
-        entry = path
-        while end:
-            if isinstance(path[end - 1], int):
-                scope = path[:end]
-                known = scope in self._turns
-                self._turns.setdefault(scope, {})[entry] = None
-                if known:
-                    return
-                entry = scope
-                end -= 1  # the loop's own name lies in the enclosing scope
-            end -= 1
-
-    def _forget(self, scope: Path) -> None:
-        outer = len(scope) - 2
-        while outer > 0 and not isinstance(scope[outer - 1], int):
-            outer -= 1
-        self._turns.get(scope[:outer], {}).pop(scope, None)
-        for path in self._turns.pop(scope, ()):
-            settlement = self.settled.pop(path, None)
-            if settlement is not None:
-                self.dead_events += settlement.events
-            if path != scope and isinstance(path[-1], int):
-                self.trimmed.pop(path[:-1], None)
-                self._forget(path)
 
     def _cancel(self, event: e.Cancelling) -> None:
         self.now_s = event.at_s
@@ -406,7 +294,7 @@ class Execution:
             self._stop_performing(promise)
             promise.state = "parked"
             promise.by = None
-            self._set_timer(promise, None)
+            self._timers.set(promise, None)
 
     def _resume(self, event: e.Resumed) -> None:
         self.now_s = event.at_s
@@ -414,7 +302,7 @@ class Execution:
             if promise.state == "parked":
                 promise.state = "interrupted"
                 promise.interruptions = 0
-                self._set_timer(promise, event.at_s)
+                self._timers.set(promise, event.at_s)
         self.parked = None
 
     def _reopen(self, event: e.Reopened) -> None:
@@ -423,10 +311,10 @@ class Execution:
         self.reopened += 1
         self.memo = {path: known for path, known in self.settled.items() if known.outcome is None or isinstance(known.outcome, Ok)}
         self.settled = {}
-        self.open = {}
+        self.open.clear()
         self.backlog = []
         self.resumes = {}
-        self._turns = {}
+        self._turns = Turns()
         self._performing = 0
 
     def _turn(self, event: e.Turned) -> None:
@@ -434,7 +322,7 @@ class Execution:
         self.trimmed[event.path] = event.turn
         path = (*event.path, event.turn)
         self.memo.pop(path, None)
-        self._register(path)
+        self._turns.add(path)
         self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1)
 
     def _end(self, event: e.Ended) -> None:
@@ -443,14 +331,12 @@ class Execution:
         self.parked = None
         for path in list(self.open):
             self._close(path)
-        self.open = {}
 
     def _refresh(self, event: e.Snapshot) -> None:
         self.version = event.version
         self.now_s = event.at_s
         self.state = dict(event.state)
-        self.watermarks = {key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}
-        self.keys = dict(event.keys)
+        self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys))
         self.sent = dict(event.sent)
         self.emitted = event.emitted
         self.archive = event.archive
@@ -459,11 +345,11 @@ class Execution:
 
     def facts(self) -> dict[str, Any]:
         """All that it knows, as plain comparable data: two executions with equal facts behave the same from here on."""
-        hidden = ("_timers", "_opened", "mailbox", "logged_events", "dead_events", "resumes", "watermarks")
+        hidden = ("_timers", "_opened", "_turns", "mailbox", "logged_events", "dead_events", "resumes")
         known = {name: getattr(self, name) for name in self.__slots__ if name not in hidden}
         known["backlog"] = self.backlog if self.parked else []
         known["mailbox"] = sorted(self.mailbox.letters.items())
-        known["watermarks"] = {key: (mark.all_to, sorted(mark.beyond)) for key, mark in self.watermarks.items()}
+        known["turns"] = self._turns.inside()
         known["open"] = {path: msgspec.structs.replace(promise, number=0) for path, promise in self.open.items()}
         return known
 

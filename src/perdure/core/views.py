@@ -9,9 +9,10 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core.errors import ErrorInfo
-from perdure.core.execution import Execution, Settlement, Status
+from perdure.core.execution import Execution, Status
 from perdure.core.ops import Call, Err, Op, kind, target
 from perdure.core.paths import Key, Path, text
+from perdure.core.promise import Settlement
 
 
 class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):

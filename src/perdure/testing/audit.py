@@ -136,7 +136,7 @@ class Auditor:
                     promise is not None and attempt == promise.attempt and promise.state in ("waiting", "performing"), lambda: f"{where}: {event} of {promise}"
                 )
             case e.Arrived(_, _, _, _, key, sender, sent):
-                self.expect(not shadow.knows_message(sender, sent, key), lambda: f"{where}: {event} has come before")
+                self.expect(not shadow.seen.knows(sender, sent, key), lambda: f"{where}: {event} has come before")
             case e.Parked("diverged", _, detail):
                 self.complain(f"{where}: diverged: {detail}")
             case e.Ended(status) if shadow.cancelling is not None:
@@ -188,7 +188,7 @@ class Auditor:
             for mail in handed[1]:
                 signal = messages.decode(mail.body)
                 if isinstance(signal, messages.Signal) and signal.name in promise.op.names and mail.number not in arrived:
-                    unknown = not known.shadow.knows_message(signal.sender, signal.sent, signal.key)
+                    unknown = not known.shadow.seen.knows(signal.sender, signal.sent, signal.key)
                     self.expect(not unknown, lambda: f"{commit.key}: {text(event.path)} timed out before message {mail.number}, which was there, was read")  # noqa: B023  # called at once
 
     def _after(self, known: Known, event: e.Event) -> None:

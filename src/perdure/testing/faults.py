@@ -25,10 +25,14 @@ RESENT_MAX = 64
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """How likely each fault is, from 0 to 1, in one call of the store (`resend`: in one that sends; `lose_ring`: of one ring)."""
+    """How likely each fault is, from 0 to 1, in one call of the store (`resend`: in one that sends; `lose_ring`: of one ring).
+
+    Calls fail only if their name is among `failing`, or if that is empty.
+    """
 
     fail_before: float = 0.0
     fail_after: float = 0.0
+    failing: frozenset[str] = frozenset()
     delay: float = 0.0
     delay_max_s: float = 0.5
     resend: float = 0.0
@@ -120,43 +124,43 @@ class FaultyStore:
                 await self._resend(now_s)
             return answers
 
-        return await self._call(ask)
+        return await self._call("commit", ask)
 
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
-        return await self._call(lambda: self.inner.claim(claim))
+        return await self._call("claim", lambda: self.inner.claim(claim))
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`."""
-        return await self._call(lambda: self.inner.read(key, after))
+        return await self._call("read", lambda: self.inner.read(key, after))
 
     async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
         """See `Store.heads`."""
-        return await self._call(lambda: self.inner.heads(tenant, status, limit))
+        return await self._call("heads", lambda: self.inner.heads(tenant, status, limit))
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
-        return await self._call(lambda: self.inner.mail(to))
+        return await self._call("mail", lambda: self.inner.mail(to))
 
     async def renew(self, holder: str, lease_s: float) -> Moment:
         """See `Store.renew`."""
-        return await self._call(lambda: self.inner.renew(holder, lease_s))
+        return await self._call("renew", lambda: self.inner.renew(holder, lease_s))
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
-        return await self._call(lambda: self.inner.relay(limit))
+        return await self._call("relay", lambda: self.inner.relay(limit))
 
     async def sweep(self, limit: int = 100) -> list[Mail]:
         """See `Store.sweep`."""
-        return await self._call(lambda: self.inner.sweep(limit))
+        return await self._call("sweep", lambda: self.inner.sweep(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
-        return await self._call(self.inner.raise_epoch)
+        return await self._call("raise_epoch", self.inner.raise_epoch)
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
-        return await self._call(lambda: self.inner.blob(sha256))
+        return await self._call("blob", lambda: self.inner.blob(sha256))
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`. Rings may be lost."""
@@ -170,11 +174,12 @@ class FaultyStore:
     async def close(self) -> None:
         """Nothing: what is inside belongs to all."""
 
-    async def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
         await self.gate.passed()
-        await self._trouble("before", self.faults.kill_before, self.faults.fail_before)
+        fails = not self.faults.failing or name in self.faults.failing
+        await self._trouble("before", self.faults.kill_before, self.faults.fail_before * fails)
         answer = await ask()
-        await self._trouble("after", self.faults.kill_after, self.faults.fail_after)
+        await self._trouble("after", self.faults.kill_after, self.faults.fail_after * fails)
         return answer
 
     async def _trouble(self, when: str, kill: float, fail: float) -> None:

@@ -154,9 +154,8 @@ class _Generator:
 
     def _sleep(self, place: _Place) -> Node:
         """A sleep that is long only where it happens once: an engine that polls makes much work of a day."""
-        return n.Sleep(
-            self._rng.choice((0.0, 0.5, 2.0, 60.0, 600.0) if place.times > 1 else (0.0, 0.5, 2.0, 60.0, 60.0, 600.0, 600.0, HOUR_S, HOUR_S, 24 * HOUR_S))
-        )
+        long = (60.0, 600.0, HOUR_S, HOUR_S, 24 * HOUR_S) if place.times == 1 else ()
+        return n.Sleep(self._rng.choice((0.0, 0.5, 2.0, 60.0, 600.0, *long)))
 
     def _keep(self, _: _Place) -> Node:
         return n.Keep(self._name("k"), self._value())

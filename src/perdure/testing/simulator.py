@@ -86,6 +86,7 @@ def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False) -> tu
         faults=Faults(
             fail_before=rate,
             fail_after=rate,
+            failing=frozenset(rng.choice(((), (), ("commit",), ("commit", "read", "blob"), ("claim",), ("renew",)))),
             delay=rng.choice((0.0, 0.1, 0.5)),
             resend=rng.choice((0.0, 0.1, 0.5)),
             lose_ring=rng.choice((0.0, 0.3)),

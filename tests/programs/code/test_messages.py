@@ -258,7 +258,7 @@ async def test_a_key_from_outside_is_taken_once_and_remembered_for_a_day() -> No
         await w.send(key, "m", 4, once="same")
         await w.send(key, "m", "end")
         assert await w.result(key) == [1, 3, 4]
-        assert len((await w.fold(key)).keys) == 2, "what is a day old is forgotten"
+        assert len((await w.fold(key)).seen.keys) == 2, "what is a day old is forgotten"
 
 
 @virtually

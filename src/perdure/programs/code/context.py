@@ -17,10 +17,10 @@ import msgspec
 
 from perdure.core import values
 from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, StepFailed, Timeout, WrongVerb
-from perdure.core.execution import Settlement
 from perdure.core.mailbox import Letter
 from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path, idempotency_key, text
+from perdure.core.promise import Settlement
 from perdure.programs.code import branches as flow
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import CodeWorkflow, Signal, Step, checked_name

@@ -14,11 +14,12 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import Undecodable
-from perdure.core.execution import Execution, Settlement
+from perdure.core.execution import Execution
 from perdure.core.mailbox import Letter
 from perdure.core.ops import Keep, Ok, Op, Receive, kind, same
 from perdure.core.paths import Key, Path, Segment
 from perdure.core.program import Drop, Finish, Open
+from perdure.core.promise import Settlement
 from perdure.core.rebuild import Load, blobs_of, fed
 from perdure.core.values import NOTHING, Blob
 from perdure.programs.code.codec import codec_of

@@ -14,10 +14,11 @@ from typing import Any
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, StepFailed, TooLarge, Undecodable, Unencodable, WrongVerb
-from perdure.core.execution import Execution, Settlement
+from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep, Ok, Op, Send, Spawn, kind, same, target
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
+from perdure.core.promise import Settlement
 from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
@@ -137,9 +138,7 @@ class Instance:
             return
         if root.done():
             self._unwind_rest()
-        if root.done() and not self.loop.pending:
-            self._finish(root)
-        elif not self._waiting:  # nothing is open, so nothing will ever wake what still waits
+        if (root.done() and not self.loop.pending) or not self._waiting:
             self._finish(root)
 
     def _unwind_rest(self) -> None:

@@ -1,0 +1,47 @@
+"""Promises: an operation while it is open, and what is kept of it once it has settled."""
+
+from typing import Literal
+
+import msgspec
+
+from perdure.core.mailbox import Letter
+from perdure.core.ops import Op, Outcome
+from perdure.core.paths import Path
+
+State = Literal["waiting", "performing", "retrying", "interrupted", "parked"]
+
+
+class Promise(msgspec.Struct):
+    """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed.
+
+    `by` is the holder that performs the present try itself; at `due_s` time alone makes it go on; `events` counts what it takes in the log.
+    """
+
+    path: Path
+    op: Op
+    number: int
+    opened_at_s: float
+    state: State = "waiting"
+    attempt: int = 1
+    failures: int = 0
+    interruptions: int = 0
+    by: str | None = None
+    due_s: float | None = None
+    events: int = 1
+    sent: int = 0
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
+
+    `events` counts what it takes in the log.
+    """
+
+    op: Op
+    outcome: Outcome | None
+    letters: tuple[Letter, ...]
+    opened_at_s: float
+    at_s: float
+    attempt: int
+    events: int
+    completed: tuple[int, ...] = ()

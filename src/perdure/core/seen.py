@@ -1,0 +1,52 @@
+"""Which messages have come, so that each does something once: a watermark per sending execution, and recent keys from outside."""
+
+from itertools import islice
+
+import msgspec
+
+from perdure.core import limits
+from perdure.core.paths import Key
+
+
+class Watermark(msgspec.Struct):
+    """Which messages of a sender have come: all up to `all_to`, and those in `beyond`."""
+
+    all_to: int = 0
+    beyond: set[int] = msgspec.field(default_factory=set)
+
+    def knows(self, number: int) -> bool:
+        """Whether this message has come."""
+        return number <= self.all_to or number in self.beyond
+
+    def add(self, number: int) -> None:
+        """Note that it has."""
+        if not self.knows(number):
+            self.beyond.add(number)
+            while self.all_to + 1 in self.beyond:
+                self.all_to += 1
+                self.beyond.remove(self.all_to)
+
+
+class Seen(msgspec.Struct):
+    """What an execution remembers of the messages that have come: by sender, and by key with when it came."""
+
+    watermarks: dict[Key, Watermark] = msgspec.field(default_factory=dict)
+    keys: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def knows(self, sender: Key | None, sent: int, key: str) -> bool:
+        """Whether this message has come before."""
+        if sender is not None:
+            watermark = self.watermarks.get(sender)
+            return watermark is not None and watermark.knows(sent)
+        return bool(key) and key in self.keys
+
+    def add(self, sender: Key | None, sent: int, key: str, at_s: float) -> None:
+        """Note that it has; forget, two at a time, keys that came more than a day before."""
+        if sender is not None:
+            self.watermarks.setdefault(sender, Watermark()).add(sent)
+        elif key:
+            self.keys.pop(key, None)
+            self.keys[key] = at_s
+            for oldest in tuple(islice(self.keys, 2)):
+                if self.keys[oldest] < at_s - limits.OUTSIDE_KEYS_S:
+                    del self.keys[oldest]
