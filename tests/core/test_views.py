@@ -108,7 +108,6 @@ def test_the_steps_are_all_operations_and_how_each_stands() -> None:
     assert shown["c"].error == NO and (shown["a"].opened_at_s, shown["a"].settled_at_s, shown["b"].due_s) == (NOW_S, NOW_S + 1, NOW_S + 5)
 
 
-@pytest.mark.xfail(reason="a settlement does not know when, among those of the same instant, it was opened; see the report", strict=True)
 def test_the_steps_are_in_the_order_in_which_they_were_opened() -> None:
     assert [step.path for step in steps(stepping().execution)] == ["a", "b", "c", "d"]
 

@@ -132,7 +132,8 @@ async def joined(ctx: Context) -> list[Any]:
         return [await c.step(echo, number) for number in (1, 2)]
 
     async def doubled(c: Context, item: int) -> int:
-        return 2 * await c.step(echo, item)
+        known: int = await c.step(echo, item)
+        return 2 * known
 
     by_name = await ctx.join(user=user, orders=orders)
     by_place = await ctx.join(orders, user)

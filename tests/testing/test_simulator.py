@@ -90,7 +90,7 @@ WEATHERS = {
     "claims fail and all is slow": Faults(fail_before=0.2, fail_after=0.2, failing=frozenset({"claim"}), delay=1.0),
     "reads fail": Faults(fail_before=0.3, fail_after=0.3, failing=frozenset({"read", "blob"})),
     "renewals fail": Faults(fail_before=0.5, fail_after=0.3, failing=frozenset({"renew"})),
-    "all comes twice": Faults(resend=1.0, lose_ring=0.5),
+    "all comes twice": Faults(resend=0.7, lose_ring=0.5),
     "engines freeze": Faults(freeze=0.05),
 }
 """What befalls engines that nobody kills."""
@@ -101,7 +101,7 @@ WEATHERS = {
 def test_engines_that_live_on_weather(weather: str, always_suspend: bool) -> None:
     for seed in range(8):
         programs = [generate(Random(seed), 12), generate(Random(-1 - seed), 6)]
-        report = simulate(programs, seed, Options(always_suspend=always_suspend, faults=WEATHERS[weather], kills_max=1))
+        report = simulate(programs, seed, Options(always_suspend=always_suspend, faults=WEATHERS[weather], kills_max=1, trouble_s=60.0))
         assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
 
 

@@ -56,7 +56,6 @@ def charge(order: str, cents: int) -> Charge:
     return Charge(f"{order}:{cents}")
 
 
-
 async def a_step_is_still_the_function() -> None:
     greeting(1)  # wrong: an argument's type
     greeting()  # wrong: an argument missing

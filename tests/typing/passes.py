@@ -60,7 +60,6 @@ def charge(order: str, cents: int) -> Charge:
     return Charge(f"{order}:{cents}")
 
 
-
 @step(timeout=timedelta(seconds=30), queue="gpu")
 async def render_video(name: str) -> bytes:
     return name.encode()

@@ -246,7 +246,8 @@ class _Draft:
             yield e.Settled(promise.path, Err("interrupted", error, promise.failures + 1), self.now_s)
             return
         if promise.interruptions + message.times >= limits.INTERRUPTIONS_MAX:
-            why = f"{text(promise.path)} was interrupted {promise.interruptions + message.times} times in a row; find out what kills its host, then retry the execution"
+            times = promise.interruptions + message.times
+            why = f"{text(promise.path)} was interrupted {times} times in a row; find out what kills its host, then retry the execution"
             yield e.Parked("interrupted", self.now_s, (why,), promise.path)
             return
         wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0

@@ -175,7 +175,7 @@ class Execution:
         if isinstance(op, Send):
             self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
         if isinstance(op, Send) or (isinstance(op, Spawn) and not op.awaited):
-            self.settled[event.path] = Settlement(op, Ok(), (), self.now_s, self.now_s, 1, 1)
+            self.settled[event.path] = Settlement(op, Ok(), (), self.now_s, self.now_s, 1, 1, self._opened)
             return
         promise = Promise(event.path, op, self._opened, self.now_s, by=event.by, sent=event.number)
         self.open[event.path] = promise
@@ -189,7 +189,7 @@ class Execution:
                 self._timers.set(promise, None if op.timeout_s is None else self.now_s + op.timeout_s)
 
     def _keep(self, path: Path, op: Keep) -> None:
-        self.settled[path] = Settlement(op, Ok(op.value), (), self.now_s, self.now_s, 1, 1)
+        self.settled[path] = Settlement(op, Ok(op.value), (), self.now_s, self.now_s, 1, 1, self._opened)
         if op.role == "reply" and path[:-1] in self.settled:
             received = self.settled[path[:-1]]
             self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
@@ -249,7 +249,8 @@ class Execution:
         self._settle_as(promise, event.outcome, ())
 
     def _settle_as(self, promise: Promise, outcome: Outcome | None, letters: tuple[Letter, ...]) -> None:
-        self.settled[promise.path] = Settlement(promise.op, outcome, letters, promise.opened_at_s, self.now_s, promise.attempt, promise.events + 1)
+        opened_at_s, taken = promise.opened_at_s, promise.events + 1
+        self.settled[promise.path] = Settlement(promise.op, outcome, letters, opened_at_s, self.now_s, promise.attempt, taken, promise.number)
 
     def _receive(self, event: e.Received) -> None:
         self.now_s = event.at_s
@@ -323,7 +324,7 @@ class Execution:
         path = (*event.path, event.turn)
         self.memo.pop(path, None)
         self._turns.add(path)
-        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1)
+        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self._opened)
 
     def _end(self, event: e.Ended) -> None:
         self.now_s = event.at_s
@@ -350,7 +351,8 @@ class Execution:
         known["backlog"] = self.backlog if self.parked else []
         known["mailbox"] = sorted(self.mailbox.letters.items())
         known["turns"] = self._turns.inside()
-        known["open"] = {path: msgspec.structs.replace(promise, number=0) for path, promise in self.open.items()}
+        for name in ("open", "settled", "memo"):
+            known[name] = {path: msgspec.structs.replace(one, number=0) for path, one in known[name].items()}
         return known
 
 

@@ -34,7 +34,7 @@ class Promise(msgspec.Struct):
 class Settlement(msgspec.Struct, frozen=True):
     """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
 
-    `events` counts what it takes in the log.
+    `events` counts what it takes in the log; `number` its place in the order of opening.
     """
 
     op: Op
@@ -44,4 +44,5 @@ class Settlement(msgspec.Struct, frozen=True):
     at_s: float
     attempt: int
     events: int
+    number: int = 0
     completed: tuple[int, ...] = ()

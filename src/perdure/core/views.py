@@ -123,10 +123,10 @@ def _public_life(event: e.Event) -> Iterator[Named]:
 
 def steps(execution: Execution) -> list[StepView]:
     """Every operation that the execution knows, settled and open, in the order in which they were opened."""
-    known: list[tuple[float, StepView]] = [(known.opened_at_s, _settled(path, known)) for path, known in execution.settled.items()]
+    known: list[tuple[int, StepView]] = [(known.number, _settled(path, known)) for path, known in execution.settled.items()]
     for path, promise in execution.open.items():
         view = StepView(text(path), kind(promise.op), target(promise.op), promise.state, promise.attempt, promise.opened_at_s, None, promise.due_s)
-        known.append((promise.opened_at_s, view))
+        known.append((promise.number, view))
     return [view for _, view in sorted(known, key=lambda pair: pair[0])]
 
 

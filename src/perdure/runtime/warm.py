@@ -30,7 +30,7 @@ class Item(msgspec.Struct, frozen=True):
 class Warm:
     """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away."""
 
-    __slots__ = ("born", "busy", "execution", "exists", "flights", "held", "in_hand", "undecided", "key", "program", "threads", "timer", "touched_s", "version")
+    __slots__ = ("born", "busy", "execution", "exists", "flights", "held", "in_hand", "key", "program", "threads", "timer", "touched_s", "undecided", "version")
 
     def __init__(self, key: Key, exists: bool) -> None:
         self.key = key

@@ -41,9 +41,9 @@ async def test_a_task_that_swallows_its_cancellation_holds_up_nothing() -> None:
                 continue
 
     async def workflow(ctx: Context) -> int:
-        _ = asyncio.create_task(deaf())
+        left = asyncio.create_task(deaf())
         await asyncio.sleep(0)
-        return 1
+        return int(not left.done())
 
     hand = Hand(workflow)
     hand.start()
@@ -58,9 +58,9 @@ async def test_the_cleanup_of_a_task_left_behind_is_waited_for() -> None:
             await ctx.step(release)
 
     async def workflow(ctx: Context) -> int:
-        _ = asyncio.create_task(careful(ctx))
+        left = asyncio.create_task(careful(ctx))
         await asyncio.sleep(0)
-        return 1
+        return int(not left.done())
 
     hand = Hand(workflow)
     hand.start()

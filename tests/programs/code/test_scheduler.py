@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from perdure.programs.code import scheduler
 from perdure.core.errors import Evicted, NotDeterministic
+from perdure.programs.code import scheduler
 from perdure.programs.code.scheduler import DeterministicLoop
 
 Program = Coroutine[Any, Any, Any]
