@@ -29,6 +29,7 @@ CONFORMANCE = (*PYTEST, "tests/stores/test_memory.py")
 DIES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "not_late or parked")
 NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothing_fails")
 WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
+LET_GO = (*PYTEST, "tests/testing/test_simulator.py", "-k", "back_to_life")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
 
 
@@ -116,7 +117,7 @@ BUGS = [
         "repeated answers to what has settled do nothing",
         DECIDE,
         'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        match',
-        "if promise is None:\n            promise = next(iter(self.execution.open.values()), None)\n        if promise is None:\n            return\n        match",
+        "promise = promise or next(iter(self.execution.open.values()), None)\n        if promise is None:\n            return\n        match",
         FAULTS,
     ),
     Bug("key of a message", "a message sent twice from outside comes once", "core/seen.py", "return bool(key) and key in self.keys", "return False", FAULTS),
@@ -169,7 +170,7 @@ BUGS = [
         "core/mailbox.py",
         "            insort(self._by_name.setdefault(letter.name, []), letter.number)\n",
         "            self._by_name.setdefault(letter.name, []).append(letter.number)\n",
-        core("mailbox"),
+        core("decide"),
         quick=True,
     ),
     Bug(
@@ -296,7 +297,7 @@ BUGS = [
         ENGINE,
         "        if self._warm.get(warm.key) is warm:\n            self._settle_down(warm)\n",
         "        if True:\n            self._settle_down(warm)\n",
-        WEATHER,
+        LET_GO,
     ),
 ]
 

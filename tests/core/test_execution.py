@@ -112,7 +112,7 @@ def test_what_was_completed_before_a_reopening_stays_completed() -> None:
 
 def test_a_refused_message_is_remembered_and_not_kept() -> None:
     execution = after(START, e.Refused(1, "x", NOW_S, "k"), e.Refused(2, "x", NOW_S, "", OTHER, 1))
-    assert not execution.mailbox.letters and execution.seen.knows(None, 0, "k") and execution.seen.knows(OTHER, 1, "")
+    assert not execution.mailbox.letters and execution.seen.knows(None, 0, "k", NOW_S) and execution.seen.knows(OTHER, 1, "", NOW_S)
 
 
 def test_a_try_that_failed_counts_and_one_that_was_interrupted_does_not() -> None:
@@ -192,8 +192,8 @@ def test_a_snapshot_says_what_the_events_before_it_do_not() -> None:
     snapshot = e.Snapshot(90, NOW_S + 5, 1, (("progress", b"\x07"),), ((OTHER, 4, (6,)),), (("k", NOW_S),), ((OTHER, 2),), 3, "archive")
     execution = after(START, snapshot)
     assert (execution.version, execution.now_s, execution.state, execution.emitted, execution.sent) == (90, NOW_S + 5, {"progress": b"\x07"}, 3, {OTHER: 2})
-    assert [execution.seen.knows(OTHER, number, "") for number in (4, 5, 6, 7)] == [True, False, True, False]
-    assert execution.seen.knows(None, 0, "k") and execution.archive == "archive" and (execution.logged_events, execution.dead_events) == (2, 0)
+    assert [execution.seen.knows(OTHER, number, "", NOW_S) for number in (4, 5, 6, 7)] == [True, False, True, False]
+    assert execution.seen.knows(None, 0, "k", NOW_S) and execution.archive == "archive" and (execution.logged_events, execution.dead_events) == (2, 0)
     execution.apply(e.Dropped(PAY)) if PAY in execution.open else execution.apply(e.Cancelling(NOW_S + 6))
     assert execution.version == 91
 
@@ -256,14 +256,14 @@ def test_keys_from_outside_are_forgotten_after_a_day() -> None:
     day_s = limits.OUTSIDE_KEYS_S
     execution = after(START, *(e.Arrived(number, "x", NOW_S + number, key=f"k{number}") for number in range(10)))
     for number in range(10, 30):
-        assert execution.seen.knows(None, 0, "k9")
+        assert execution.seen.knows(None, 0, "k9", NOW_S)
         execution.apply(e.Arrived(number, "x", NOW_S + day_s + number / 10, key=f"k{number}"))
         if number < 20:
-            assert execution.seen.knows(None, 0, "k3")
+            assert execution.seen.knows(None, 0, "k3", NOW_S)
     execution.apply(e.Arrived(99, "x", NOW_S + day_s + 100, key="last"))
     for number in range(100, 120):
         execution.apply(e.Arrived(number, "x", NOW_S + 2 * day_s + 200, key=f"k{number}"))
-    assert not any(execution.seen.knows(None, 0, f"k{number}") for number in range(30)) and len(execution.seen.keys) == 20
+    assert not any(execution.seen.knows(None, 0, f"k{number}", NOW_S) for number in range(30)) and len(execution.seen.keys) == 20
 
 
 def test_a_key_that_comes_again_after_a_day_does_not_keep_older_ones() -> None:

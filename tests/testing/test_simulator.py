@@ -105,6 +105,15 @@ def test_engines_that_live_on_weather(weather: str, always_suspend: bool) -> Non
         assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
 
 
+def test_what_an_engine_has_let_go_does_not_come_back_to_life() -> None:
+    waits = n.Sequence(tuple(n.Sleep(1.5) for _ in range(6)))
+    works = n.Sequence(tuple(n.Step(f"s{number}", n.Answers(duration_s=1.0), timeout_s=60.0) for number in range(6)))
+    program = n.Program(n.Join({"waits": waits, "works": works}))
+    for seed in range(20):
+        report = simulate(program, seed, Options(faults=WEATHERS["claims fail and all is slow"], kills_max=1, trouble_s=40.0))
+        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+
+
 def in_two_branches(step: n.Step) -> n.Program:
     """The step, side by side with itself."""
     return n.Program(n.Join({"a": step, "b": n.Step("other", step.behaviour, step.form, step.tries, step.timeout_s)}))

@@ -66,6 +66,9 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
     received = [(number, _dead(event.path, trimmed)) for event in events if isinstance(event, e.Received) for number in event.numbers]
     alive_mail = waiting | {number for number, dead in received if not dead}
     dead_mail = {number for number, dead in received if dead and number not in alive_mail}
+    consumed = {number for number, dead in dict(received).items() if dead and number in alive_mail and number not in waiting}
+    if consumed:  # given back by what is alive, then consumed in a turn that is not: without that turn it would come again
+        return None
     kept: list[e.Event] = []
     for given, asked in _groups(events):
         if isinstance(given, e.Snapshot) or (isinstance(given, e.Arrived) and given.number in dead_mail):

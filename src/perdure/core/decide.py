@@ -258,7 +258,7 @@ class _Draft:
     def signal(self, message: messages.Signal) -> Iterator[e.Event]:
         """Put a message into the mailbox, once."""
         execution = self.execution
-        if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key):
+        if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key, self.now_s):
             return
         if len(execution.mailbox) >= limits.MAILBOX_MESSAGES_MAX:
             yield e.Refused(self.number, message.name, self.now_s, message.key, message.sender, message.sent)

@@ -36,6 +36,7 @@ class Execution:
         "backlog",
         "cancelling",
         "dead_events",
+        "deadline_at_s",
         "emitted",
         "ended",
         "key",
@@ -64,6 +65,7 @@ class Execution:
         self.version = 0
         self.now_s = 0.0
         self.started: e.Started | None = None
+        self.deadline_at_s: float | None = None
         self.ended: e.Ended | None = None
         self.parked: e.Parked | None = None
         self.cancelling: e.Cancelling | None = None
@@ -106,10 +108,9 @@ class Execution:
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
         timer = self.next_timer(busy)
-        deadline_s = self.started.deadline_at_s
         if timer is None or timer.due_s is None:
-            return deadline_s
-        return timer.due_s if deadline_s is None else min(timer.due_s, deadline_s)
+            return self.deadline_at_s
+        return timer.due_s if self.deadline_at_s is None else min(timer.due_s, self.deadline_at_s)
 
     def next_timer(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
         """The open operation that is due first, the one opened first among equals; not a retry of what is still `busy`."""
@@ -130,8 +131,13 @@ class Execution:
         return known is not None and type(known.op) is type(op)
 
     def turn_holds_open(self, scope: Path) -> bool:
-        """Whether a turn of a loop, named by its path, still holds an open operation."""
-        return self._turns.hold(scope, self.open)
+        """Whether a turn of a loop, named by its path, still holds an open operation, or a message that is yet to be completed."""
+        return self._turns.any(scope, self._holds)
+
+    def _holds(self, path: Path) -> bool:
+        settlement = self.settled.get(path)
+        owed = settlement is not None and isinstance(settlement.op, Receive) and settlement.op.completable
+        return path in self.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.letters))
 
     # how it changes
 
@@ -148,6 +154,7 @@ class Execution:
 
     def _start(self, event: e.Started) -> None:
         self.started = event
+        self.deadline_at_s = event.deadline_at_s
         self.now_s = event.at_s
         if event.parent is not None:
             self.watchers.append(event.parent)
@@ -310,6 +317,8 @@ class Execution:
         self.now_s = event.at_s
         self.ended = self.parked = self.cancelling = None
         self.reopened += 1
+        if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
+            self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
         self.memo = {path: known for path, known in self.settled.items() if known.outcome is None or isinstance(known.outcome, Ok)}
         self.settled = {}
         self.open.clear()

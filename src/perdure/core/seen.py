@@ -33,12 +33,12 @@ class Seen(msgspec.Struct):
     watermarks: dict[Key, Watermark] = msgspec.field(default_factory=dict)
     keys: dict[str, float] = msgspec.field(default_factory=dict)
 
-    def knows(self, sender: Key | None, sent: int, key: str) -> bool:
-        """Whether this message has come before."""
+    def knows(self, sender: Key | None, sent: int, key: str, now_s: float) -> bool:
+        """Whether this message has come before, as far as is remembered."""
         if sender is not None:
             watermark = self.watermarks.get(sender)
             return watermark is not None and watermark.knows(sent)
-        return bool(key) and key in self.keys
+        return bool(key) and key in self.keys and self.keys[key] >= now_s - limits.OUTSIDE_KEYS_S
 
     def add(self, sender: Key | None, sent: int, key: str, at_s: float) -> None:
         """Note that it has; forget, two at a time, keys that came more than a day before."""

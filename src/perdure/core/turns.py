@@ -1,6 +1,6 @@
 """Turns: what lies in which turn of which loop, so that forgetting a turn costs what is in it, and nothing else."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 
 from perdure.core.paths import Path
 
@@ -35,9 +35,10 @@ class Turns:
             entry = turn
             end -= 2  # the loop's own name lies in the enclosing scope
 
-    def hold(self, turn: Path, open_paths: Container[Path]) -> bool:
-        """Whether a turn still holds an open operation."""
-        return any(path in open_paths or (path != turn and path in self._inside and self.hold(path, open_paths)) for path in self._inside.get(turn, ()))
+    def any(self, turn: Path, holds: Callable[[Path], bool]) -> bool:
+        """Whether `holds` is true of any operation in a turn."""
+        inside = self._inside.get(turn, ())
+        return any(holds(path) or (path != turn and path in self._inside and self.any(path, holds)) for path in inside)
 
     def forget(self, turn: Path) -> Iterator[Path]:
         """Forget a turn; yield the operations that lay in it, and the turns of loops inside of it."""

@@ -36,10 +36,10 @@ class Known:
     """What the auditor remembers of one execution beside its fold."""
 
     shadow: Execution
+    arrived: set[tuple[Key | None, int, str]] = field(default_factory=set)
     taken: set[int] = field(default_factory=set)
     settled: set[tuple[int, Path]] = field(default_factory=set)
     handed: tuple[str, tuple[Mail, ...]] | None = None
-    cancelled_at_event: int = 0
 
 
 class Auditor:
@@ -136,7 +136,9 @@ class Auditor:
                     promise is not None and attempt == promise.attempt and promise.state in ("waiting", "performing"), lambda: f"{where}: {event} of {promise}"
                 )
             case e.Arrived(_, _, _, _, key, sender, sent):
-                self.expect(not shadow.seen.knows(sender, sent, key), lambda: f"{where}: {event} has come before")
+                once = (sender, sent, key)
+                self.expect(once not in known.arrived, lambda: f"{where}: {event} has come before")
+                known.arrived.add(once)
             case e.Parked("diverged", _, detail):
                 self.complain(f"{where}: diverged: {detail}")
             case e.Ended(status) if shadow.cancelling is not None:
@@ -188,7 +190,7 @@ class Auditor:
             for mail in handed[1]:
                 signal = messages.decode(mail.body)
                 if isinstance(signal, messages.Signal) and signal.name in promise.op.names and mail.number not in arrived:
-                    unknown = not known.shadow.seen.knows(signal.sender, signal.sent, signal.key)
+                    unknown = (signal.sender, signal.sent, signal.key) not in known.arrived
                     self.expect(not unknown, lambda: f"{commit.key}: {text(event.path)} timed out before message {mail.number}, which was there, was read")  # noqa: B023  # called at once
 
     def _after(self, known: Known, event: e.Event) -> None:

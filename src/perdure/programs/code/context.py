@@ -119,8 +119,7 @@ class ExecutionInfo:
     @property
     def deadline(self) -> float | None:
         """When the execution must have ended, in seconds since 1970."""
-        started = self._instance.execution.started
-        return None if started is None else started.deadline_at_s
+        return self._instance.execution.deadline_at_s
 
 
 class Context:
