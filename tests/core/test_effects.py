@@ -4,7 +4,7 @@ import pytest
 
 from perdure.core import mail
 from perdure.core import messages as m
-from perdure.core.effects import effects, resend
+from perdure.core.effects import effects
 from perdure.core.errors import ErrorInfo
 from perdure.core.events import Opened
 from perdure.core.execution import Execution
@@ -109,26 +109,3 @@ def test_work_that_waits_for_its_next_try_is_in_no_queue_and_is_not_taken_back()
     story.settle("a", NO)
     story.settle("go")
     assert story.acks == []
-
-
-def test_all_that_is_open_or_ended_can_be_sent_again_and_is_the_same() -> None:
-    story = Story(
-        {
-            "start": [
-                opens("pay", QUEUED),
-                opens("a", Spawn("ship", "1", 2)),
-                opens("b", Sleep(9.0)),
-                opens("c"),
-                opens("d", Spawn("ship", "2", awaited=False)),
-            ],
-            "c": [DONE],
-        }
-    )
-    story.begin(parent=Parent(OTHER, PAY))
-    assert list(resend(story.execution)) == story.sends[:2]
-    story.settle("pay", NO)
-    assert [send.to for send in resend(story.execution)] == [CHILD]  # the retry is in nobody's queue yet
-    story.tick(1.0)
-    assert list(resend(story.execution)) == [story.sends[-1], story.sends[1]]
-    story.settle("c")
-    assert list(resend(story.execution)) == [send for send in story.sends if send.to == OTHER]

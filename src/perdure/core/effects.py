@@ -1,11 +1,12 @@
 """Effects: what must be sent because of what was decided. A pure function of the log.
 
-Because the outbox follows from the log, it can be rebuilt from the log: after losing every queue, resending the effects of
-each open promise loses nothing, since whoever gets one twice ignores the second.
+They travel in the commit of the event that causes them, so there is no outbox to lose; and whoever gets one twice ignores the
+second.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from typing import Any
 
 from perdure.core import events as e
 from perdure.core import mail, messages
@@ -16,43 +17,54 @@ from perdure.core.paths import Key, Path, Queue, idempotency_key, text
 from perdure.core.program import program_name
 from perdure.core.promise import Promise
 
+Effect = mail.Send | Ack
 
-def effects(execution: Execution, event: e.Event) -> Iterator[mail.Send | Ack]:
+
+def effects(execution: Execution, event: e.Event) -> Iterable[Effect]:
     """What `event`, about to be folded into `execution`, makes necessary: sends, and work to be taken back from its queue."""
-    key = execution.key
-    match event:
-        case e.Opened(path, Call() | Spawn() as recalled) if execution.recalls(path, recalled):
-            return
-        case e.Opened(path, Call() as call, None):
-            yield _work(key, path, call, 1)
-        case e.Opened(path, Spawn() as spawn, _, number) if number or spawn.awaited:
-            yield _start(execution, path, spawn)
-        case e.Opened(_, Send() as send, _, number) if number:
-            yield _signal(key, send, number)
-        case e.Tried(path, attempt, _, None):
-            retried = execution.open[path].op
-            if isinstance(retried, Call):
-                yield _work(key, path, retried, attempt)
-        case e.Dropped(path) if path in execution.open:
-            yield from _take_back(key, execution.open[path])
-        case e.Watched(parent) if execution.ended is not None:
-            yield _answer(key, parent, execution.ended.outcome)
-        case e.Ended(_, outcome):
-            yield from (_answer(key, parent, outcome) for parent in execution.watchers)
-            for promise in execution.open.values():
-                yield from _take_back(key, promise)
+    rule = _RULES.get(type(event))
+    return () if rule is None else rule(execution, event)
 
 
-def resend(execution: Execution) -> Iterator[mail.Send]:
-    """Everything that the open operations of an execution, or its end, wait for somebody to do; to be sent again after mail was lost."""
-    for path, promise in execution.open.items():
-        match promise.op:
-            case Call() as op if promise.state == "waiting":
-                yield _work(execution.key, path, op, promise.attempt)
-            case Spawn() as op:
-                yield _start(execution, path, op)
-    if execution.ended is not None:
-        yield from (_answer(execution.key, parent, execution.ended.outcome) for parent in execution.watchers)
+def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
+    path, op = event.path, event.op
+    match op:
+        case Call() if event.by is None and not execution.recalls(path, op):
+            return (_work(execution.key, path, op, 1),)
+        case Spawn() if (event.number or op.awaited) and not execution.recalls(path, op):
+            return (_start(execution, path, op),)
+        case Send() if event.number:
+            return (_signal(execution.key, op, event.number),)
+    return ()
+
+
+def _tried(execution: Execution, event: e.Tried) -> Iterable[Effect]:
+    op = execution.open[event.path].op
+    return (_work(execution.key, event.path, op, event.attempt),) if event.by is None and isinstance(op, Call) else ()
+
+
+def _dropped(execution: Execution, event: e.Dropped) -> Iterable[Effect]:
+    promise = execution.open.get(event.path)
+    return () if promise is None else _take_back(execution.key, promise)
+
+
+def _watched(execution: Execution, event: e.Watched) -> Iterable[Effect]:
+    return () if execution.ended is None else (_answer(execution.key, event.parent, execution.ended.outcome),)
+
+
+def _ended(execution: Execution, event: e.Ended) -> Iterable[Effect]:
+    yield from (_answer(execution.key, parent, event.outcome) for parent in execution.watchers)
+    for promise in execution.open.values():
+        yield from _take_back(execution.key, promise)
+
+
+_RULES: dict[type, Callable[[Execution, Any], Iterable[Effect]]] = {
+    e.Opened: _opened,
+    e.Tried: _tried,
+    e.Dropped: _dropped,
+    e.Watched: _watched,
+    e.Ended: _ended,
+}
 
 
 def _work_key(key: Key, path: Path, attempt: int) -> str:
@@ -90,7 +102,7 @@ def _answer(child: Key, parent: messages.Parent, outcome: Outcome) -> mail.Send:
     return mail.Send(parent.key, f"settle:{text(parent.path)}", messages.encode(messages.Settle(parent.path, 1, outcome)))
 
 
-def _take_back(key: Key, promise: Promise) -> Iterator[mail.Send | Ack]:
+def _take_back(key: Key, promise: Promise) -> Iterator[Effect]:
     match promise.op:
         case Call() as op if promise.state == "waiting":
             yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt))

@@ -5,7 +5,7 @@ made it ask, and must be asked for again in its place; the first difference ends
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 import msgspec
 
@@ -85,19 +85,23 @@ def fed(execution: Execution, event: e.Event) -> Sequence[e.Event]:
     return [*execution.backlog, event] if isinstance(event, e.Resumed) else (event,)
 
 
-def blobs_of(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Iterator[Blob]:
+def blobs_of(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Sequence[Blob]:
     """The blobs that the program will want to read because of this event."""
-    values: list[Value] = []
+    kept = [asked.op.value for asked in group if isinstance(asked, e.Opened) and isinstance(asked.op, Keep)]
+    return [value for value in (*_values(execution, event), *kept) if isinstance(value, Blob)]
+
+
+def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
     match event:
-        case e.Started(input=value) | e.Turned(value=value):
-            values.append(value)
+        case e.Settled() | e.Received() | e.Recalled():
+            settlement = execution.settled.get(event.path)
+            if settlement is not None and isinstance(settlement.outcome, Ok):
+                return (settlement.outcome.value,)
+            return () if settlement is None else (letter.body for letter in settlement.letters)
+        case e.Started():
+            return (event.input,)
+        case e.Turned():
+            return (event.value,)
         case e.Reopened() if execution.started is not None:
-            values.append(execution.started.input)
-            values.extend(known.op.value for known in execution.memo.values() if isinstance(known.op, Keep))
-        case e.Received(path) | e.Settled(path) | e.Recalled(path) if path in execution.settled:
-            settlement = execution.settled[path]
-            values.extend(letter.body for letter in settlement.letters)
-            if isinstance(settlement.outcome, Ok):
-                values.append(settlement.outcome.value)
-    values.extend(asked.op.value for asked in group if isinstance(asked, e.Opened) and isinstance(asked.op, Keep))
-    return (value for value in values if isinstance(value, Blob))
+            return (execution.started.input, *(known.op.value for known in execution.memo.values() if isinstance(known.op, Keep)))
+    return ()

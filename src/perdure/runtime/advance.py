@@ -42,6 +42,10 @@ class LostRace(Exception):  # an expected outcome on its way to where it is hand
 class NewEpoch(Exception):  # an expected outcome on its way to where it is handled
     """The store has begun a new epoch; everything known of it is void."""
 
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"the store is in epoch {epoch}")
+        self.epoch = epoch
+
 
 async def advance(engine: "Engine", warm: Warm) -> None:
     """Decide on all messages in hand, commit, and act on what was decided.
@@ -140,8 +144,8 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         case Conflict(now):
             warm.exists = now is not None
             raise LostRace(now is not None and now.holder == engine.holder)
-        case Superseded():
-            raise NewEpoch
+        case Superseded(epoch):
+            raise NewEpoch(epoch)
 
 
 async def _compact(engine: "Engine", warm: Warm) -> None:
@@ -168,7 +172,7 @@ async def _drive(engine: "Engine", deciding: Generator[Load, bytes, T]) -> T:
         if not isinstance(asked, Load):
             result: T = asked[0]
             return result
-        answer = await engine.blob(asked.blob.sha256)
+        answer = await engine.payloads.get(asked.blob.sha256)
 
 
 def _step(deciding: Generator[Load, bytes, T], answer: bytes | None) -> Load | tuple[T]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from heapq import heappop, heappush
 from typing import Any
-from uuid import uuid4
 
 from perdure.core import events as e
 from perdure.core import messages
@@ -26,9 +25,12 @@ from perdure.programs.code.info import StepInfo
 from perdure.programs.code.instance import Instance
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import StoreClock
+from perdure.runtime.holder import Holder, bell, persistently
+from perdure.runtime.housekeeping import Housekeeping
+from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
 from perdure.runtime.warm import Item, Warm
-from perdure.stores.base import Assignment, Claim, Store
+from perdure.stores.base import Assignment, Claim, Moment, Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -40,9 +42,6 @@ LEASE_S = 15.0
 
 CLAIM_MAX = 100
 """How many executions are claimed at a time."""
-
-RECENT_BLOBS = 16
-"""How many payloads read or written lately are kept in memory."""
 
 
 class Engine:
@@ -66,59 +65,63 @@ class Engine:
         seed: Callable[[], int] = lambda: secrets.randbits(62),
     ) -> None:
         self.store = store
+        self.payloads = Payloads(store)
         self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in workflows}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
-        self.holder = holder or f"engine-{uuid4().hex}"
         self.root = root
-        self.epoch = 0
         self._programs = frozenset(name for one in self.workflows.values() for name in one.programs)
-        self._lease_s = lease_s
+        self._membership = Holder(store, holder, "engine", lease_s)
+        self._housekeeping = Housekeeping(store)
         self._poll_s = poll_s
         self._idle_s = idle_s
         self._seed = seed
-        self._generation = 0
         self._dues: list[float] = []
-        self._sweep_at_s = 0.0
+        self._evict_at_s = 0.0
         self._warm: dict[Key, Warm] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endings: dict[Key, asyncio.Future[None]] = {}
-        self._blobs: dict[str, bytes] = {}
         self._threads: Executor | None = None
         self._stopping = False
-        self._ready: asyncio.Future[None] | None = None
+        self._is_ready = asyncio.Event()
+        self._ring = asyncio.Event()
 
     # its life
 
-    async def ready(self) -> None:
-        """Wait until it has joined the store; only then can executions be started.
+    @property
+    def holder(self) -> str:
+        """The name under which it holds executions at present."""
+        return self._membership.name
 
-        Raises:
-            Exception: what ended it before that.
-        """
-        if self._ready is None:
-            self._ready = asyncio.get_running_loop().create_future()
-        await self._ready
+    @property
+    def epoch(self) -> int:
+        """The epoch of the store that it works in."""
+        return self._membership.epoch
+
+    @property
+    def joined(self) -> bool:
+        """Whether it has joined the store; only then can executions be started."""
+        return self._is_ready.is_set()
+
+    async def ready(self) -> None:
+        """Wait until it has."""
+        _ = await self._is_ready.wait()
 
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
-        loop = asyncio.get_running_loop()
-        self.clock = StoreClock(loop.time)
-        self._ring = asyncio.Event()
+        self.clock = StoreClock(asyncio.get_running_loop().time)
         self._threads = ThreadPoolExecutor(thread_name_prefix="perdure-step")
-        ring_from_anywhere = self.store.on_wake(lambda: _ring(loop, self._ring))
+        silence = bell(self.store, self._ring)
         try:
-            await self._join()
-            _ = self._spawn(self._keep_alive())
-            if self._ready is None:
-                self._ready = loop.create_future()
-            if not self._ready.done():
-                self._ready.set_result(None)
+            self._joined(await self._membership.join())
+            _ = self._spawn(self._membership.keep_alive(self._renewed))
+            self._is_ready.set()
             while not self._stopping:
                 await self._claim()
+                await self._housekeeping.turn(self.clock.now_s())
                 await self._wait()
         finally:
-            ring_from_anywhere()
+            silence()
             await self._leave()
 
     def stop(self) -> None:
@@ -126,68 +129,49 @@ class Engine:
         self._stopping = True
         self._ring.set()
 
-    async def _join(self) -> None:
-        moment = await self._persistently(lambda: self.store.renew(self.holder, self._lease_s))
-        self.clock.told(moment.now_s)
-        self.epoch = moment.epoch
-        self.host = Host(self.holder, self.queues, self.versions)
-
     async def _leave(self) -> None:
-        for warm in self._warm.values():
-            warm.abandon()
-        self._warm.clear()
+        self._abandon_all()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-        try:
-            await self.store.renew(self.holder, 0)
-        except StoreError as error:
-            logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.holder, error)
+        await self._membership.leave()
 
-    async def _keep_alive(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease_s / 3)
-            try:
-                moment = await self.store.renew(self.holder, self._lease_s)
-            except StoreError as error:
-                logger.warning("could not renew the lease of %s: %s", self.holder, error)
-                continue
-            self.clock.told(moment.now_s)
-            if moment.epoch != self.epoch:
-                await self._begin_anew()
+    def _joined(self, moment: Moment) -> None:
+        self.clock.told(moment.now_s)
+        self.host = Host(self.holder, self.queues, self.versions)
+
+    async def _renewed(self, moment: Moment) -> None:
+        self.clock.told(moment.now_s)
+        await self._enter(moment.epoch)
+
+    async def _enter(self, epoch: int) -> None:
+        """If the store has begun a new epoch, it may have lost commits: what is known here is void."""
+        if epoch > self.epoch:
+            self._membership.epoch = epoch
+            logger.warning("the store is in a new epoch; all executions are read again")
+            self._abandon_all()
+            await self._begin_anew()
 
     async def _let_go(self) -> None:
         """Hold nothing any more. What is being committed comes first: written afterwards, nobody would be woken to go on with it."""
         held = list(self._warm.values())
-        for warm in held:
-            warm.abandon()
-        self._warm.clear()
+        self._abandon_all()
         while any(warm.busy for warm in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
             await asyncio.sleep(0.01)
-        await self._persistently(lambda: self.store.renew(self.holder, 0))
+        await self._membership.let_go()
 
     async def _begin_anew(self) -> None:
-        """What is known here is void: forget everything, and come back as another holder."""
-        logger.warning("all executions are read again by %s", self.holder)
+        """Come back as another holder, holding nothing."""
+        self._abandon_all()
+        self._joined(await self._membership.anew())
+        self._ring.set()
+
+    def _abandon_all(self) -> None:
         for warm in self._warm.values():
             warm.abandon()
         self._warm.clear()
-        self._generation += 1
-        self.holder = f"{self.holder.partition('~')[0]}~{self._generation}"
-        await self._join()
-        self._ring.set()
-
-    async def _persistently(self, ask: Callable[[], Any]) -> Any:
-        wait_s = 0.05
-        while True:
-            try:
-                return await ask()
-            except StoreError as error:
-                logger.warning("the store is unavailable: %s; trying again in %.2g s", error, wait_s)
-                await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, 5.0)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
@@ -236,9 +220,9 @@ class Engine:
     async def _wait(self) -> None:
         """Wait for a ring, for the next time at which something given back from here is due, or for the net."""
         now_s = self.clock.now_s()
-        if now_s >= self._sweep_at_s:
+        if now_s >= self._evict_at_s:
             self._evict(now_s)
-            self._sweep_at_s = now_s + self._poll_s
+            self._evict_at_s = now_s + self._poll_s
         while self._dues and self._dues[0] <= now_s:
             heappop(self._dues)
             self._ring.set()
@@ -288,8 +272,8 @@ class Engine:
                     if not lost.ours:
                         warm.abandon()
                         self._warm.pop(warm.key, None)
-                except NewEpoch:
-                    await self._begin_anew()
+                except NewEpoch as new:
+                    await self._enter(new.epoch)
         finally:
             warm.busy = False
         if self._warm.get(warm.key) is warm:
@@ -348,7 +332,7 @@ class Engine:
             warm.flights[path] = (attempt, self._spawn(self._perform(warm, path, attempt, fn, op.args)))
 
     async def _perform(self, warm: Warm, path: Path, attempt: int, fn: Any, args: Value) -> None:
-        raw = await self._persistently(lambda: self.blob(args.sha256)) if isinstance(args, Blob) else args
+        raw = await persistently(lambda: self.payloads.get(args.sha256)) if isinstance(args, Blob) else args
 
         def busy(thread: "asyncio.Future[Any]") -> None:
             warm.threads[path] = thread
@@ -370,22 +354,6 @@ class Engine:
             del warm.threads[path]
             if path not in warm.flights and warm.held:
                 self.deliver(warm, messages.Tick())
-
-    async def blob(self, sha256: str) -> bytes:
-        """The payload of a blob.
-
-        Raises:
-            LogDamaged: it is missing.
-        """
-        raw = self._blobs.get(sha256)
-        if raw is None:
-            raw = await self.store.blob(sha256)
-            if raw is None:
-                raise LogDamaged(f"blob {sha256} is missing")
-            self._blobs[sha256] = raw
-            while len(self._blobs) > RECENT_BLOBS:
-                del self._blobs[next(iter(self._blobs))]
-        return raw
 
     # what people ask of it
 
@@ -417,7 +385,3 @@ class Engine:
         future = self._endings.pop(key, None)
         if future is not None and not future.done():
             future.set_result(None)
-
-
-def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
-    loop.call_soon_threadsafe(bell.set)

@@ -49,10 +49,12 @@ async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, roo
     try:
         engine = Engine(store, workflows, root=root)
         running = asyncio.create_task(engine.run())
+        joined = asyncio.create_task(engine.ready())
         try:
-            await engine.ready()
+            _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
             yield engine
         finally:
+            joined.cancel()
             engine.stop()
             await running
     finally:
@@ -85,7 +87,7 @@ async def finished(engine: Engine, key: Key) -> bytes:
 async def _result(engine: Engine, key: Key, ended: Ended) -> bytes:
     match ended.outcome:
         case Ok(Blob() as blob):
-            return await engine.blob(blob.sha256)
+            return await engine.payloads.get(blob.sha256)
         case Ok(bytes() as raw):
             return raw
         case Err(kind, ErrorInfo() as error):

@@ -131,7 +131,7 @@ class Process:
     def start(self, key: Key, value: bytes) -> None:
         """Have the present engine start an execution; that may fail, as everything may."""
         engine = self.engine
-        if engine is not None and engine._ready is not None and engine._ready.done():
+        if engine is not None and engine.joined:
             self.starts.append(self._simulation.loop.create_task(engine.start(key, value), context=self._context.copy()))
 
     def warm_is_the_same(self) -> None:
@@ -289,7 +289,7 @@ class Simulation:
 
     def _stop_one(self) -> None:
         process = self.rng.choice(self.processes)
-        if process.engine is not None and process.engine._ready is not None and process.engine._ready.done():
+        if process.engine is not None and process.engine.joined:
             self.counts["stopped"] += 1
             process.engine.stop()
 
@@ -298,6 +298,7 @@ class Simulation:
         self.counts["blackouts"] += 1
         self.down_until_s = self.loop.now_s + self.options.blackout_s
         for process in self.processes:
+            self.counts["killed at a time"] += not process.gate.dead
             process.gate.kill()
 
     def _raise_epoch(self) -> None:
@@ -336,7 +337,7 @@ class Simulation:
     @property
     def kills(self) -> int:
         """How many engines were killed."""
-        return sum(self.counts[how] for how in ("killed before", "killed after", "killed at a time")) + self.counts["blackouts"] * self.options.engines
+        return sum(self.counts[how] for how in ("killed before", "killed after", "killed at a time"))
 
     def _over(self) -> bool:
         known = self.auditor.known

@@ -1,0 +1,87 @@
+"""A holder: a process as the store knows it, alive as long as it renews its lease. What it holds is let go when it falls silent.
+
+When the store begins a new epoch, or when nobody knows what the store has handed over, the process comes back under another
+name: what the old one holds is then free for all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from uuid import uuid4
+
+from perdure.core.errors import StoreError
+from perdure.stores.base import Moment, Store
+
+T = TypeVar("T")
+logger = logging.getLogger("perdure.holder")
+
+WAIT_MIN_S, WAIT_MAX_S = 0.05, 5.0
+"""The shortest and the longest wait before a store that was unavailable is asked again."""
+
+
+class Holder:
+    """One process at one store: its present name, and the epoch in which it is alive."""
+
+    def __init__(self, store: Store, name: str | None, kind: str, lease_s: float) -> None:
+        self.name = name or f"{kind}-{uuid4().hex}"
+        self.epoch = 0
+        self._store = store
+        self._lease_s = lease_s
+        self._generation = 0
+
+    async def join(self) -> Moment:
+        """Begin to be alive; wait for the store if it is unavailable."""
+        moment = await persistently(lambda: self._store.renew(self.name, self._lease_s))
+        self.epoch = moment.epoch
+        return moment
+
+    async def anew(self) -> Moment:
+        """Begin to be alive under another name, holding nothing."""
+        self._generation += 1
+        self.name = f"{self.name.partition('~')[0]}~{self._generation}"
+        return await self.join()
+
+    async def let_go(self) -> None:
+        """Let go everything that is held under the present name."""
+        _ = await persistently(lambda: self._store.renew(self.name, 0))
+
+    async def leave(self) -> None:
+        """Let go everything, if the store can be told; if not, the lease will run out."""
+        try:
+            _ = await self._store.renew(self.name, 0)
+        except StoreError as error:
+            logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.name, error)
+
+    async def keep_alive(self, told: Callable[[Moment], Awaitable[None]]) -> None:
+        """Renew the lease for ever; `told` is given what the store answers, and finds out whether its epoch is a new one."""
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            try:
+                moment = await self._store.renew(self.name, self._lease_s)
+            except StoreError as error:
+                logger.warning("could not renew the lease of %s: %s", self.name, error)
+                continue
+            await told(moment)
+
+
+async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask the store until it answers, waiting longer each time."""
+    wait_s = WAIT_MIN_S
+    while True:
+        try:
+            return await ask()
+        except StoreError as error:
+            logger.warning("the store is unavailable: %s; trying again in %.2g s", error, wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, WAIT_MAX_S)
+
+
+def bell(store: Store, ring: asyncio.Event) -> Callable[[], None]:
+    """Set `ring`, on its own loop, whenever the store has something new; return what ends that."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(ring.set)
+
+    return store.on_wake(wake)

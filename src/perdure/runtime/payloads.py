@@ -1,0 +1,33 @@
+"""Payloads: blobs read lately, kept in memory for a while, since what is replayed twice is read twice."""
+
+from perdure.core.errors import LogDamaged
+from perdure.stores.base import Store
+
+RECENT = 16
+"""How many are kept."""
+
+
+class Payloads:
+    """The blobs of a store, by hash."""
+
+    __slots__ = ("_recent", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._recent: dict[str, bytes] = {}
+
+    async def get(self, sha256: str) -> bytes:
+        """The payload of a blob.
+
+        Raises:
+            LogDamaged: it is missing.
+        """
+        raw = self._recent.pop(sha256, None)
+        if raw is None:
+            raw = await self._store.blob(sha256)
+            if raw is None:
+                raise LogDamaged(f"blob {sha256} is missing")
+        self._recent[sha256] = raw
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+        return raw

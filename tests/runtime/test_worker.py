@@ -1,0 +1,442 @@
+"""Claims about workers: a queued call is done by one of them at a time, its answer counts once, and what nobody wants any more is not done."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Retry, Won, step, step_info, workflow
+from perdure.core import events as e
+from perdure.core import limits, messages
+from perdure.core.paths import Queue
+from perdure.testing.virtual import run
+from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
+
+LEASE_S = 15.0
+POLL_S = 1.0
+GPU = Queue("default", "gpu")
+
+begun: list[str] = []
+done: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    begun.clear()
+    done.clear()
+
+
+def virtually(test: Callable[[Cluster], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test in a cluster, in virtual time; callbacks without end are an error and not a hang."""
+
+    @wraps(test)
+    async def inside() -> None:
+        async with cluster() as c:
+            await test(c)
+
+    def virtual() -> None:
+        run(inside, handles_max=1_000_000)
+
+    virtual.__name__, virtual.__doc__ = test.__name__, test.__doc__
+    return virtual
+
+
+@step
+async def charge(name: str, takes_s: float = 1.0) -> str:
+    begun.append(name)
+    await asyncio.sleep(takes_s)
+    done.append(name)
+    return f"charged {name}"
+
+
+@workflow
+async def paying(ctx: Context, name: str, takes_s: float) -> str:
+    return await ctx.step(charge.with_(queue="gpu"), name, takes_s)
+
+
+@workflow
+async def paying_many(ctx: Context, count: int) -> list[str]:
+    return await ctx.map(lambda c, name: c.step(charge.with_(queue="gpu"), name), [str(number) for number in range(count)])
+
+
+@virtually
+async def test_a_queued_step_is_done_by_a_worker_and_at_once(c: Cluster) -> None:
+    engine = await c.engine(paying, poll_s=NEVER_S)
+    await c.worker(charge, poll_s=NEVER_S)
+    began_s = now_s()
+    assert await c.start(engine, paying, "x", 5.0)
+    assert await c.result(engine, paying) == "charged x"
+    assert now_s() - began_s == pytest.approx(5.0, abs=0.01)
+    assert begun == ["x"] and await c.mail(GPU) == 0
+
+
+@virtually
+async def test_a_queued_step_waits_for_a_worker_and_takes_no_memory_meanwhile(c: Cluster) -> None:
+    engine = await c.engine(paying, idle_s=10.0)
+    assert await c.start(engine, paying, "x", 5.0)
+    await asyncio.sleep(1000)
+    assert (await c.fold(paying.key("e"))).status == "waiting" and not engine.engine._warm
+    await c.worker(charge)
+    assert await c.result(engine, paying) == "charged x"
+
+
+@virtually
+async def test_a_worker_takes_only_from_its_queues(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    await c.worker(charge, queues=["cpu"])
+    assert await c.start(engine, paying, "x", 5.0)
+    await asyncio.sleep(100)
+    assert begun == [] and await c.mail(GPU) == 1
+
+
+@virtually
+async def test_several_workers_share_a_queue_each_within_its_limit(c: Cluster) -> None:
+    engine = await c.engine(paying_many)
+    for _ in range(3):
+        await c.worker(charge, limit=2)
+    began_s = now_s()
+    assert await c.start(engine, paying_many, 24)
+    assert await c.result(engine, paying_many) == [f"charged {number}" for number in range(24)]
+    assert Counter(begun) == Counter(str(number) for number in range(24))
+    assert now_s() - began_s == pytest.approx(4.0, abs=0.1)
+
+
+@virtually
+async def test_what_a_dead_worker_had_is_done_by_another_after_its_lease(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    first = await c.worker(charge)
+    assert await c.start(engine, paying, "x", 20.0)
+    await asyncio.sleep(10)
+    await c.worker(charge)
+    await first.kill()
+    killed_s = now_s()
+    await until(lambda: asyncio.sleep(0, begun == ["x", "x"]))
+    assert now_s() - killed_s <= LEASE_S + POLL_S + 0.1
+    assert await c.result(engine, paying) == "charged x"
+    assert done == ["x"] and await c.settled(paying.key("e")) == ["charge"]
+
+
+@virtually
+async def test_what_a_stopped_worker_had_is_done_by_another_at_once(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    first = await c.worker(charge, poll_s=NEVER_S)
+    assert await c.start(engine, paying, "x", 20.0)
+    await asyncio.sleep(10)
+    await c.worker(charge, poll_s=NEVER_S)
+    await first.stop()
+    await settle()
+    assert begun == ["x", "x"]
+    assert await c.result(engine, paying) == "charged x"
+
+
+@virtually
+async def test_a_worker_that_thaws_after_its_lease_answers_in_vain(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    first = await c.worker(charge)
+    assert await c.start(engine, paying, "x", 5.0)
+    await asyncio.sleep(1)
+    first.store.gate.freeze(60)
+    await c.worker(charge)
+    assert await c.result(engine, paying) == "charged x"
+    before = await c.events(paying.key("e"))
+    await asyncio.sleep(100)
+    assert await c.events(paying.key("e")) == before
+    assert begun == ["x", "x"] and await c.mail(GPU) == await c.mail(paying.key("e")) == 0
+
+
+@virtually
+async def test_what_is_not_idempotent_is_interrupted_when_its_worker_dies_and_not_run_again(c: Cluster) -> None:
+    @workflow
+    async def careful(ctx: Context) -> str:
+        match await ctx.attempt(charge.with_(queue="gpu", idempotent=False), "x", 20.0):
+            case Err(kind, error):
+                return f"{kind}: {error.message}"
+            case answer:
+                return str(answer)
+
+    engine = await c.engine(careful)
+    first = await c.worker(charge)
+    assert await c.start(engine, careful)
+    await asyncio.sleep(10)
+    await first.kill()
+    await c.worker(charge)
+    assert (await c.result(engine, careful)).startswith("interrupted: its worker is gone")
+    await asyncio.sleep(100)
+    assert (begun, done) == (["x"], [])
+
+
+@virtually
+async def test_poison_that_kills_every_worker_parks_its_execution(c: Cluster) -> None:
+    workers: list[Process] = []
+
+    @step
+    async def poison() -> None:
+        begun.append("poison")
+        await workers[-1].kill()
+        await asyncio.sleep(NEVER_S)
+
+    @workflow
+    async def dying(ctx: Context) -> None:
+        await ctx.step(poison.with_(queue="gpu"))
+
+    engine = await c.engine(dying, paying)
+    assert await c.start(engine, dying)
+    for _ in range(limits.INTERRUPTIONS_MAX + 1):
+        workers.append(await c.worker(poison, charge))
+        await asyncio.sleep(LEASE_S + POLL_S + 1)
+    with pytest.raises(NeedsAttention, match=r"dying/e needs attention \(interrupted\): poison was interrupted \d+ times in a row"):
+        await c.result(engine, dying)
+    assert len(begun) == limits.INTERRUPTIONS_MAX
+    assert await c.mail(GPU) == 0
+    assert not workers[-1].running.done()
+    assert await c.start(engine, paying, "innocent", 1.0) and await c.result(engine, paying) == "charged innocent"
+
+
+@virtually
+async def test_poison_in_an_engine_parks_its_execution(c: Cluster) -> None:
+    engines: list[Process] = []
+
+    @step
+    async def poison() -> None:
+        begun.append("poison")
+        await engines[-1].kill()
+        await asyncio.sleep(NEVER_S)
+
+    @workflow
+    async def dying(ctx: Context) -> None:
+        await ctx.step(poison)
+
+    await c.post(dying)
+    for _ in range(limits.INTERRUPTIONS_MAX + 1):
+        engines.append(await c.engine(dying))
+        await asyncio.sleep(100)
+    with pytest.raises(NeedsAttention, match=r"interrupted 10 times in a row"):
+        await c.result(engines[-1], dying)
+    assert len(begun) == limits.INTERRUPTIONS_MAX
+
+
+@virtually
+async def test_a_try_that_takes_too_long_is_a_failed_one(c: Cluster) -> None:
+    @workflow
+    async def hurried(ctx: Context) -> str:
+        step = charge.with_(queue="gpu", timeout="5s", retry=Retry(max=2, wait="1s"))
+        match await ctx.attempt(step, "x", 60.0):
+            case Err(kind, _, attempts):
+                return f"{kind} after {attempts}"
+            case answer:
+                return str(answer)
+
+    engine = await c.engine(hurried)
+    await c.worker(charge)
+    began_s = now_s()
+    assert await c.start(engine, hurried)
+    assert await c.result(engine, hurried) == "timeout after 2"
+    assert 10.9 <= now_s() - began_s <= 12
+    await asyncio.sleep(100)
+    assert (begun, done) == (["x", "x"], [])
+
+
+@virtually
+async def test_a_failed_try_is_tried_again_in_time_with_the_same_key(c: Cluster) -> None:
+    keys: list[tuple[str, int]] = []
+
+    @step(retry=Retry(max=3, wait="10s", factor=2, jitter=0), queue="gpu")
+    async def unsteady() -> int:
+        keys.append((step_info().key, step_info().attempt))
+        if len(keys) < 3:
+            raise ConnectionError("busy")
+        return len(keys)
+
+    @workflow
+    async def insisting(ctx: Context) -> int:
+        return await ctx.step(unsteady)
+
+    engine = await c.engine(insisting)
+    await c.worker(unsteady)
+    began_s = now_s()
+    assert await c.start(engine, insisting)
+    assert await c.result(engine, insisting) == 3
+    assert now_s() - began_s == pytest.approx(30, abs=0.1)
+    assert keys == [("default/insisting/e:unsteady", attempt) for attempt in (1, 2, 3)]
+
+
+@virtually
+async def test_a_fatal_error_in_a_worker_is_not_tried_again(c: Cluster) -> None:
+    @step(queue="gpu")
+    def hopeless() -> None:
+        begun.append("x")
+        raise Fatal("no such card")
+
+    @workflow
+    async def trying(ctx: Context) -> None:
+        await ctx.step(hopeless)
+
+    engine = await c.engine(trying)
+    await c.worker(hopeless)
+    assert await c.start(engine, trying)
+    with pytest.raises(ExecutionFailed, match=r"step hopeless failed \(fatal, 1 try\): Fatal: no such card"):
+        await c.result(engine, trying)
+    assert begun == ["x"]
+
+
+@virtually
+async def test_a_step_that_a_worker_does_not_have_fails_and_says_what_to_do(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    await c.worker()
+    assert await c.start(engine, paying, "x", 1.0)
+    with pytest.raises(ExecutionFailed, match=r"no worker here has step charge; start one that has it on this queue"):
+        await c.result(engine, paying)
+
+
+# What nobody wants any more.
+
+
+@virtually
+async def test_queued_work_of_a_cancelled_execution_is_taken_back(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    assert await c.start(engine, paying, "x", 1.0)
+    assert await c.mail(GPU) == 1
+    await c.tell(paying.key("e"), messages.Cancel("no longer wanted"))
+    with pytest.raises(ExecutionCancelled, match="no longer wanted"):
+        await c.result(engine, paying)
+    assert await c.mail(GPU) == 0
+    await c.worker(charge)
+    await asyncio.sleep(100)
+    assert begun == []
+
+
+@virtually
+async def test_queued_work_that_lost_a_race_is_taken_back(c: Cluster) -> None:
+    @workflow
+    async def racing(ctx: Context) -> str:
+        won: Won[Any] = await ctx.race(slow=lambda c: c.step(charge.with_(queue="gpu"), "x"), fast=lambda c: c.sleep("5s"))
+        return won.name
+
+    engine = await c.engine(racing)
+    assert await c.start(engine, racing)
+    await asyncio.sleep(4)
+    assert await c.mail(GPU) == 1
+    assert await c.result(engine, racing) == "fast"
+    assert await c.mail(GPU) == 0
+    await c.worker(charge)
+    await asyncio.sleep(100)
+    assert begun == []
+
+
+@virtually
+async def test_queued_work_that_has_timed_out_is_taken_back(c: Cluster) -> None:
+    """Nobody waits for the answer: a worker that begins late must not charge the card for nothing."""
+
+    @workflow
+    async def hurried(ctx: Context) -> str:
+        match await ctx.attempt(charge.with_(queue="gpu", timeout="5s", retry=Retry(max=3, wait="1s")), "x"):
+            case Err(kind):
+                return kind
+            case answer:
+                return str(answer)
+
+    engine = await c.engine(hurried)
+    assert await c.start(engine, hurried)
+    assert await c.result(engine, hurried) == "timeout"
+    await c.worker(charge)
+    await asyncio.sleep(100)
+    assert begun == []
+    assert await c.mail(GPU) == 0
+
+
+@virtually
+async def test_an_answer_that_comes_after_the_end_changes_nothing(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    await c.worker(charge)
+    assert await c.start(engine, paying, "x", 20.0)
+    await asyncio.sleep(10)
+    await c.tell(paying.key("e"), messages.Cancel())
+    await settle()
+    before = await c.events(paying.key("e"))
+    assert isinstance(before[-1], e.Ended)
+    await asyncio.sleep(100)
+    assert await c.events(paying.key("e")) == before
+    assert await c.mail(paying.key("e")) == await c.mail(GPU) == 0
+
+
+# Large values, epochs, and a store that is out of reach.
+
+
+@virtually
+async def test_large_arguments_and_results_pass_whole(c: Cluster) -> None:
+    @step(queue="gpu")
+    def double(text: str) -> str:
+        return text * 2
+
+    @workflow
+    async def large(ctx: Context, size: int) -> int:
+        return len(await ctx.step(double, "é" * size))
+
+    engine = await c.engine(large)
+    await c.worker(double)
+    assert await c.start(engine, large, 200_000)
+    assert await c.result(engine, large) == 400_000
+    found = await c.store.read(large.key("e"))
+    assert found is not None and all(len(row) < 5000 for row in found.rows)
+
+
+@pytest.mark.parametrize("after_s", [0.5, 9.999, 15.0, 19.999])
+def test_an_epoch_that_is_raised_while_a_worker_works_loses_nothing(after_s: float) -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            engine = await c.engine(paying)
+            worker = await c.worker(charge)
+            assert await c.start(engine, paying, "x", 20.0)
+            await asyncio.sleep(after_s)
+            await c.store.raise_epoch()
+            assert await c.result(engine, paying) == "charged x"
+            assert await c.settled(paying.key("e")) == ["charge"]
+            assert await c.mail(GPU) == 0
+            assert await c.start(engine, paying, "y", 1.0, id="later") and await c.result(engine, paying, "later") == "charged y"
+            assert worker.inner.epoch == 2 and begun.count("y") == 1
+
+    run(world, handles_max=100_000)
+
+
+@pytest.mark.parametrize("faults", [DOWN_BEFORE, DOWN_AFTER], ids=["unheard", "unanswered"])
+@pytest.mark.parametrize("after_s", [0.5, 15.0])
+def test_an_answer_survives_a_minute_in_which_the_store_is_down(faults: Any, after_s: float) -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            engine = await c.engine(paying)
+            await c.worker(charge)
+            assert await c.start(engine, paying, "x", 20.0)
+            await asyncio.sleep(after_s)
+            await c.outage(faults, 60)
+            assert await c.result(engine, paying) == "charged x"
+            assert await c.settled(paying.key("e")) == ["charge"]
+            await asyncio.sleep(100)
+            assert await c.mail(GPU) == 0
+
+    run(world, handles_max=100_000)
+
+
+@virtually
+async def test_work_that_is_leased_while_the_store_goes_down_is_done_when_it_is_up(c: Cluster) -> None:
+    """The store has leased the work, and the worker was not told: it must not wait in that worker's name for ever."""
+    engine = await c.engine(paying)
+    worker = await c.worker(charge)
+    await settle()
+    worker.store.faults = DOWN_AFTER
+    assert await c.start(engine, paying, "x", 1.0)
+    await asyncio.sleep(3)
+    worker.store.faults = type(DOWN_AFTER)()
+    async with asyncio.timeout(100):
+        assert await c.result(engine, paying) == "charged x"
+
+
+@virtually
+async def test_a_worker_that_is_stopped_before_it_has_joined_ends(c: Cluster) -> None:
+    worker = await c.worker(charge)
+    await settle()
+    worker.inner.stop()
+    async with asyncio.timeout(5):
+        await worker.running
