@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
@@ -87,19 +88,26 @@ class Workflow(Generic[P, R_co]):
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
-    """What a script's engine must know beside the workflow that it runs: those that its module can name, and so on from theirs."""
-    found, left = {workflow: None}, [workflow]
+    """What a script's engine must know beside the workflow that it runs: those that its function or module can name, and so on from theirs."""
+    found, left = {workflow.code.name: workflow}, [workflow]
     while left:
         for one in left.pop()._uses():
-            if one not in found:
-                found[one] = None
+            if one.code.name not in found:  # the nearer of two namesakes is meant
+                found[one.code.name] = one
                 left.append(one)
-    return [one.code for one in found]
+    return [one.code for one in found.values()]
 
 
 def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:
-    scope = getattr(fn, "__globals__", {})
-    return lambda: [one for one in list(scope.values()) if isinstance(one, Workflow)]
+    def named() -> list[Workflow[..., Any]]:
+        found = list(getattr(fn, "__globals__", {}).values())
+        for cell in getattr(fn, "__closure__", None) or ():
+            with suppress(ValueError):  # which says that it is empty
+                found.append(cell.cell_contents)
+        found += [one for module in found if isinstance(module, ModuleType) for one in list(vars(module).values())]
+        return [one for one in found if isinstance(one, Workflow)]
+
+    return named
 
 
 class _Decorator:

@@ -19,7 +19,7 @@ from perdure.runtime.worker import Worker
 from perdure.sdk import Workflow
 from perdure.stores.base import Head, Post
 from perdure.stores.memory import MemoryStore
-from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore, Gate
+from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
 from perdure.testing.virtual import kill
 
 DOWN_BEFORE = Faults(fail_before=1.0)

@@ -388,7 +388,7 @@ def test_an_epoch_that_is_raised_while_a_worker_works_loses_nothing(after_s: flo
     async def world() -> None:
         async with cluster() as c:
             engine = await c.engine(paying)
-            worker = await c.worker(charge)
+            await c.worker(charge)
             assert await c.start(engine, paying, "x", 20.0)
             await asyncio.sleep(after_s)
             await c.store.raise_epoch()
@@ -396,7 +396,7 @@ def test_an_epoch_that_is_raised_while_a_worker_works_loses_nothing(after_s: flo
             assert await c.settled(paying.key("e")) == ["charge"]
             assert await c.mail(GPU) == 0
             assert await c.start(engine, paying, "y", 1.0, id="later") and await c.result(engine, paying, "later") == "charged y"
-            assert worker.inner.epoch == 2 and begun.count("y") == 1
+            assert begun.count("y") == 1
 
     run(world, handles_max=100_000)
 

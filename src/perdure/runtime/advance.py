@@ -64,6 +64,8 @@ async def advance(engine: "Engine", warm: Warm) -> None:
             await _decide(engine, warm, batch[-1], decision)
         if batch:
             await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
+            if engine.lapsed:  # the answer took so long that others may have gone on meanwhile: what it was may be over
+                raise LostRace(ours=True)
     except BaseException:
         warm.put_back(batch)
         raise
@@ -92,6 +94,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     if isinstance(diverged, Diverged) and execution.parked is None and execution.ended is None:
         warm.undecided.appendleft(Item(messages.Diverge(await _drive(engine, explain(workflow, warm.key, events, diverged)))))
         return
+    engine.ground_stale(warm, execution)
     for promise in reversed(execution.performing()):
         flight = warm.flights.get(promise.path)
         if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:

@@ -16,16 +16,17 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.decide import Host
 from perdure.core.errors import LogDamaged, StoreError, UnknownProgram
+from perdure.core.execution import Execution
 from perdure.core.messages import Message, Settle
 from perdure.core.ops import Call
 from perdure.core.paths import Key, Path
-from perdure.core.values import Blob, Value
+from perdure.core.values import Value
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.instance import Instance
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import StoreClock
-from perdure.runtime.holder import Holder, bell, persistently
+from perdure.runtime.holder import Holder, bell
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
@@ -97,6 +98,11 @@ class Engine:
     def epoch(self) -> int:
         """The epoch of the store that it works in."""
         return self._membership.epoch
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether its lease may have run out, so that what it holds may be others'."""
+        return self._membership.lapsed
 
     @property
     def joined(self) -> bool:
@@ -267,6 +273,8 @@ class Engine:
                     wait_s = min(wait_s * 2, 5.0)
                 except LostRace as lost:
                     warm.forget()
+                    if self.lapsed:
+                        await self._renewed(await self._membership.renew())
                     if warm.born is not None and not warm.born.done():
                         warm.born.set_result(False)
                     if not lost.ours:
@@ -318,6 +326,13 @@ class Engine:
                     for path in list(warm.flights):
                         self._ground(warm, path)
 
+    def ground_stale(self, warm: Warm, execution: Execution) -> None:
+        """End the tries in flight that are over, as the log that was read again says."""
+        for path, (attempt, _) in list(warm.flights.items()):
+            promise = execution.open.get(path)
+            if promise is None or promise.attempt != attempt or promise.state != "performing":
+                self._ground(warm, path)
+
     def _ground(self, warm: Warm, path: Path) -> None:
         flight = warm.flights.pop(path, None)
         if flight is not None and flight[1] is not None:
@@ -332,13 +347,11 @@ class Engine:
             warm.flights[path] = (attempt, self._spawn(self._perform(warm, path, attempt, fn, op.args)))
 
     async def _perform(self, warm: Warm, path: Path, attempt: int, fn: Any, args: Value) -> None:
-        raw = await persistently(lambda: self.payloads.get(args.sha256)) if isinstance(args, Blob) else args
-
         def busy(thread: "asyncio.Future[Any]") -> None:
             warm.threads[path] = thread
             thread.add_done_callback(lambda _: self._thread_ended(warm, path, thread))
 
-        outcome = await perform(fn, raw, StepInfo(warm.key, path, attempt), self._threads, busy)
+        outcome = await perform(fn, args, StepInfo(warm.key, path, attempt), self.payloads, self._threads, busy)
         flight = warm.flights.get(path)
         if flight is not None and flight[0] == attempt:
             warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import uuid4
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.base import Moment, Store
 
 T = TypeVar("T")
@@ -29,11 +29,27 @@ class Holder:
         self._store = store
         self._lease_s = lease_s
         self._generation = 0
+        self._renewed_s = 0.0
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether the lease may have run out, so that others may have taken over what is held: true after the process was stopped for long."""
+        return asyncio.get_running_loop().time() - self._renewed_s >= self._lease_s
 
     async def join(self) -> Moment:
         """Begin to be alive; wait for the store if it is unavailable."""
-        moment = await persistently(lambda: self._store.renew(self.name, self._lease_s))
+        moment = await self.renew()
         self.epoch = moment.epoch
+        return moment
+
+    async def renew(self) -> Moment:
+        """Renew the lease now; wait for the store if it is unavailable."""
+        return await persistently(self._renew)
+
+    async def _renew(self) -> Moment:
+        asked_s = asyncio.get_running_loop().time()
+        moment = await self._store.renew(self.name, self._lease_s)
+        self._renewed_s = asked_s
         return moment
 
     async def anew(self) -> Moment:
@@ -58,7 +74,7 @@ class Holder:
         while True:
             await asyncio.sleep(self._lease_s / 3)
             try:
-                moment = await self._store.renew(self.name, self._lease_s)
+                moment = await self._renew()
             except StoreError as error:
                 logger.warning("could not renew the lease of %s: %s", self.name, error)
                 continue
@@ -71,7 +87,7 @@ async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await ask()
-        except StoreError as error:
+        except StoreUnavailable as error:
             logger.warning("the store is unavailable: %s; trying again in %.2g s", error, wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, WAIT_MAX_S)

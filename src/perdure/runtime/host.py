@@ -37,8 +37,9 @@ def open_store(url: str | None = None) -> Store:
     parts = urlsplit(chosen)
     if parts.scheme == "memory":
         return MemoryStore()
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
-        return SqliteStore(Path(unquote(parts.path[1:])))
+    file = unquote(parts.path[1:])
+    if chosen[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment:
+        return SqliteStore(Path(file))
     raise BadValue("database URL", chosen, "sqlite:///path/to/file.db or memory:")
 
 

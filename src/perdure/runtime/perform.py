@@ -8,16 +8,22 @@ from concurrent.futures import Executor
 from typing import Any
 
 from perdure.core import values
-from perdure.core.errors import ErrorInfo, Fatal, ProgrammingError
+from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError
 from perdure.core.ops import Err, Ok, Outcome
+from perdure.core.values import Blob, Value
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo, running
 from perdure.programs.code.instance import error_info
+from perdure.runtime.holder import persistently
+from perdure.runtime.payloads import Payloads
+
+Busy = Callable[["asyncio.Future[Any]"], None]
+"""What is told of the future of the thread in which a sync step runs."""
 
 
-async def perform(fn: Any, raw: bytes, info: StepInfo, threads: Executor | None, busy: Callable[["asyncio.Future[Any]"], None]) -> Outcome:
-    """Run `fn` with the encoded arguments; `busy` is told of the future of the thread in which a sync one runs.
+async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, threads: Executor | None, busy: Busy) -> Outcome:
+    """Run `fn` with the encoded arguments, which may be a blob.
 
     Raises:
         asyncio.CancelledError: nobody wants the answer any more.
@@ -25,19 +31,20 @@ async def perform(fn: Any, raw: bytes, info: StepInfo, threads: Executor | None,
     codec = fn.codec if isinstance(fn, Step) else codec_of(fn)
     inner = fn.fn if isinstance(fn, Step) else fn
     try:
-        args, kwargs = codec.decode_args(raw, "the arguments of step", info.path)
+        raw = await persistently(lambda: payloads.get(args.sha256)) if isinstance(args, Blob) else args
+        positional, named = codec.decode_args(raw, "the arguments of step", info.path)
         if _is_async(inner):
-            result = await _inside(info, inner(*args, **kwargs))
+            result = await _inside(info, inner(*positional, **named))
         else:
             context = contextvars.copy_context()
             context.run(running.set, info)
-            thread = asyncio.get_running_loop().run_in_executor(threads, context.run, lambda: inner(*args, **kwargs))
+            thread = asyncio.get_running_loop().run_in_executor(threads, context.run, lambda: inner(*positional, **named))
             busy(thread)
             result = await asyncio.shield(thread)
             if inspect.isawaitable(result):
                 result = await _inside(info, result)
         return Ok(values.encode(result, "the result of step", info.path))
-    except (ProgrammingError, Fatal) as error:
+    except (ProgrammingError, LogDamaged, Fatal) as error:
         return Err("fatal", error_info(error))
     except (KeyboardInterrupt, SystemExit) as error:
         return Err("fatal", ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))

@@ -16,7 +16,7 @@ from perdure.core.mail import Ack, Mail, Send
 from perdure.core.messages import Lost, Settle, Work
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
-from perdure.core.values import Blob, offload
+from perdure.core.values import offload
 from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo
 from perdure.runtime.holder import Holder, bell, persistently
@@ -138,9 +138,7 @@ class Worker:
             return Err("failed", ErrorInfo("UnknownStep", why))
         if deliveries > 1 and not work.idempotent:
             return Err("interrupted", ErrorInfo("Interrupted", "its worker is gone, and it is not declared idempotent, so it was not run again"))
-        args = work.args
-        raw = await persistently(lambda: self._payloads.get(args.sha256)) if isinstance(args, Blob) else args
-        trying = perform(step, raw, StepInfo(work.execution, work.path, work.attempt), self._threads, lambda _: None)
+        trying = perform(step, work.args, StepInfo(work.execution, work.path, work.attempt), self._payloads, self._threads, lambda _: None)
         try:
             return await asyncio.wait_for(trying, work.timeout_s)
         except TimeoutError:

@@ -38,9 +38,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
     Takes effect only if the execution is at `version` and the store in `epoch`; with `creates`, only if there is no head
     at all. `row` is one log row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before
-    it, and stands for the events up to `version`. The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given, and with
-    `creates` it is held by `holder`. `release` gives the execution back if `holder` holds it still; `mail_at_s` is then the due time
-    of the earliest mail left, as it is with `creates`.
+    it, and stands for the events up to `version`. The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
+    execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
+    `release`, what nobody holds is held by `holder` from then on, so that its death is noticed.
     """
 
     key: Key

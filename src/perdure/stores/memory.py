@@ -256,7 +256,7 @@ class MemoryStore:
             commit.program,
             head.root,
             version,
-            None if released else holder,
+            None if released or (commit.release and holder is None) else holder or commit.holder,
             commit.wake_at_s,
             mail_at_s,
             commit.status,

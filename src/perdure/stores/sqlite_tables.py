@@ -71,7 +71,8 @@ HEAD = f"SELECT {_HEAD} FROM heads WHERE address = ?"
 NUMBER = "SELECT number FROM heads WHERE address = ?"
 CREATE = """INSERT INTO heads (address, tenant, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT min(due_at_s) FROM mail WHERE address = ?1), ?8, ?9, ?10) ON CONFLICT (address) DO NOTHING"""
-DECIDE = "UPDATE heads SET version = ?, program = ?, status = ?, wake_at_s = ?, ended_at_s = ? WHERE number = ? AND version = ?"
+DECIDE = """UPDATE heads SET version = ?, program = ?, status = ?, wake_at_s = ?, ended_at_s = ?, holder = coalesce(holder, ?)
+    WHERE number = ? AND version = ?"""
 HAND_BACK = f"UPDATE heads SET holder = iif(?, NULL, holder), mail_at_s = {_FIRST_DUE} WHERE number = ? AND holder = ?"
 COMPACT = "DELETE FROM log WHERE execution = ?"
 APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
@@ -187,7 +188,8 @@ class Tables:
         else:
             number = self._number(commit.key)
             if number is not None:
-                state = (version, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
+                held_by = None if commit.release else commit.holder
+                state = (version, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, held_by)
                 if self._execute(DECIDE, (*state, number, commit.version)).rowcount == 0:
                     number = None
         if number is None:
@@ -200,7 +202,7 @@ class Tables:
         created = self._carry_out(commit, now_s)
         if commit.creates or commit.release:
             self._execute(HAND_BACK, (commit.release, number, commit.holder))
-        if commit.creates:
+        if not commit.release:
             self._perhaps_holding.add(commit.holder)
         if commit.release or commit.wake_at_s is not None:
             self.stirred = True

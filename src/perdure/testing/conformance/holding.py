@@ -204,6 +204,20 @@ class Holding:
             assert isinstance(await world.commit(key(id), 0, holder="one", release=True), Committed)
         assert [(await world.head(key(id))).holder for id in "12"] == ["two", None]
 
+    async def test_a_commit_that_does_not_release_holds_what_nobody_holds(self, world: World) -> None:
+        await world.renew("one", "two")
+        await world.open(key("1"))
+        assert isinstance(await world.commit(key("1"), 0, holder="one"), Committed)
+        assert (await world.head(key("1"))).holder == "one"
+        assert await world.claimed("two") == []
+        await world.renew("one", lease_s=0)
+        assert await world.claimed("two") == [key("1")], "its death is noticed"
+        assert isinstance(await world.commit(key("1"), 1, holder="one"), Committed)
+        assert (await world.head(key("1"))).holder == "two", "what somebody holds stays theirs"
+        assert isinstance(await world.commit(key("1"), 2, holder="two", release=True), Committed)
+        assert isinstance(await world.commit(key("1"), 3, holder="two", release=True), Committed)
+        assert (await world.head(key("1"))).holder is None
+
     async def test_creating_and_releasing_in_one_leaves_it_to_nobody(self, world: World) -> None:
         await world.renew("one", "two")
         await world.commit(key(), creates=True, release=True, wake_at_s=world.clock.now_s)

@@ -1,0 +1,195 @@
+"""Claims about kill -9: a process that dies at any instant, again and again, runs no settled step twice and comes to the same end."""
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.core import events as e
+from perdure.core import log
+from perdure.core.paths import Key, idempotency_key
+from perdure.runtime.host import open_store
+
+KEY = Key("default", "story", "k")
+LAPS = 8
+KILLS_MAX = 30
+"""So many kills at most, so that a slow machine comes to the end as well."""
+
+KILL_AFTER_MIN_S, KILL_AFTER_MAX_S = 0.15, 0.4
+RUN_S_MAX = 60.0
+
+PROGRAM = """
+import json, os, sys, time
+from typing import Any
+from perdure import Context, Retry, step, step_info, workflow
+
+def note(event: str) -> None:
+    line = json.dumps({"event": event, "key": step_info().key, "process": os.getpid()}) + "\\n"
+    file = os.open("effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, line.encode())
+    os.fsync(file)
+    os.close(file)
+
+def failed_before() -> bool:
+    with open("effects") as file:
+        return any(json.loads(line)["event"] == "failed" and json.loads(line)["key"] == step_info().key for line in file)
+
+@step
+def add(one: int, other: int) -> int:
+    note("began")
+    time.sleep(0.005)
+    note("ended")
+    return one + other
+
+@step
+async def plain(number: int) -> int:
+    note("began")
+    note("ended")
+    return number * 2
+
+@step(retry=Retry(max=3, wait="20ms", jitter=0))
+def unsteady(number: int) -> int:
+    note("began")
+    if not failed_before():
+        note("failed")
+        raise ConnectionError("at first")
+    note("ended")
+    return -number
+
+async def left(ctx: Context) -> int:
+    total = await ctx.step(add, 1, 2)
+    await ctx.sleep("30ms")
+    return await ctx.step(unsteady, total)
+
+async def right(ctx: Context) -> list[int]:
+    return await ctx.map(lambda c, number: c.step(plain, number), [1, 2, 3, 4])
+
+@workflow
+async def half(ctx: Context, number: int) -> float:
+    return (await ctx.step(add, number, 0)) / 2
+
+@workflow
+async def story(ctx: Context, laps: int) -> list[Any]:
+    first = await ctx.step(add, 20, 22)
+    both = await ctx.join(left, right)
+    async for turn in ctx.loop("laps", state=0):
+        turn.state = await turn.step(add, turn.state, turn.number)
+        if turn.number % 3 == 0:
+            await turn.sleep("10ms")
+            turn.state = await turn.step(unsteady, turn.state)
+        if turn.number == laps:
+            break
+    child = await ctx.call(half, first)
+    large = await ctx.step(plain, 7)
+    return [first, both, turn.state, child, large]
+
+print(json.dumps(story.run(int(sys.argv[1]), id="k")))
+"""
+
+
+class Story:
+    """A workflow that runs in processes of its own, on a file in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.directory = directory
+        (directory / "program.py").write_text(PROGRAM)
+
+    def run(self, kill_after_s: float | None) -> list[Any] | None:
+        """Begin, or go on; return the result, or None if it was killed before."""
+        command = [sys.executable, "program.py", str(LAPS)]
+        with subprocess.Popen(command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                said, errors = process.communicate(timeout=RUN_S_MAX if kill_after_s is None else kill_after_s)
+            except subprocess.TimeoutExpired:
+                assert kill_after_s is not None, "it did not come to its end"
+                process.kill()
+                said, errors = process.communicate()
+        if process.returncode == -signal.SIGKILL and not said:
+            return None
+        assert process.returncode in (0, -signal.SIGKILL) and not errors, errors
+        result: list[Any] = json.loads(said)
+        return result
+
+    def effects(self) -> list[dict[str, Any]]:
+        """What the steps have done, in order; each line is whole, being one write."""
+        file = self.directory / "effects"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def logs(self) -> dict[Key, list[e.Event]]:
+        """What is remembered of the execution and its child."""
+        return asyncio.run(self._logs())
+
+    async def _logs(self) -> dict[Key, list[e.Event]]:
+        store = open_store(f"sqlite:///{self.directory}/.perdure/perdure.db")
+        try:
+            found = {head.key: await store.read(head.key) for head in await store.heads()}
+        finally:
+            await store.close()
+        return {key: log.decode_all(one.rows) for key, one in found.items() if one is not None}
+
+    def settled(self) -> Counter[str]:
+        """The keys of the steps that have settled, and how often."""
+        found = Counter[str]()
+        for key, events in self.logs().items():
+            calls = {event.path for event in events if isinstance(event, e.Opened) and type(event.op).__name__ == "Call"}
+            found.update(idempotency_key(key, event.path) for event in events if isinstance(event, e.Settled) and event.path in calls)
+        return found
+
+
+def killed_again_and_again(story: Story, seed: int) -> tuple[list[Any], int]:
+    """Kill it at drawn moments until it is done, and hold it to its claims meanwhile; return the result and the number of kills."""
+    draw = random.Random(seed)
+    settled, seen, kills = Counter[str](), 0, 0
+    while True:
+        result = story.run(draw.uniform(KILL_AFTER_MIN_S, KILL_AFTER_MAX_S) if kills < KILLS_MAX else None)
+        effects = story.effects()
+        began = Counter(effect["key"] for effect in effects[seen:] if effect["event"] == "began")
+        again = settled.keys() & began.keys()
+        assert not again, f"seed {seed}: settled before kill {kills}, and ran again: {sorted(again)}"
+        now = story.settled()
+        assert settled <= now, f"seed {seed}: forgotten by kill {kills}: {settled - now}"
+        assert set(now.values()) <= {1}, f"seed {seed}: settled more than once: {now}"
+        ended = {effect["key"] for effect in effects if effect["event"] == "ended"}
+        assert now.keys() <= ended, f"seed {seed}: settled, and never done: {now.keys() - ended}"
+        if result is not None:
+            assert now.keys() == ended, f"seed {seed}: done, and not settled: {ended - now.keys()}"
+            return result, kills
+        settled, seen, kills = now, len(effects), kills + 1
+
+
+@pytest.fixture(scope="module")
+def unkilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], set[str]]:
+    """The result of a run that nobody disturbs, and the steps that it ran."""
+    story = Story(tmp_path_factory.mktemp("unkilled"))
+    result = story.run(None)
+    assert result is not None
+    ended = [effect["key"] for effect in story.effects() if effect["event"] == "ended"]
+    assert Counter(ended) == Counter(set(ended)) == story.settled()
+    return result, set(ended)
+
+
+def check(directory: Path, seed: int, unkilled: tuple[list[Any], set[str]]) -> int:
+    """Kill a story, and compare it with the undisturbed one; return the number of kills."""
+    story = Story(directory)
+    result, kills = killed_again_and_again(story, seed)
+    assert (result, set(story.settled())) == unkilled, f"seed {seed}"
+    assert story.run(None) == result, f"seed {seed}: run once more, it ends otherwise"
+    return kills
+
+
+def test_killed_again_and_again_it_runs_no_settled_step_twice_and_ends_as_if_undisturbed(tmp_path: Path, unkilled: tuple[list[Any], set[str]]) -> None:
+    assert sum(check(tmp_path / str(seed), seed, unkilled) for seed in range(3)) >= 3
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", range(100, 150))
+def test_killed_by_any_of_many_seeds_it_ends_as_if_undisturbed(seed: int, tmp_path: Path, unkilled: tuple[list[Any], set[str]]) -> None:
+    check(tmp_path / "story", seed, unkilled)

@@ -1,0 +1,495 @@
+"""Claims about what users import: `run` and `arun`, ids, errors, signals from the keyboard, and what an import costs."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, Retry, StepFailed, WrongVerb, step, workflow
+from perdure.core import events as e
+from perdure.core import limits, log, messages
+from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
+from perdure.core.mail import Send
+from perdure.core.paths import Key
+from perdure.runtime.host import hosting, open_store
+from perdure.sdk import Workflow
+from perdure.stores.base import Head, Post
+
+SECONDS_MAX = 20.0
+"""How long a process may take that has next to nothing to do."""
+
+calls: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new store, which is the default."""
+    calls.clear()
+    found = f"sqlite:///{tmp_path}/perdure.db"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERDURE_DB", found)
+    return found
+
+
+@step
+def greeting(name: str) -> str:
+    calls.append(name)
+    return f"Hello {name}"
+
+
+@workflow
+async def greet(ctx: Context, name: str, mark: str = "") -> str:
+    return await ctx.step(greeting, name) + mark
+
+
+@step(retry=Retry(max=1))
+def divide(number: int) -> float:
+    return number / 0
+
+
+@workflow
+async def dividing(ctx: Context, number: int) -> float:
+    return await ctx.step(divide, number)
+
+
+@workflow
+async def raising(ctx: Context) -> None:
+    raise LookupError("no such order")
+
+
+@workflow(deadline="0.2s")
+async def late(ctx: Context) -> None:
+    await ctx.sleep("1h")
+
+
+@workflow
+async def sleepy(ctx: Context) -> None:
+    await ctx.sleep("1h")
+
+
+@workflow
+async def family(ctx: Context, name: str) -> list[str]:
+    return [await ctx.call(greet, name), await ctx.call(cousin, name)]
+
+
+@workflow
+async def cousin(ctx: Context, name: str) -> str:
+    return "cousin of " + await ctx.call(greet, name, "!")
+
+
+def stored(url: str) -> list[Head]:
+    """All heads of a store."""
+
+    async def read() -> list[Head]:
+        store = open_store(url)
+        try:
+            return await store.heads()
+        finally:
+            await store.close()
+
+    return asyncio.run(read())
+
+
+def remembered(url: str, key: Key) -> list[e.Event]:
+    """The log of an execution."""
+
+    async def read() -> list[e.Event]:
+        store = open_store(url)
+        try:
+            found = await store.read(key)
+        finally:
+            await store.close()
+        return [] if found is None else log.decode_all(found.rows)
+
+    return asyncio.run(read())
+
+
+# Running.
+
+
+def test_a_workflow_runs_and_returns_its_result() -> None:
+    assert greet.run("Ada") == "Hello Ada"
+    assert greet.run(name="Ada", mark="!") == "Hello Ada!"
+    assert calls == ["Ada", "Ada"]
+
+
+def test_with_one_id_a_step_is_executed_once_in_the_store_of_the_environment(url: str) -> None:
+    assert [greet.run("Ada", id="k") for _ in range(3)] == ["Hello Ada"] * 3
+    assert calls == ["Ada"]
+    assert [head.key for head in stored(url)] == [greet.key("k")]
+
+
+def test_with_one_id_a_step_is_executed_once_in_a_store_that_is_given(url: str, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert [greet.run("Ada", id="k", db=other) for _ in range(3)] == ["Hello Ada"] * 3
+    assert calls == ["Ada"]
+    assert len(stored(other)) == 1 and stored(url) == []
+    assert greet.run("Ada", id="k") == "Hello Ada" and calls == ["Ada", "Ada"]
+
+
+def test_one_id_of_another_workflow_is_another_execution() -> None:
+    assert greet.run("Ada", id="k") == "Hello Ada"
+    assert cousin.run("Ada", id="k") == "cousin of Hello Ada!"
+
+
+def test_the_same_id_with_another_input_returns_the_first_result() -> None:
+    assert greet.run("Ada", id="k") == "Hello Ada"
+    assert greet.run("Grace", "?", id="k") == "Hello Ada"
+    assert calls == ["Ada"]
+
+
+def test_run_inside_a_running_event_loop_says_to_use_arun(url: str) -> None:
+    async def inside() -> None:
+        with pytest.raises(WrongVerb, match=r"greet\.run\(\) inside a running event loop: use `await greet\.arun\(\.\.\.\)`"):
+            greet.run("Ada")
+
+    asyncio.run(inside())
+    assert stored(url) == []
+
+
+async def test_arun_runs_inside_a_running_event_loop(url: str) -> None:
+    assert await greet.arun("Ada", id="k") == "Hello Ada"
+    assert await greet.arun("Ada", id="k") == "Hello Ada"
+    assert calls == ["Ada"]
+
+
+async def test_aruns_in_stores_of_their_own_run_side_by_side() -> None:
+    began_s = time.monotonic()
+    assert await asyncio.gather(*(pausing.arun(id="k", db="memory:") for _ in range(5))) == ["done"] * 5
+    assert time.monotonic() - began_s < 2.0
+
+
+@workflow
+async def pausing(ctx: Context) -> str:
+    await ctx.sleep(0.5)
+    return "done"
+
+
+def test_a_workflow_is_run_by_its_verbs_and_not_by_calling_it() -> None:
+    with pytest.raises(WrongVerb, match=r"greet was called: use greet\.run"):
+        greet("Ada")
+
+
+def test_a_step_called_directly_is_a_plain_call(url: str) -> None:
+    assert greeting("Ada") == "Hello Ada"
+    assert stored(url) == []
+
+
+def test_a_sync_step_runs_in_a_thread_and_does_not_hold_up_its_siblings() -> None:
+    barrier = threading.Barrier(3, timeout=10)
+    threads = set[int]()
+
+    @step
+    def meet(number: int) -> int:
+        threads.add(threading.get_ident())
+        barrier.wait()
+        return number
+
+    @workflow
+    async def meeting(ctx: Context) -> list[int]:
+        return await ctx.map(lambda c, number: c.step(meet, number), [1, 2, 3])
+
+    assert meeting.run() == [1, 2, 3]
+    assert len(threads) == 3 and threading.get_ident() not in threads
+
+
+# Children.
+
+
+def test_children_of_the_same_module_run_in_the_same_process(url: str) -> None:
+    assert family.run("Ada", id="k") == ["Hello Ada", "cousin of Hello Ada!"]
+    assert {head.status for head in stored(url)} == {"completed"} and len(stored(url)) == 4
+
+
+def test_children_of_another_module_run_in_the_same_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = "from perdure import Context, workflow\n"
+    grandchild = "@workflow\nasync def grandchild(ctx: Context) -> str:\n    return 'grandchild'\n"
+    child = "@workflow\nasync def child(ctx: Context) -> str:\n    return 'child of ' + await ctx.call({}grandchild)\n"
+    (tmp_path / "deepest_of_sdk.py").write_text(header + grandchild)
+    (tmp_path / "deeper_of_sdk.py").write_text(f"{header}from deepest_of_sdk import grandchild\n{child.format('')}")
+    (tmp_path / "top_of_sdk.py").write_text(
+        f"{header}from deeper_of_sdk import child\n@workflow\nasync def top(ctx: Context) -> str:\n    return 'top of ' + await ctx.call(child)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    top: Workflow[[], str] = __import__("top_of_sdk").top
+    assert top.run() == "top of child of grandchild"
+
+
+def test_children_named_through_their_module_run_in_the_same_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = "from perdure import Context, workflow\n"
+    (tmp_path / "named_of_sdk.py").write_text(header + "@workflow\nasync def child(ctx: Context) -> str:\n    return 'child'\n")
+    body = "import named_of_sdk\n@workflow\nasync def naming(ctx: Context) -> str:\n    return await ctx.call(named_of_sdk.child)\n"
+    (tmp_path / "naming_of_sdk.py").write_text(header + body)
+    done = python(tmp_path, "from naming_of_sdk import naming; print(naming.run())")
+    assert done == (0, "child\n", "")
+
+
+def test_children_named_in_a_function_run_in_the_same_process(tmp_path: Path) -> None:
+    source = """
+from perdure import Context, workflow
+
+def main():
+    @workflow
+    async def child(ctx: Context) -> str:
+        return "child"
+
+    @workflow
+    async def naming(ctx: Context) -> str:
+        return await ctx.call(child)
+
+    print(naming.run())
+
+main()
+"""
+    assert python(tmp_path, source) == (0, "child\n", "")
+
+
+def test_a_namesake_in_another_module_does_not_take_the_place_of_what_is_run(tmp_path: Path) -> None:
+    body = "from perdure import Context, workflow\n{}\n@workflow\nasync def main(ctx: Context) -> str:\n    return '{}'\n"
+    (tmp_path / "other_of_sdk.py").write_text(body.format("", "other"))
+    (tmp_path / "mine_of_sdk.py").write_text(body.format("import other_of_sdk\nfrom other_of_sdk import main as other", "mine"))
+    assert python(tmp_path, "from mine_of_sdk import main, other; print(main.run(), other.run())") == (0, "mine other\n", "")
+
+
+def python(directory: Path, source: str) -> tuple[int, str, str]:
+    """Run a program in a process of its own; return its code, and what it said. One that hangs is an error."""
+    ended = subprocess.run([sys.executable, "-c", source], cwd=directory, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+# How it ends otherwise.
+
+
+def test_a_failing_step_fails_its_execution_with_the_users_traceback(url: str) -> None:
+    with pytest.raises(ExecutionFailed) as failed:
+        dividing.run(1, id="k")
+    said = str(failed.value)
+    assert said.startswith("execution default/dividing/k failed: StepFailed: step divide failed (exhausted, 1 try): ZeroDivisionError: division by zero")
+    assert "return await ctx.step(divide, number)" in said
+    assert failed.value.error.type == "StepFailed"
+    assert [head.status for head in stored(url)] == ["failed"]
+
+
+def test_the_traceback_of_a_failed_step_names_the_users_line() -> None:
+    @workflow
+    async def looking(ctx: Context) -> str:
+        try:
+            await ctx.step(divide, 1)
+        except StepFailed as error:
+            return error.error.traceback
+        return ""
+
+    assert "return number / 0" in looking.run()
+
+
+def test_a_workflow_that_raises_fails_with_the_users_traceback_now_and_later() -> None:
+    said = set()
+    for _ in range(2):
+        with pytest.raises(ExecutionFailed, match="LookupError: no such order") as failed:
+            raising.run(id="k")
+        said.add(str(failed.value))
+    (trace,) = said
+    assert 'raise LookupError("no such order")' in trace and "test_sdk.py" in trace
+
+
+def test_a_deadline_that_passes_fails_the_execution(url: str) -> None:
+    with pytest.raises(DeadlineExceeded, match=r"default/late/k failed: DeadlineExceeded: not ended 0\.2 s after its start"):
+        late.run(id="k")
+    assert [head.status for head in stored(url)] == ["failed"]
+
+
+def test_a_cancelled_execution_says_so() -> None:
+    async def cancelled() -> None:
+        async with hosting([sleepy.code]) as engine:
+            await engine.start(sleepy.key("k"), sleepy.code.codec.encode_args((), {}, "input"))
+            cancel = messages.encode(messages.Cancel("changed our mind"))
+            await engine.store.commit([Post(sends=(Send(sleepy.key("k"), "cancel", cancel),))])
+
+    asyncio.run(cancelled())
+    with pytest.raises(ExecutionCancelled, match="execution default/sleepy/k was cancelled: changed our mind"):
+        sleepy.run(id="k")
+
+
+def test_fatal_is_not_tried_again() -> None:
+    @step
+    def hopeless() -> None:
+        calls.append("hopeless")
+        raise Fatal("closed for good")
+
+    @workflow
+    async def trying(ctx: Context) -> None:
+        await ctx.step(hopeless)
+
+    with pytest.raises(ExecutionFailed, match="Fatal: closed for good"):
+        trying.run()
+    assert calls == ["hopeless"]
+
+
+# What is refused, with nothing stored.
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: greet.run(), "missing a required argument: 'name'"),  # type: ignore[call-overload]  # wrong on purpose
+        (lambda: greet.run("Ada", "!", "?"), "too many positional arguments"),  # type: ignore[call-overload]  # wrong on purpose
+        (lambda: greet.run("Ada", unknown=1), "unexpected keyword argument 'unknown'"),  # type: ignore[call-overload]  # wrong on purpose
+        (lambda: greet.run("Ada", name="Ada"), "multiple values for argument 'name'"),  # type: ignore[call-overload]  # wrong on purpose
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_stored(wrong: Callable[[], Any], said: str, url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=f"the arguments of greet: .*{said}"):
+        wrong()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_input_without_an_encoding_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    with pytest.raises(Unencodable, match=r"the input of greet: a value of type tuple can't be kept: .*lock has no encoding"):
+        greet.run(threading.Lock())  # type: ignore[call-overload]  # wrong on purpose
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_oversized_input_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    with pytest.raises(TooLarge, match=r"the input of greet: the value takes 16,777,\d\d\d bytes, the limit is 16,777,216"):
+        greet.run("x" * limits.VALUE_BYTES_MAX)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_input_of_another_type_than_hinted_fails_the_execution_and_says_where() -> None:
+    with pytest.raises(ExecutionFailed, match=r"Undecodable: the input.*Expected `str`, got `int`"):
+        greet.run(7, id="k")
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "id", ["a/b", "a\\b", "..", " ", "a b", "%2F", "#?&", "Ünïcødé-数据-🎉", "\n\t", "\x00", "'; DROP TABLE log; --", "x" * limits.NAME_BYTES_MAX]
+)
+def test_an_id_may_be_any_text_up_to_a_kilobyte(id: str, url: str) -> None:
+    assert greet.run("Ada", id=id) == "Hello Ada"
+    assert greet.run("Grace", id=id) == "Hello Ada"
+    assert calls == ["Ada"]
+    assert [head.key.id for head in stored(url)] == [id]
+
+
+def test_ids_that_differ_only_in_how_unicode_composes_them_are_two() -> None:
+    assert [greet.run("Ada", id="é"), greet.run("Grace", id="e\u0301")] == ["Hello Ada", "Hello Grace"]
+
+
+@pytest.mark.parametrize("id", ["", "x" * (limits.NAME_BYTES_MAX + 1), "é" * (limits.NAME_BYTES_MAX // 2 + 1), "\ud800", 7, b"k"])
+def test_an_id_that_is_empty_too_long_or_no_text_is_refused_before_anything_is_stored(id: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadName, match=r"^id "):
+        greet.run("Ada", id=id)
+    with pytest.raises(BadName, match=r"^id "):
+        greet.key(id)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_without_an_encoding_fails_the_execution_and_names_itself() -> None:
+    @workflow
+    async def odd(ctx: Context) -> Any:
+        return threading.Lock()
+
+    with pytest.raises(ExecutionFailed, match="Unencodable: the result"):
+        odd.run()
+
+
+def test_a_sync_function_is_no_workflow() -> None:
+    with pytest.raises(BadValue, match=r"@workflow: .* is not an async function whose first parameter is the context"):
+        workflow(greeting.fn)  # type: ignore[arg-type]  # wrong on purpose
+
+
+# The keyboard.
+
+INTERRUPTED = """
+import asyncio, sys, time
+from perdure import Context, step, workflow
+
+@step
+def first() -> str:
+    print("first", flush=True)
+    return "first"
+
+@step
+async def waiting() -> str:
+    print("waiting", flush=True)
+    await asyncio.sleep(float(sys.argv[2]))
+    return "last"
+
+@step
+def blocking() -> str:
+    print("blocking", flush=True)
+    time.sleep(float(sys.argv[2]))
+    return "last"
+
+@workflow
+async def main(ctx: Context, kind: str) -> str:
+    return await ctx.step(first) + " and " + await ctx.step(waiting if kind == "waiting" else blocking)
+
+print(main.run(sys.argv[1], id="k"))
+"""
+
+
+@pytest.mark.parametrize("kind", ["waiting", "blocking"])
+def test_an_interrupt_from_the_keyboard_ends_it_soon_and_the_next_run_goes_on(kind: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(INTERRUPTED)
+    with subprocess.Popen([sys.executable, program, kind, "60"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert [process.stdout.readline() for _ in range(2)] == ["first\n", f"{kind}\n"]
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=10)
+        finally:
+            process.kill()
+    assert process.returncode in (130, -signal.SIGINT), errors
+    assert errors.rstrip().endswith("KeyboardInterrupt") and "never awaited" not in errors and "destroyed" not in errors
+    ended = subprocess.run([sys.executable, program, kind, "0"], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert (ended.returncode, ended.stdout) == (0, f"{kind}\nfirst and last\n"), ended.stderr
+
+
+# What an import costs.
+
+
+def test_importing_perdure_brings_no_engine_no_store_and_no_database(tmp_path: Path) -> None:
+    code, said, errors = python(tmp_path, "import sys, perdure; print(*sorted(sys.modules))")
+    assert (code, errors) == (0, "")
+    loaded = set(said.split())
+    heavy = {"sqlite3", "perdure.runtime", "perdure.stores", "perdure.testing", "concurrent.futures.thread", "multiprocessing", "unittest", "pydantic", "attr"}
+    assert not heavy & loaded
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_perdure_is_quick(tmp_path: Path) -> None:
+    measure = "import time; began = time.process_time(); import perdure; print(time.process_time() - began)"
+    times_s = [float(python(tmp_path, measure)[1]) for _ in range(3)]
+    assert min(times_s) < 0.5
+
+
+@pytest.mark.parametrize("name", perdure.__all__)
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    found = getattr(perdure, name)
+    described = getattr(found, "__doc__", None)
+    inherited = {base.__doc__ for base in type.mro(found)[1:]} if isinstance(found, type) else set()
+    if name == "Attempt":  # an alias of a union has no place for a docstring
+        return
+    assert described and described not in inherited
+
+
+def test_all_public_names_are_sorted_and_there() -> None:
+    assert sorted(perdure.__all__) == perdure.__all__
+    assert all(hasattr(perdure, name) for name in perdure.__all__)
+
+
+def test_the_names_of_the_environment_are_left_alone() -> None:
+    before = dict(os.environ)
+    assert greet.run("Ada") == "Hello Ada"
+    assert dict(os.environ) == before
