@@ -139,11 +139,12 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         acks=(*decision.acks, *acks),
         blobs=tuple(decision.blobs.items()),
     )
+    taken = warm.taken
     (answer,) = await engine.store.commit([change])
     match answer:
         case Committed(version, now_s):
             engine.clock.told(now_s)
-            warm.version, warm.exists, warm.held = version, True, not release
+            warm.version, warm.exists, warm.held = version, True, not release or warm.taken != taken
         case Conflict(now):
             warm.exists = now is not None
             raise LostRace(now is not None and now.holder == engine.holder)

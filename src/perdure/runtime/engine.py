@@ -215,6 +215,7 @@ class Engine:
         elif not warm.busy and warm.version != head.version:
             warm.forget()
         warm.held = True
+        warm.taken += 1
         for mail in assignment.mail:
             message = messages.decode(mail.body)
             if isinstance(message, messages.Work):
@@ -261,6 +262,7 @@ class Engine:
         wait_s = 0.05
         try:
             while warm.undecided and self._warm.get(warm.key) is warm:
+                taken = warm.taken
                 try:
                     await advance(self, warm)
                     wait_s = 0.05
@@ -277,7 +279,7 @@ class Engine:
                         await self._renewed(await self._membership.renew())
                     if warm.born is not None and not warm.born.done():
                         warm.born.set_result(False)
-                    if not lost.ours:
+                    if not lost.ours and warm.taken == taken:
                         warm.abandon()
                         self._warm.pop(warm.key, None)
                 except NewEpoch as new:

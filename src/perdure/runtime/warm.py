@@ -28,9 +28,28 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Warm:
-    """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away."""
+    """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away.
 
-    __slots__ = ("born", "busy", "execution", "exists", "flights", "held", "in_hand", "key", "program", "threads", "timer", "touched_s", "undecided", "version")
+    `taken` counts the claims that handed it over: what the store said of its holder before the last of them may be outdated.
+    """
+
+    __slots__ = (
+        "born",
+        "busy",
+        "execution",
+        "exists",
+        "flights",
+        "held",
+        "in_hand",
+        "key",
+        "program",
+        "taken",
+        "threads",
+        "timer",
+        "touched_s",
+        "undecided",
+        "version",
+    )
 
     def __init__(self, key: Key, exists: bool) -> None:
         self.key = key
@@ -47,6 +66,7 @@ class Warm:
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.touched_s = 0.0
+        self.taken = 0
 
     def put(self, item: Item) -> None:
         """Take a message in hand, unless it is already."""
