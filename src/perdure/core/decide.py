@@ -241,6 +241,9 @@ class _Draft:
         promise = self.execution.open.get(message.path)
         if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing") or not isinstance(promise.op, Call):
             return
+        if not message.times:
+            yield e.Interrupted(promise.path, promise.attempt, self.now_s, self.now_s, given_back=True)
+            return
         if not promise.op.idempotent:
             error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
             yield e.Settled(promise.path, Err("interrupted", error, promise.failures + 1), self.now_s)

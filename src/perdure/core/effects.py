@@ -48,6 +48,12 @@ def _dropped(execution: Execution, event: e.Dropped) -> Iterable[Effect]:
     return () if promise is None else _take_back(execution.key, promise)
 
 
+def _over(execution: Execution, event: e.Settled | e.Retrying | e.Interrupted) -> Iterable[Effect]:
+    """A try that is over without an answer is not to be done any more; one that was answered is gone already."""
+    promise = execution.open.get(event.path)
+    return () if promise is None or promise.by is not None or not isinstance(promise.op, Call) else _take_back(execution.key, promise)
+
+
 def _watched(execution: Execution, event: e.Watched) -> Iterable[Effect]:
     return () if execution.ended is None else (_answer(execution.key, event.parent, execution.ended.outcome),)
 
@@ -62,6 +68,9 @@ _RULES: dict[type, Callable[[Execution, Any], Iterable[Effect]]] = {
     e.Opened: _opened,
     e.Tried: _tried,
     e.Dropped: _dropped,
+    e.Settled: _over,
+    e.Retrying: _over,
+    e.Interrupted: _over,
     e.Watched: _watched,
     e.Ended: _ended,
 }

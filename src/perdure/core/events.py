@@ -111,12 +111,13 @@ class Retrying(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", t
 
 
 class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="i", rename=_SHORT):
-    """Whoever performed this try is gone; the next one is due at `due_s`. Not counted as a failed try."""
+    """Whoever performed this try is gone; the next one is due at `due_s`. Not counted as a failed try; `given_back` in good order, not at all."""
 
     path: Path
     attempt: int
     due_s: float
     at_s: float
+    given_back: bool = False
 
 
 class Tried(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="n", rename=_SHORT):

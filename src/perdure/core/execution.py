@@ -234,7 +234,7 @@ class Execution:
         promise.interruptions = 0
 
     def _interrupt(self, event: e.Interrupted) -> None:
-        self._wait_again(event, "interrupted").interruptions += 1
+        self._wait_again(event, "interrupted").interruptions += not event.given_back
 
     def _try(self, event: e.Tried) -> None:
         promise = self.open[event.path]

@@ -69,7 +69,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
 
 
 class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="lost"):
-    """Whoever performed this try is gone, and no answer will come; it has happened so many times."""
+    """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order."""
 
     path: Path
     attempt: int
@@ -123,4 +123,17 @@ def decode(body: bytes) -> Message | Work:
         message: Message | Work = _decoder.decode(wire.unstamp(body, VERSION))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LogDamaged(str(error)) from error
+    return message
+
+
+def decode_message(body: bytes) -> Message:
+    """Read a message to an execution.
+
+    Raises:
+        LogVersionUnsupported: a later version wrote it.
+        LogDamaged: it is none.
+    """
+    message = decode(body)
+    if isinstance(message, Work):
+        raise LogDamaged("it is work for a queue")
     return message

@@ -20,6 +20,7 @@ from perdure.core.rebuild import Load, rebuild
 from perdure.programs.code.context import program
 from perdure.programs.code.diff import explain
 from perdure.programs.code.scheduler import ONE_TASK_PER_THREAD
+from perdure.runtime.flights import act, end_stale
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Commit, Committed, Conflict, Superseded
 
@@ -74,7 +75,7 @@ async def advance(engine: "Engine", warm: Warm) -> None:
             warm.in_hand.discard(item.mail.number)
     if batch:
         _say(decision)
-        engine.act(warm, decision.events)
+        act(engine, warm, decision.events)
         await _compact(engine, warm)
 
 
@@ -94,7 +95,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     if isinstance(diverged, Diverged) and execution.parked is None and execution.ended is None:
         warm.undecided.appendleft(Item(messages.Diverge(await _drive(engine, explain(workflow, warm.key, events, diverged)))))
         return
-    engine.ground_stale(warm, execution)
+    end_stale(warm, execution)
     for promise in reversed(execution.performing()):
         flight = warm.flights.get(promise.path)
         if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:

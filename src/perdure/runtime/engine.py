@@ -8,32 +8,30 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from heapq import heappop, heappush
 from typing import Any
 
-from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.decide import Host
-from perdure.core.errors import LogDamaged, StoreError, UnknownProgram
-from perdure.core.execution import Execution
-from perdure.core.messages import Message, Settle
-from perdure.core.ops import Call
-from perdure.core.paths import Key, Path
-from perdure.core.values import Value
+from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.messages import Message
+from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
-from perdure.programs.code.info import StepInfo
-from perdure.programs.code.instance import Instance
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import StoreClock
+from perdure.runtime.flights import give_back
 from perdure.runtime.holder import Holder, bell
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.payloads import Payloads
-from perdure.runtime.perform import perform
+from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Assignment, Claim, Moment, Store
 
 logger = logging.getLogger("perdure.engine")
+
+GIVE_BACK_S = 2.0
+"""How long an engine that stops waits for the store to take note of what it gives back."""
 
 POLL_S = 1.0
 """How often an idle engine asks the store: the net under the rings."""
@@ -82,8 +80,9 @@ class Engine:
         self._warm: dict[Key, Warm] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endings: dict[Key, asyncio.Future[None]] = {}
-        self._threads: Executor | None = None
+        self.threads: Executor | None = None
         self._stopping = False
+        self._failure: Exception | None = None
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
 
@@ -116,16 +115,21 @@ class Engine:
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
         self.clock = StoreClock(asyncio.get_running_loop().time)
-        self._threads = ThreadPoolExecutor(thread_name_prefix="perdure-step")
+        self.threads = DaemonThreads()
         silence = bell(self.store, self._ring)
         try:
             self._joined(await self._membership.join())
-            _ = self._spawn(self._membership.keep_alive(self._renewed))
+            _ = self.spawn(self._membership.keep_alive(self._renewed))
             self._is_ready.set()
             while not self._stopping:
                 await self._claim()
                 await self._housekeeping.turn(self.clock.now_s())
                 await self._wait()
+        except Exception as error:
+            self._failure = error
+            for ending in self._endings.values():
+                ending.set_exception(error)
+            raise
         finally:
             silence()
             await self._leave()
@@ -136,13 +140,27 @@ class Engine:
         self._ring.set()
 
     async def _leave(self) -> None:
+        await self._give_back()
         self._abandon_all()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        if self.threads is not None:
+            self.threads.shutdown()
         await self._membership.leave()
+
+    async def _give_back(self) -> None:
+        """Have the log say what is given back unfinished, if the store answers in time."""
+        flying = [warm for warm in self._warm.values() if warm.flights]
+        for warm in flying:
+            give_back(warm)
+            if warm.undecided and not warm.busy:
+                warm.busy = True
+                _ = self.spawn(self._advance(warm))
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + GIVE_BACK_S
+        while any(warm.busy for warm in flying) and loop.time() < ends_s:
+            _ = await asyncio.wait(self._tasks, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
 
     def _joined(self, moment: Moment) -> None:
         self.clock.told(moment.now_s)
@@ -179,7 +197,8 @@ class Engine:
             warm.abandon()
         self._warm.clear()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run `work` as a task that ends with the engine, and whose failure is reported."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -217,10 +236,10 @@ class Engine:
         warm.held = True
         warm.taken += 1
         for mail in assignment.mail:
-            message = messages.decode(mail.body)
-            if isinstance(message, messages.Work):
-                raise LogDamaged(f"mail {mail.number} to execution {head.key} is work for a queue")
-            warm.put(Item(message, mail))
+            try:
+                warm.put(Item(messages.decode_message(mail.body), mail))
+            except StoreError as error:
+                logger.error("mail %s to %s can't be read, and is left where it is: %s", mail.key, head.key, error)
         warm.undecided.append(Item(messages.Tick()))
         self._kick(warm)
 
@@ -251,12 +270,18 @@ class Engine:
     def _kick(self, warm: Warm) -> None:
         if not warm.busy and warm.undecided and not self._stopping:
             warm.busy = True
-            _ = self._spawn(self._advance(warm))
+            _ = self.spawn(self._advance(warm))
 
     def deliver(self, warm: Warm, message: Message) -> None:
         """Take a message in hand that did not come by mail."""
         warm.put(Item(message))
         self._kick(warm)
+
+    async def go_on(self, warm: Warm) -> None:
+        """Advance an execution with what is in hand, unless that is being done."""
+        if not warm.busy and not self._stopping:
+            warm.busy = True
+            await self._advance(warm)
 
     async def _advance(self, warm: Warm) -> None:
         wait_s = 0.05
@@ -266,8 +291,7 @@ class Engine:
                 try:
                     await advance(self, warm)
                     wait_s = 0.05
-                    if warm.born is not None and not warm.born.done():
-                        warm.born.set_result(True)
+                    self._bear(warm)
                 except StoreError as error:
                     logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
                     warm.forget()
@@ -277,8 +301,6 @@ class Engine:
                     warm.forget()
                     if self.lapsed:
                         await self._renewed(await self._membership.renew())
-                    if warm.born is not None and not warm.born.done():
-                        warm.born.set_result(False)
                     if not lost.ours and warm.taken == taken:
                         warm.abandon()
                         self._warm.pop(warm.key, None)
@@ -290,6 +312,11 @@ class Engine:
             self._settle_down(warm)
         else:
             warm.abandon()  # it was, while it was being read or written, and must not come back to life
+
+    def _bear(self, warm: Warm) -> None:
+        """Tell who has started the execution that it is durable, and with which seed."""
+        if warm.born is not None and not warm.born.done() and warm.execution is not None and warm.execution.started is not None:
+            warm.born.set_result(warm.execution.started.seed)
 
     def _settle_down(self, warm: Warm) -> None:
         """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""
@@ -314,62 +341,6 @@ class Engine:
         """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
         return warm.execution is not None and not warm.undecided and not warm.threads and not warm.execution.performs
 
-    def act(self, warm: Warm, events: Iterable[e.Event]) -> None:
-        """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
-        for event in events:
-            match event:
-                case e.Opened(path, Call(), by) if by == self.holder:
-                    self._fly(warm, path, 1)
-                case e.Tried(path, attempt, _, by) if by == self.holder:
-                    self._fly(warm, path, attempt)
-                case e.Dropped(path) | e.Settled(path) | e.Retrying(path) | e.Interrupted(path):
-                    self._ground(warm, path)
-                case e.Ended() | e.Reopened():
-                    for path in list(warm.flights):
-                        self._ground(warm, path)
-
-    def ground_stale(self, warm: Warm, execution: Execution) -> None:
-        """End the tries in flight that are over, as the log that was read again says."""
-        for path, (attempt, _) in list(warm.flights.items()):
-            promise = execution.open.get(path)
-            if promise is None or promise.attempt != attempt or promise.state != "performing":
-                self._ground(warm, path)
-
-    def _ground(self, warm: Warm, path: Path) -> None:
-        flight = warm.flights.pop(path, None)
-        if flight is not None and flight[1] is not None:
-            flight[1].cancel()
-
-    def _fly(self, warm: Warm, path: Path, attempt: int) -> None:
-        promise = None if warm.execution is None else warm.execution.open.get(path)
-        if promise is None or promise.attempt != attempt or promise.state != "performing" or not isinstance(warm.program, Instance):
-            return
-        fn, op = warm.program.steps.get(path), promise.op
-        if fn is not None and isinstance(op, Call):
-            warm.flights[path] = (attempt, self._spawn(self._perform(warm, path, attempt, fn, op.args)))
-
-    async def _perform(self, warm: Warm, path: Path, attempt: int, fn: Any, args: Value) -> None:
-        def busy(thread: "asyncio.Future[Any]") -> None:
-            warm.threads[path] = thread
-            thread.add_done_callback(lambda _: self._thread_ended(warm, path, thread))
-
-        outcome = await perform(fn, args, StepInfo(warm.key, path, attempt), self.payloads, self._threads, busy)
-        flight = warm.flights.get(path)
-        if flight is not None and flight[0] == attempt:
-            warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
-        warm.put(Item(Settle(path, attempt, outcome)))
-        if not warm.busy and not self._stopping:
-            warm.busy = True
-            await self._advance(warm)  # in this task, which saves one
-
-    def _thread_ended(self, warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:
-        if not thread.cancelled():
-            thread.exception()
-        if warm.threads.get(path) is thread:
-            del warm.threads[path]
-            if path not in warm.flights and warm.held:
-                self.deliver(warm, messages.Tick())
-
     # what people ask of it
 
     async def start(self, key: Key, value: bytes) -> bool:
@@ -381,19 +352,27 @@ class Engine:
         workflow = self.workflows.get(key.workflow)
         if workflow is None:
             raise UnknownProgram(key.workflow, list(self.workflows))
-        if key in self._warm:
-            return False
-        warm = self._warm[key] = Warm(key, exists=False)
-        warm.born = asyncio.get_running_loop().create_future()
-        seed = self._seed()
-        self.deliver(warm, messages.Start(workflow.version, value, seed, None, workflow.deadline_s))
-        return await warm.born
+        start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s)
+        while not self._stopping:
+            warm = self._warm.get(key)
+            ours = warm is None
+            if warm is None:
+                warm = self._warm[key] = Warm(key, exists=False)
+                warm.born = asyncio.get_running_loop().create_future()
+                self.deliver(warm, start)
+            seed = None if warm.born is None else await asyncio.shield(warm.born)
+            if seed is not None or warm.exists:
+                return ours and seed == start.seed
+            await asyncio.sleep(0)  # it was given up before it was durable: once more
+        raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
 
     def ending(self, key: Key) -> "asyncio.Future[None]":
-        """A future that is done when the execution next ends or parks here."""
+        """A future that is done when the execution next ends or parks here, and fails if the engine does."""
         future = self._endings.get(key)
         if future is None or future.done():
             future = self._endings[key] = asyncio.get_running_loop().create_future()
+            if self._failure is not None:
+                future.set_exception(self._failure)
         return future
 
     def _tell(self, key: Key) -> None:

@@ -53,6 +53,8 @@ async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, roo
         joined = asyncio.create_task(engine.ready())
         try:
             _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running  # it failed, and this raises why
             yield engine
         finally:
             joined.cancel()
@@ -82,7 +84,9 @@ async def finished(engine: Engine, key: Key) -> bytes:
             raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
         if isinstance(turn, Ended):
             return await _result(engine, key, turn)
-        _ = await asyncio.wait((ending,), timeout=1.0)
+        done, _ = await asyncio.wait((ending,), timeout=1.0)
+        for one in done:
+            one.result()  # raises what ended the engine, if it ended
 
 
 async def _result(engine: Engine, key: Key, ended: Ended) -> bytes:

@@ -30,7 +30,8 @@ class Item(msgspec.Struct, frozen=True):
 class Warm:
     """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away.
 
-    `taken` counts the claims that handed it over: what the store said of its holder before the last of them may be outdated.
+    `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
+    handed it over: what the store said of its holder before the last of them may be outdated.
     """
 
     __slots__ = (
@@ -54,7 +55,7 @@ class Warm:
     def __init__(self, key: Key, exists: bool) -> None:
         self.key = key
         self.exists = exists
-        self.born: asyncio.Future[bool] | None = None
+        self.born: asyncio.Future[int | None] | None = None
         self.execution: Execution | None = None
         self.program: Program | None = None
         self.version = 0
@@ -91,7 +92,7 @@ class Warm:
         self.forget()
         self.held = False
         if self.born is not None and not self.born.done():
-            self.born.set_result(False)
+            self.born.set_result(None)
         self.undecided.clear()
         self.in_hand.clear()
         self.stop_timer()

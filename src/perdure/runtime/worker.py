@@ -7,7 +7,7 @@ another, and the answer that comes first counts.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 from perdure.core import limits, messages
@@ -22,6 +22,7 @@ from perdure.programs.code.info import StepInfo
 from perdure.runtime.holder import Holder, bell, persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
+from perdure.runtime.threads import DaemonThreads
 from perdure.stores.base import Claim, Moment, Post, Store
 
 logger = logging.getLogger("perdure.worker")
@@ -55,7 +56,7 @@ class Worker:
 
     async def run(self) -> None:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
-        self._threads = ThreadPoolExecutor(thread_name_prefix="perdure-step")
+        self._threads = DaemonThreads()
         silence = bell(self.store, self._ring)
         renewing: asyncio.Task[None] | None = None
         try:
@@ -70,7 +71,7 @@ class Worker:
             for task in tasks:
                 task.cancel()
             _ = await asyncio.gather(*tasks, return_exceptions=True)
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown()
             await self._membership.leave()
 
     def stop(self) -> None:
@@ -81,10 +82,15 @@ class Worker:
     async def _renewed(self, moment: Moment) -> None:
         """In a new epoch of the store, what is leased is no longer ours."""
         if moment.epoch > self._membership.epoch:
-            for task in self._at_work.values():
-                task.cancel()
-            self._at_work.clear()
-            _ = await self._membership.anew()
+            await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """Drop what is being done, which will be done again, and come back as another holder."""
+        for task in self._at_work.values():
+            task.cancel()
+        self._at_work.clear()
+        await self._membership.let_go()
+        _ = await self._membership.anew()
 
     async def _claim(self) -> None:
         self._ring.clear()
@@ -94,7 +100,8 @@ class Worker:
         try:
             claimed = await self.store.claim(Claim(holder=self._membership.name, epoch=self._membership.epoch, queues=self.queues, limit=free))
         except StoreError as error:
-            logger.warning("could not claim: %s", error)
+            logger.warning("could not claim: %s; what the store may have leased is let go", error)
+            await self._begin_anew()
             return
         for mail in claimed.work:
             lease = (self._membership.name, mail.number)

@@ -1,0 +1,90 @@
+"""Flights: the tries that an engine performs itself. They begin once the decision to begin them is durable, and end when nobody wants them."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import events as e
+from perdure.core import messages
+from perdure.core.execution import Execution
+from perdure.core.ops import Call
+from perdure.core.paths import Path
+from perdure.core.values import Value
+from perdure.programs.code.info import StepInfo
+from perdure.programs.code.instance import Instance
+from perdure.runtime.perform import perform
+from perdure.runtime.warm import Item, Warm
+
+if TYPE_CHECKING:
+    from perdure.runtime.engine import Engine
+
+
+def act(engine: "Engine", warm: Warm, events: Iterable[e.Event]) -> None:
+    """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
+    for event in events:
+        match event:
+            case e.Opened(path, Call(), by) if by == engine.holder:
+                _begin(engine, warm, path, 1)
+            case e.Tried(path, attempt, _, by) if by == engine.holder:
+                _begin(engine, warm, path, attempt)
+            case e.Dropped(path) | e.Settled(path) | e.Retrying(path) | e.Interrupted(path):
+                end(warm, path)
+            case e.Ended() | e.Reopened():
+                for path in list(warm.flights):
+                    end(warm, path)
+
+
+def end(warm: Warm, path: Path) -> None:
+    """End the try in flight at `path`, if there is one."""
+    flight = warm.flights.pop(path, None)
+    if flight is not None and flight[1] is not None:
+        flight[1].cancel()
+
+
+def end_stale(warm: Warm, execution: Execution) -> None:
+    """End the tries in flight that are over, as the log that was read again says."""
+    for path, (attempt, _) in list(warm.flights.items()):
+        promise = execution.open.get(path)
+        if promise is None or promise.attempt != attempt or promise.state != "performing":
+            end(warm, path)
+
+
+def give_back(warm: Warm) -> None:
+    """End all tries in flight, and have the log say that they were given back: a stop in good order is no interruption."""
+    for path, (attempt, task) in list(warm.flights.items()):
+        if task is not None:
+            end(warm, path)
+            warm.put(Item(messages.Lost(path, attempt, 0)))
+
+
+def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
+    promise = None if warm.execution is None else warm.execution.open.get(path)
+    if promise is None or promise.attempt != attempt or promise.state != "performing" or not isinstance(warm.program, Instance):
+        return
+    fn, op = warm.program.steps.get(path), promise.op
+    if fn is not None and isinstance(op, Call):
+        end(warm, path)
+        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op.args))))
+
+
+async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Value]) -> None:
+    def busy(thread: "asyncio.Future[Any]") -> None:
+        warm.threads[path] = thread
+        thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
+
+    fn, args = call
+    outcome = await perform(fn, args, StepInfo(warm.key, path, attempt), engine.payloads, engine.threads, busy)
+    flight = warm.flights.get(path)
+    if flight is not None and flight[0] == attempt:
+        warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
+    warm.put(Item(messages.Settle(path, attempt, outcome)))
+    await engine.go_on(warm)  # in this task, which saves one
+
+
+def _thread_ended(engine: "Engine", warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:
+    if not thread.cancelled():
+        thread.exception()
+    if warm.threads.get(path) is thread:
+        del warm.threads[path]
+        if path not in warm.flights and warm.held:
+            engine.deliver(warm, messages.Tick())
