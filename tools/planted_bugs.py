@@ -133,7 +133,7 @@ BUGS = [
         "interruptions apart from tries",
         "crashes do not eat the tries of an innocent step",
         EXECUTION,
-        '        self._wait_again(event, "interrupted").interruptions += 1\n',
+        '        self._wait_again(event, "interrupted").interruptions += not event.given_back\n',
         '        promise = self._wait_again(event, "interrupted")\n        promise.failures += 1\n',
         FAULTS,
     ),

@@ -64,8 +64,9 @@ async def advance(engine: "Engine", warm: Warm) -> None:
                 decision = Decision()
             await _decide(engine, warm, batch[-1], decision)
         if batch:
+            asked_s = asyncio.get_running_loop().time()
             await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
-            if engine.lapsed:  # the answer took so long that others may have gone on meanwhile: what it was may be over
+            if not engine.held_since(asked_s):  # the answer took so long that others may have gone on meanwhile: what it was may be over
                 raise LostRace(ours=True)
     except BaseException:
         warm.put_back(batch)

@@ -98,10 +98,9 @@ class Engine:
         """The epoch of the store that it works in."""
         return self._membership.epoch
 
-    @property
-    def lapsed(self) -> bool:
-        """Whether its lease may have run out, so that what it holds may be others'."""
-        return self._membership.lapsed
+    def held_since(self, since_s: float) -> bool:
+        """Whether its lease has surely held since then, so that nobody else can have gone on with what it holds."""
+        return self._membership.unbroken(since_s)
 
     @property
     def joined(self) -> bool:
@@ -299,7 +298,7 @@ class Engine:
                     wait_s = min(wait_s * 2, 5.0)
                 except LostRace as lost:
                     warm.forget()
-                    if self.lapsed:
+                    if self._membership.lapsed:
                         await self._renewed(await self._membership.renew())
                     if not lost.ours and warm.taken == taken:
                         warm.abandon()

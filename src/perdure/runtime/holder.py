@@ -30,11 +30,16 @@ class Holder:
         self._lease_s = lease_s
         self._generation = 0
         self._renewed_s = 0.0
+        self._broken_s = 0.0
 
     @property
     def lapsed(self) -> bool:
         """Whether the lease may have run out, so that others may have taken over what is held: true after the process was stopped for long."""
         return asyncio.get_running_loop().time() - self._renewed_s >= self._lease_s
+
+    def unbroken(self, since_s: float) -> bool:
+        """Whether the lease has surely held from `since_s`, on the clock of the loop, until now."""
+        return self._broken_s <= since_s and not self.lapsed
 
     async def join(self) -> Moment:
         """Begin to be alive; wait for the store if it is unavailable."""
@@ -49,6 +54,8 @@ class Holder:
     async def _renew(self) -> Moment:
         asked_s = asyncio.get_running_loop().time()
         moment = await self._store.renew(self.name, self._lease_s)
+        if self.lapsed:
+            self._broken_s = asyncio.get_running_loop().time()
         self._renewed_s = asked_s
         return moment
 
