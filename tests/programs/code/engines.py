@@ -93,6 +93,9 @@ class World:
 
     async def crash(self) -> None:
         """Kill the engine without a word, and begin another on the same store, where the lease of the first has run out."""
+        for held in self.engine._warm.values():  # killed, it can't give back anything in good order
+            held.abandon()
+        self.engine._warm.clear()
         if self._running is not None:
             asyncio.get_running_loop().kill([self._running, *self.engine._tasks])  # type: ignore[attr-defined]  # a virtual loop has it
             await asyncio.wait([self._running])
