@@ -289,7 +289,7 @@ BUGS = [
         ADVANCE,
         "    if found is not None and found.head.holder != engine.holder:\n",
         "    if False:\n",
-        FAULTS,
+        (*PYTEST, "tests/runtime/test_zombie.py"),
     ),
     Bug(
         "abandoned while busy",

@@ -12,16 +12,17 @@ from concurrent.futures import Executor
 from heapq import heappop, heappush
 from typing import Any
 
-from perdure.core import messages
+from perdure.core import log, messages
 from perdure.core.decide import Host
 from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.events import Started
 from perdure.core.messages import Message
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import StoreClock
 from perdure.runtime.flights import give_back
-from perdure.runtime.holder import Holder, bell
+from perdure.runtime.holder import Holder, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.threads import DaemonThreads
@@ -361,9 +362,14 @@ class Engine:
                 self.deliver(warm, start)
             seed = None if warm.born is None else await asyncio.shield(warm.born)
             if seed is not None or warm.exists:
-                return ours and seed == start.seed
+                return ours and start.seed == (seed if seed is not None else await persistently(lambda: self._seed_of(key)))
             await asyncio.sleep(0)  # it was given up before it was durable: once more
         raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
+
+    async def _seed_of(self, key: Key) -> int | None:
+        """The seed with which an execution was started, as its log says."""
+        found = await self.store.read(key)
+        return None if found is None else next((event.seed for event in log.decode_all(found.rows) if isinstance(event, Started)), None)
 
     def ending(self, key: Key) -> "asyncio.Future[None]":
         """A future that is done when the execution next ends or parks here, and fails if the engine does."""

@@ -9,6 +9,8 @@ change is audited as it is written; at the end the results are those that the or
 import argparse
 import logging
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -146,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--always-suspend", action="store_true", help="every commit evicts, and the next message replays")
     parser.add_argument("--no-faults", action="store_true", help="nothing bad happens")
     given = parser.parse_args(arguments)
+    begun_s, counts = time.perf_counter(), Counter[str]()
     for seed in range(given.seed, given.seed + given.worlds):
         programs, options = drawn(seed, faults=not given.no_faults, always_suspend=given.always_suspend)
         report = simulate(programs, seed, options)
@@ -153,6 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{msgspec.json.format(msgspec.json.encode(report)).decode()}\n{report.command}\n")
         if report.problems:
             return 1
+        counts.update(report.counts)
+    took_s = time.perf_counter() - begun_s
+    if given.worlds > 1:
+        sys.stdout.write(f"{given.worlds} worlds from seed {given.seed} as predicted, in {took_s:.1f} s: {counts['kills']} crashes, ")
+        sys.stdout.write(f"{counts['kills'] / took_s * 60:,.0f} a minute; {counts['commits']} commits, {counts['interruptions']} interruptions\n")
     return 0
 
 
