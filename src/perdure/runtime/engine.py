@@ -306,12 +306,25 @@ class Engine:
                         self._warm.pop(warm.key, None)
                 except NewEpoch as new:
                     await self._enter(new.epoch)
+                except Exception as defect:
+                    self._doom(warm, defect)
+                    raise
         finally:
             warm.busy = False
         if self._warm.get(warm.key) is warm:
             self._settle_down(warm)
         else:
             warm.abandon()  # it was, while it was being read or written, and must not come back to life
+
+    def _doom(self, warm: Warm, defect: Exception) -> None:
+        """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""
+        if warm.born is not None and not warm.born.done():
+            warm.born.set_exception(defect)
+        ending = self._endings.pop(warm.key, None)
+        if ending is not None and not ending.done():
+            ending.set_exception(defect)
+        warm.abandon()
+        self._warm.pop(warm.key, None)
 
     def _bear(self, warm: Warm) -> None:
         """Tell who has started the execution that it is durable, and with which seed."""

@@ -70,7 +70,7 @@ _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address
 HEAD = f"SELECT {_HEAD} FROM heads WHERE address = ?"
 NUMBER = "SELECT number FROM heads WHERE address = ?"
 CREATE = """INSERT INTO heads (address, tenant, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT min(due_at_s) FROM mail WHERE address = ?1), ?8, ?9, ?10) ON CONFLICT (address) DO NOTHING"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?), ?, ?, ?) ON CONFLICT (address) DO NOTHING"""
 DECIDE = """UPDATE heads SET version = ?, program = ?, status = ?, wake_at_s = ?, ended_at_s = ?, holder = coalesce(holder, ?)
     WHERE number = ? AND version = ?"""
 HAND_BACK = f"UPDATE heads SET holder = iif(?, NULL, holder), mail_at_s = {_FIRST_DUE} WHERE number = ? AND holder = ?"
@@ -79,7 +79,7 @@ APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
 BLOB = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
 
 DELIVER = "INSERT INTO mail (address, key, body, due_at_s, queue) VALUES (?, ?, ?, ?, ?) ON CONFLICT (address, key) DO NOTHING"
-WAKE = "UPDATE heads SET mail_at_s = min(coalesce(mail_at_s, ?1), ?1) WHERE address = ?2"
+WAKE = "UPDATE heads SET mail_at_s = min(coalesce(mail_at_s, 9e999), ?) WHERE address = ?"
 UNCLAIMED = "UPDATE mail SET unclaimed = 1 WHERE number = ?"
 EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
 ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
@@ -104,10 +104,10 @@ ASSIGN = f"""UPDATE heads SET holder = ?, wake_at_s = NULL,
     mail_at_s = (SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address AND due_at_s > ?) WHERE {_CHOSEN} RETURNING number, {_HEAD}"""
 DUE_MAIL = f"SELECT {_MAIL} FROM mail WHERE address IN (SELECT value FROM json_each(?)) AND due_at_s <= ? ORDER BY number"
 LEASE = f"UPDATE mail SET holder = ?, deliveries = deliveries + 1 WHERE {_CHOSEN} RETURNING {_MAIL}"
-LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, ?1), ?1) WHERE holder = ?2"
+LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, 9e999), ?) WHERE holder = ?"
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NOT NULL"
 HOLDERS = "SELECT holder FROM heads WHERE holder IS NOT NULL UNION SELECT holder FROM mail WHERE holder IS NOT NULL AND queue IS NOT NULL"
-HOLDS = "SELECT EXISTS (SELECT 1 FROM heads WHERE holder = ?1) OR EXISTS (SELECT 1 FROM mail WHERE holder = ?1 AND queue IS NOT NULL)"
+HOLDS = "SELECT EXISTS (SELECT 1 FROM heads WHERE holder = ?) OR EXISTS (SELECT 1 FROM mail WHERE holder = ? AND queue IS NOT NULL)"
 ROWS = "SELECT row FROM log WHERE execution = (SELECT number FROM heads WHERE address = ?) AND version > ? ORDER BY version"
 HEADS = f"SELECT {_HEAD} FROM heads WHERE tenant = coalesce(?, tenant) AND status = coalesce(?, status) ORDER BY number DESC LIMIT ?"
 READ_BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
@@ -152,7 +152,7 @@ class Tables:
         work = self._lease(self._ready_work(claim, dead, now_s), claim.holder)
         if executions or work:
             self._perhaps_holding.add(claim.holder)
-            self._perhaps_holding.difference_update(holder for holder in dead if not self._execute(HOLDS, (holder,)).fetchone()[0])
+            self._perhaps_holding.difference_update(holder for holder in dead if not self._execute(HOLDS, (holder, holder)).fetchone()[0])
         return Claimed(now_s, executions, work)
 
     def let_go(self, holder: str, now_s: float) -> None:
@@ -240,7 +240,7 @@ class Tables:
     def _create(self, head: Head) -> int | None:
         """Make the head, to which the mail that waited for it belongs from now on. None if there is one."""
         address = text(head.key)
-        state = (head.program, text(head.root), head.version, head.holder, head.wake_at_s, head.status, head.created_at_s, head.ended_at_s)
+        state = (head.program, text(head.root), head.version, head.holder, head.wake_at_s, address, head.status, head.created_at_s, head.ended_at_s)
         created = self._execute(CREATE, (address, head.key.tenant, *state))
         if not created.rowcount:
             return None
