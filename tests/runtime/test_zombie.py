@@ -15,6 +15,11 @@ from perdure.testing.virtual import run
 FROZEN_S = 20.0
 
 
+def opens(change: Commit) -> bool:
+    """Whether it says that an operation begins."""
+    return any(isinstance(event, Opened) for event in log.decode(change.row))
+
+
 class Freezing(MemoryStore):
     """A memory store of which the engine `zombie` hears nothing for a while, once it has committed that a step begins."""
 
@@ -24,8 +29,7 @@ class Freezing(MemoryStore):
         answers = await super().commit(changes)
         loop = asyncio.get_running_loop()
         for change in changes:
-            ours = isinstance(change, Commit) and change.holder == "zombie" and not self.until_s
-            if ours and any(isinstance(event, Opened) for event in log.decode(change.row)):
+            if isinstance(change, Commit) and change.holder == "zombie" and not self.until_s and opens(change):
                 self.until_s = loop.time() + FROZEN_S
         await self.thaw("zombie" if any(isinstance(change, Commit) and change.holder == "zombie" for change in changes) else "")
         return answers
