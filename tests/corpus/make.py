@@ -117,7 +117,7 @@ class Played:
     async def _payload(self, ended: Ended) -> str:
         assert isinstance(ended.outcome, Ok)
         value = ended.outcome.value
-        raw = await self.engine.blob(value.sha256) if isinstance(value, values.Blob) else value
+        raw = await self.engine.payloads.get(value.sha256) if isinstance(value, values.Blob) else value
         return raw.hex() if len(raw) < 10_000 else sha256(raw).hexdigest()
 
 
