@@ -7,6 +7,7 @@ delivered again; a decision that was durable already makes them late, and late m
 import asyncio
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core import log, messages
@@ -174,7 +175,7 @@ async def _drive(engine: "Engine", deciding: Generator[Load, bytes, T]) -> T:
     """Run a generator of the core to its end, fetching the blobs that it asks for."""
     answer: bytes | None = None
     while True:
-        asked = await _outside_of_tasks(lambda: _step(deciding, answer))  # noqa: B023  # called before the next turn
+        asked = await _outside_of_tasks(partial(_step, deciding, answer)) if ONE_TASK_PER_THREAD else _step(deciding, answer)
         if not isinstance(asked, Load):
             result: T = asked[0]
             return result
@@ -190,8 +191,6 @@ def _step(deciding: Generator[Load, bytes, T], answer: bytes | None) -> Load | t
 
 async def _outside_of_tasks(fn: Callable[[], Any]) -> Any:
     """Call `fn` where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
-    if not ONE_TASK_PER_THREAD:
-        return fn()
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 

@@ -118,7 +118,8 @@ class Engine:
         self.threads = DaemonThreads()
         silence = bell(self.store, self._ring)
         try:
-            self._joined(await self._membership.join())
+            self.host = Host(self.holder, self.queues, self.versions)
+            self.clock.told((await self._membership.join()).now_s)
             _ = self.spawn(self._membership.keep_alive(self._renewed))
             self._is_ready.set()
             while not self._stopping:
@@ -162,10 +163,6 @@ class Engine:
         while any(warm.busy for warm in flying) and loop.time() < ends_s:
             _ = await asyncio.wait(self._tasks, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
 
-    def _joined(self, moment: Moment) -> None:
-        self.clock.told(moment.now_s)
-        self.host = Host(self.holder, self.queues, self.versions)
-
     async def _renewed(self, moment: Moment) -> None:
         self.clock.told(moment.now_s)
         await self._enter(moment.epoch)
@@ -189,7 +186,9 @@ class Engine:
     async def _begin_anew(self) -> None:
         """Come back as another holder, holding nothing."""
         self._abandon_all()
-        self._joined(await self._membership.anew())
+        self._membership.rename()
+        self.host = Host(self.holder, self.queues, self.versions)  # before anything can be held under the new name
+        self.clock.told((await self._membership.join()).now_s)
         self._ring.set()
 
     def _abandon_all(self) -> None:

@@ -59,11 +59,10 @@ class Holder:
         self._renewed_s = asked_s
         return moment
 
-    async def anew(self) -> Moment:
-        """Begin to be alive under another name, holding nothing."""
+    def rename(self) -> None:
+        """Take another name, under which nothing is held; to be followed by `join`."""
         self._generation += 1
         self.name = f"{self.name.partition('~')[0]}~{self._generation}"
-        return await self.join()
 
     async def let_go(self) -> None:
         """Let go everything that is held under the present name."""

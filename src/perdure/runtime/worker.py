@@ -90,7 +90,8 @@ class Worker:
             task.cancel()
         self._at_work.clear()
         await self._membership.let_go()
-        _ = await self._membership.anew()
+        self._membership.rename()
+        _ = await self._membership.join()
 
     async def _claim(self) -> None:
         self._ring.clear()

@@ -18,6 +18,7 @@ from random import Random
 import msgspec
 
 from perdure.core import compact
+from perdure.core.errors import StoreUnavailable
 from perdure.testing.faults import Faults, Killed
 from perdure.testing.nodes import Program
 from perdure.testing.programs import generate
@@ -59,7 +60,7 @@ def simulate(programs: Program | Sequence[Program], seed: int, options: Options)
         try:
             loop.close()
         except BaseExceptionGroup as others:
-            problems += [f"nobody received {error!r}" for error in others.exceptions if not isinstance(error, Killed)]
+            problems += [f"nobody received {error!r}" for error in others.exceptions if not isinstance(error, Killed | StoreUnavailable)]
     counts = simulation.counts + simulation.auditor.counts
     counts["kills"] = simulation.kills
     counts["effects"] = sum(sum(case.world.effects.values()) for case in simulation.cases)
