@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, Retry, StepFailed, WrongVerb, step, workflow
+from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Retry, StepFailed, WrongVerb, step, workflow
 from perdure.core import events as e
 from perdure.core import limits, log, messages
 from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
@@ -493,3 +493,35 @@ def test_the_names_of_the_environment_are_left_alone() -> None:
     before = dict(os.environ)
     assert greet.run("Ada") == "Hello Ada"
     assert dict(os.environ) == before
+
+
+async def test_an_execution_that_was_parked_goes_on_when_it_is_run_again_and_its_code_matches(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @step
+    def first() -> str:
+        ran.append("first")
+        return "one"
+
+    @step
+    def other() -> str:
+        ran.append("other")
+        return "two"
+
+    @workflow(name="changing")
+    async def before(ctx: Context) -> str:
+        done = await ctx.step(first)
+        return done + str(await ctx.listen("go", timeout=1.0, default=" and on"))
+
+    @workflow(name="changing")
+    async def after(ctx: Context) -> str:
+        return await ctx.step(other)
+
+    db = f"sqlite:///{tmp_path}/p.db"
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(before.arun(id="k", db=db), 0.5)
+    for _ in range(2):
+        with pytest.raises(NeedsAttention, match=r"renamed: first .* run it again with its id"):
+            await asyncio.wait_for(after.arun(id="k", db=db), 30)
+    assert await asyncio.wait_for(before.arun(id="k", db=db), 30) == "one and on"
+    assert ran == ["first"]

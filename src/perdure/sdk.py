@@ -54,7 +54,8 @@ class Workflow(Generic[P, R_co]):
     def run(self, *args: Any, id: Any = None, db: Any = None, **kwargs: Any) -> Any:
         """Run an execution to its end and return its result; of an `id` that has ended already, the stored result.
 
-        The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`.
+        The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`;
+        parked because the code did not match its log, it goes on once the code does.
 
         Raises:
             ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on.
@@ -74,7 +75,7 @@ class Workflow(Generic[P, R_co]):
         return self._run(args, kwargs, id, db)
 
     async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, db: str | None) -> Any:
-        from perdure.runtime.host import finished, hosting  # here, so that importing a workflow costs no engine
+        from perdure.runtime.host import finished, hosting, resume  # here, so that importing a workflow costs no engine
 
         try:
             inspect.signature(self.code.fn).bind(None, *args, **kwargs)
@@ -83,8 +84,9 @@ class Workflow(Generic[P, R_co]):
         key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
         raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
         async with hosting(_family(self), db, root=key) as engine:
-            await engine.start(key, raw)
-            return values.decode(await finished(engine, key), self.code.codec.result, f"the result of {self.code.name}")
+            created = await engine.start(key, raw)
+            after = 0 if created else await resume(engine, key)
+            return values.decode(await finished(engine, key, after), self.code.codec.result, f"the result of {self.code.name}")
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:

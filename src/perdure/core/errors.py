@@ -141,8 +141,8 @@ class Diverged(ProgrammingError):
     def __init__(self, path: Path, diff: Sequence[str]) -> None:
         shown = "; ".join(diff)
         super().__init__(
-            f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code, "
-            "name the changed step as before, or fork the execution on the new code"
+            f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code "
+            "or name the changed step as before; then run it again with its id"
         )
         self.path, self.diff = path, tuple(diff)
 
@@ -266,7 +266,7 @@ class NeedsAttention(WorkflowError):
     """The execution is parked until somebody looks at it."""
 
     def __init__(self, key: object, reason: str, detail: str) -> None:
-        super().__init__(f"execution {key} needs attention ({reason}): {detail}")
+        super().__init__(f"execution {key} needs attention ({reason}): {detail}; mend that, and run it again with its id")
         self.key, self.reason, self.detail = key, reason, detail
 
 

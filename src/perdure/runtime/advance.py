@@ -94,9 +94,12 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     instance = program(workflow, warm.key)
     diverged = await _drive(engine, rebuild(execution, events, instance))
     warm.execution, warm.program = execution, instance
-    if isinstance(diverged, Diverged) and execution.parked is None and execution.ended is None:
-        warm.undecided.appendleft(Item(messages.Diverge(await _drive(engine, explain(workflow, warm.key, events, diverged)))))
-        return
+    if isinstance(diverged, Diverged) and execution.ended is None:
+        diff = await _drive(engine, explain(workflow, warm.key, events, diverged))
+        instance.refuse(Diverged(diverged.path, diff))  # so that a retry in vain says the same
+        if execution.parked is None:
+            warm.undecided.appendleft(Item(messages.Diverge(diff)))
+            return
     end_stale(warm, execution)
     for promise in reversed(execution.performing()):
         flight = warm.flights.get(promise.path)

@@ -2,20 +2,23 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
-from perdure.core import log
+from perdure.core import log, messages
 from perdure.core.errors import BadValue, DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound
 from perdure.core.events import Ended, Parked, Reopened, Resumed
+from perdure.core.mail import Send
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key
 from perdure.core.values import Blob
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Store
+from perdure.stores.base import Post, Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
 
@@ -64,15 +67,25 @@ async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, roo
         await store.close()
 
 
-async def finished(engine: Engine, key: Key) -> bytes:
-    """Wait for an execution's end and return its encoded result.
+async def resume(engine: Engine, key: Key) -> int:
+    """Have an execution that needs attention go on, if it can by now; return the version after which it is to be watched (0: from its start)."""
+    found = await engine.store.read(key, after=sys.maxsize)
+    if found is None or found.head.status != "needs_attention":
+        return 0
+    retry = messages.encode(messages.Retry("run again"))
+    _ = await engine.store.commit([Post(sends=(Send(key, f"retry:{uuid4().hex}", retry),))])
+    return found.head.version
+
+
+async def finished(engine: Engine, key: Key, after: int = 0) -> bytes:
+    """Wait for an execution's end and return its encoded result; what happened up to version `after` is of no interest.
 
     Raises:
         NotFound: there is no such execution.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
         NeedsAttention: it is parked.
     """
-    version = 0
+    version = after
     while True:
         ending = engine.ending(key)
         found = await engine.store.read(key, after=version)
