@@ -1,7 +1,7 @@
 """Effects: what must be sent because of what was decided. A pure function of the log.
 
-They travel in the commit of the event that causes them, so there is no outbox to lose; and whoever gets one twice ignores the
-second.
+They travel in the commit of the event that causes them (what leaves its reach, by way of the store's outbox), and whoever gets
+one twice ignores the second.
 """
 
 from collections.abc import Callable, Iterable, Iterator

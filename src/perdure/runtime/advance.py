@@ -161,13 +161,14 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
 async def _compact(engine: "Engine", warm: Warm) -> None:
     """Replace the log by its compacted form, when more of it is dead than alive."""
     execution = warm.execution
-    if execution is None or not worth_it(execution):
+    if execution is None or not worth_it(execution) or execution.logged_events < warm.compact_from:
         return
     found = await engine.store.read(warm.key)
     if found is None or found.head.version != warm.version:
         return
     result = compact(warm.key, found.rows, engine.workflows[warm.key.workflow].archive)
     if result is None:
+        warm.compact_from = 2 * execution.logged_events  # reading the whole log at every commit would cost more the longer it is
         logger.debug("the log of %s can't be compacted at this point: its branches wait for each other outside of it", warm.key)
         return
     await _write(engine, warm, Decision(blobs=result.blobs), (), log.encode(result.events))

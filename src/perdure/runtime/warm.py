@@ -31,12 +31,14 @@ class Warm:
     """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away.
 
     `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
-    handed it over: what the store said of its holder before the last of them may be outdated.
+    handed it over: what the store said of its holder before the last of them may be outdated. `compact_from` is how many events its log
+    is to have before compacting it is tried again.
     """
 
     __slots__ = (
         "born",
         "busy",
+        "compact_from",
         "execution",
         "exists",
         "flights",
@@ -68,6 +70,7 @@ class Warm:
         self.timer: asyncio.TimerHandle | None = None
         self.touched_s = 0.0
         self.taken = 0
+        self.compact_from = 0
 
     def put(self, item: Item) -> None:
         """Take a message in hand, unless it is already."""
