@@ -466,6 +466,57 @@ def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> No
     assert [type(event).__name__ for event in story.program.fed] == ["Started", "Settled", "Settled", "Resumed"]
 
 
+# paused
+
+
+def test_what_is_paused_finishes_what_it_does_begins_nothing_and_goes_on_when_resumed() -> None:
+    story = Story({"start": [opens("a"), opens("c", Sleep(3.0))], "a": [opens("d")], "c": [opens("e")]})
+    story.begin()
+    assert story.say(m.Pause("lunch")) == [e.Parked("paused", NOW_S, ("lunch",))]
+    assert story.status == "paused" and story.say(m.Pause()) == []
+    assert kinds(story.settle("a")) == ["Settled"] and story.tick(60.0) == [] and story.execution.wake_at() is None
+    assert kinds(story.say(m.Resume("back"))) == ["Resumed", "Opened", "Settled", "Opened"]
+    assert story.say(m.Resume()) == [] and story.status == "running"
+
+
+def test_what_is_paused_before_its_start_begins_when_it_is_resumed() -> None:
+    story = Story(ONE_STEP)
+    assert kinds(story.say(m.Pause())) == ["Parked"]
+    assert kinds(story.begin()) == ["Started"] and story.status == "paused"
+    assert kinds(story.say(m.Resume())) == ["Resumed", "Opened"]
+    assert kinds(story.settle("pay")) == ["Settled", "Ended"]
+
+
+def test_resuming_reopens_nothing_that_has_failed() -> None:
+    story = Story({"start": [opens("a")], "a": [FAILED]})
+    story.begin()
+    story.settle("a")
+    assert story.status == "failed" and story.say(m.Resume()) == []
+
+
+def test_what_is_paused_unwinds_when_it_is_cancelled() -> None:
+    story = Story(CANCELLABLE)
+    story.begin()
+    story.say(m.Pause())
+    assert kinds(story.say(m.Cancel("enough"))) == ["Resumed", "Cancelling", "Dropped", "Dropped", "Opened"]
+    story.say(m.Pause())
+    assert kinds(story.say(m.Cancel("more"))) == ["Resumed"]
+    assert kinds(story.settle("undo")) == ["Settled", "Ended"] and story.status == "cancelled"
+
+
+def test_a_paused_step_that_is_lost_too_often_needs_attention() -> None:
+    story = Story(ONE_STEP)
+    story.begin()
+    story.say(m.Pause())
+    assert kinds(story.say(m.Lost(PAY, 1))) == ["Interrupted"]
+    assert story.tick(60.0) == []
+    assert kinds(story.say(m.Resume())) == ["Resumed", "Tried"]
+    story.say(m.Pause())
+    assert kinds(story.say(m.Lost(PAY, 2, limits.INTERRUPTIONS_MAX))) == ["Parked"]
+    assert story.status == "needs_attention"
+    assert kinds(story.say(m.Resume())) == ["Resumed", "Tried"]
+
+
 # retry of what has failed
 
 

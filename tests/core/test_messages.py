@@ -33,6 +33,8 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Diverge(("one", "two")),
     m.Work(KEY, PAY, 2, "pay", "acme/order/1:pay#2/~3", b"\x92\x90\x80", 9.0),
     m.Work(KEY, PAY, 1, "pay", "acme/order/1:pay#2/~3"),
+    m.Pause("lunch"),
+    m.Resume("back"),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -49,6 +51,8 @@ ANY = st.one_of(
     st.builds(m.Cancel, TEXT),
     st.builds(m.Terminate, TEXT),
     st.builds(m.Retry, TEXT),
+    st.builds(m.Pause, TEXT),
+    st.builds(m.Resume, TEXT),
     st.builds(m.Lost, PATHS, st.integers(1, 99)),
     st.builds(m.Tick),
     st.builds(m.Diverge, st.lists(TEXT).map(tuple)),

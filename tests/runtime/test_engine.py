@@ -16,7 +16,7 @@ from perdure.core import log
 from perdure.core.errors import UnknownProgram
 from perdure.core.paths import Key, text
 from perdure.runtime.engine import CLAIM_MAX, Engine
-from perdure.stores.base import Claim, Log
+from perdure.stores.base import Claim, Filter, Log
 from perdure.stores.memory import MemoryStore
 from perdure.testing.faults import NO_FAULTS, FaultyStore
 from perdure.testing.virtual import run
@@ -467,9 +467,9 @@ async def test_an_execution_leaves_memory_when_it_has_been_idle_for_long_and_not
     engine = await c.engine(listener, one, idle_s=10.0)
     assert await c.start(engine, listener) and await c.start(engine, one, "x", 100.0)
     await asyncio.sleep(9)
-    assert engine.engine._warm.keys() == {key(listener), key(one)}
+    assert {warm.key for warm in engine.engine._warm} == {key(listener), key(one)}
     await asyncio.sleep(3)
-    assert engine.engine._warm.keys() == {key(one)}
+    assert {warm.key for warm in engine.engine._warm} == {key(one)}
     await c.send(key(listener), "go", 1)
     assert await c.result(engine, listener) == 1
     assert await c.result(engine, one) == "x"
@@ -483,7 +483,7 @@ async def test_what_has_ended_takes_no_memory(c: Cluster) -> None:
         await c.post(one, "x", 0.0, id=str(number))
     await settle()
     assert len(done) == 50
-    assert not engine.engine._warm and len(engine.engine._tasks) == 1 and not engine.engine._dues
+    assert len(engine.engine._warm) == 0 and len(engine.engine._tasks) == 1
 
 
 # Families, programs and versions.
@@ -508,7 +508,7 @@ async def test_an_engine_with_a_root_claims_that_family_only(c: Cluster) -> None
     assert await c.start(engine, parent)
     assert await c.result(engine, parent) == ["first", "second"]
     await asyncio.sleep(10)
-    assert [head.key for head in await c.store.heads(status="pending")] == [key(parent, "other"), stranger]
+    assert [head.key for head in await c.store.heads(Filter(statuses=frozenset({"pending"})))] == [key(parent, "other"), stranger]
     assert done == ["first", "second"]
 
 

@@ -6,9 +6,10 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,7 +23,9 @@ LAPS = 8
 KILLS_MAX = 30
 """So many kills at most, so that a slow machine comes to the end as well."""
 
-KILL_AFTER_MIN_S, KILL_AFTER_MAX_S = 0.15, 0.4
+KILL_EARLIEST, KILL_LATEST = 0.3, 0.95
+"""When it is killed, as a part of the time that a whole run takes on this machine."""
+
 RUN_S_MAX = 60.0
 
 PROGRAM = """
@@ -144,12 +147,20 @@ class Story:
         return found
 
 
-def killed_again_and_again(story: Story, seed: int) -> tuple[list[Any], int]:
+class Unkilled(NamedTuple):
+    """A run that nobody disturbed: its result, the keys of the steps that it ran, how long it took."""
+
+    result: list[Any]
+    ended: set[str]
+    took_s: float
+
+
+def killed_again_and_again(story: Story, seed: int, whole_s: float) -> tuple[list[Any], int]:
     """Kill it at drawn moments until it is done, and hold it to its claims meanwhile; return the result and the number of kills."""
     draw = random.Random(seed)
     settled, seen, kills = Counter[str](), 0, 0
     while True:
-        result = story.run(draw.uniform(KILL_AFTER_MIN_S, KILL_AFTER_MAX_S) if kills < KILLS_MAX else None)
+        result = story.run(whole_s * draw.uniform(KILL_EARLIEST, KILL_LATEST) if kills < KILLS_MAX else None)
         effects = story.effects()
         began = Counter(effect["key"] for effect in effects[seen:] if effect["event"] == "began")
         again = settled.keys() & began.keys()
@@ -166,30 +177,32 @@ def killed_again_and_again(story: Story, seed: int) -> tuple[list[Any], int]:
 
 
 @pytest.fixture(scope="module")
-def unkilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], set[str]]:
-    """The result of a run that nobody disturbs, and the steps that it ran."""
+def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Unkilled:
+    """See `Unkilled`."""
     story = Story(tmp_path_factory.mktemp("unkilled"))
+    began_s = time.monotonic()
     result = story.run(None)
+    took_s = time.monotonic() - began_s
     assert result is not None
     ended = [effect["key"] for effect in story.effects() if effect["event"] == "ended"]
     assert Counter(ended) == Counter(set(ended)) == story.settled()
-    return result, set(ended)
+    return Unkilled(result, set(ended), took_s)
 
 
-def check(directory: Path, seed: int, unkilled: tuple[list[Any], set[str]]) -> int:
+def check(directory: Path, seed: int, unkilled: Unkilled) -> int:
     """Kill a story, and compare it with the undisturbed one; return the number of kills."""
     story = Story(directory)
-    result, kills = killed_again_and_again(story, seed)
-    assert (result, set(story.settled())) == unkilled, f"seed {seed}"
+    result, kills = killed_again_and_again(story, seed, unkilled.took_s)
+    assert (result, set(story.settled())) == (unkilled.result, unkilled.ended), f"seed {seed}"
     assert story.run(None) == result, f"seed {seed}: run once more, it ends otherwise"
     return kills
 
 
-def test_killed_again_and_again_it_runs_no_settled_step_twice_and_ends_as_if_undisturbed(tmp_path: Path, unkilled: tuple[list[Any], set[str]]) -> None:
-    assert sum(check(tmp_path / str(seed), seed, unkilled) for seed in range(3)) >= 3
+def test_killed_again_and_again_it_runs_no_settled_step_twice_and_ends_as_if_undisturbed(tmp_path: Path, unkilled: Unkilled) -> None:
+    assert sum(check(tmp_path / str(seed), seed, unkilled) for seed in range(3)) >= 2
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("seed", range(100, 150))
-def test_killed_by_any_of_many_seeds_it_ends_as_if_undisturbed(seed: int, tmp_path: Path, unkilled: tuple[list[Any], set[str]]) -> None:
+def test_killed_by_any_of_many_seeds_it_ends_as_if_undisturbed(seed: int, tmp_path: Path, unkilled: Unkilled) -> None:
     check(tmp_path / "story", seed, unkilled)

@@ -78,7 +78,7 @@ async def test_a_queued_step_waits_for_a_worker_and_takes_no_memory_meanwhile(c:
     engine = await c.engine(paying, idle_s=10.0)
     assert await c.start(engine, paying, "x", 5.0)
     await asyncio.sleep(1000)
-    assert (await c.fold(paying.key("e"))).status == "waiting" and not engine.engine._warm
+    assert (await c.fold(paying.key("e"))).status == "waiting" and len(engine.engine._warm) == 0
     await c.worker(charge)
     assert await c.result(engine, paying) == "charged x"
 

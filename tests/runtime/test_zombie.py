@@ -34,9 +34,9 @@ class Freezing(MemoryStore):
         await self.thaw("zombie" if any(isinstance(change, Commit) and change.holder == "zombie" for change in changes) else "")
         return answers
 
-    async def renew(self, holder: str, lease_s: float) -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
         await self.thaw(holder)
-        return await super().renew(holder, lease_s)
+        return await super().renew(holder, lease_s, about)
 
     async def thaw(self, holder: str) -> None:
         """Keep the zombie waiting until its time is over."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import Claim, Claimed, Commit, Committed, Head, Post, Store
+from perdure.stores.base import Claim, Claimed, Commit, Committed, Filter, Head, Post, Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.conformance import Clock
@@ -89,7 +89,7 @@ class Twins:
 
     async def compare(self) -> None:
         """All that can be seen of both is the same."""
-        await self.both(lambda store: store.heads(limit=10_000))
+        await self.both(lambda store: store.heads(Filter(limit=10_000)))
         for key in self.keys:
             await self.both(partial(read, key=key))
         for to in self.addresses:
@@ -189,7 +189,7 @@ class Twins:
             limit=self.random.choice([0, 1, 1, 2, 10, 10]),
             root=self.random.choice(self.keys) if chance() < 0.2 else None,
         )
-        holders = {head.key: head.holder for head in await self.memory.heads(limit=10_000)}
+        holders = {head.key: head.holder for head in await self.memory.heads(Filter(limit=10_000))}
         claimed: Claimed = await self.both(lambda store: store.claim(claim))
         self.note("claim" if claim.root is None else "claim of a family", claimed.executions)
         self.note("work", claimed.work)
@@ -210,7 +210,7 @@ class Twins:
 
     async def let_go(self) -> None:
         holder = self.random.choice(HOLDERS)
-        held = [head for head in await self.memory.heads(limit=10_000) if head.holder == holder]
+        held = [head for head in await self.memory.heads(Filter(limit=10_000)) if head.holder == holder]
         self.note("let go", held and self.lives(holder))
         await self.both(lambda store: store.renew(holder, 0))
         self.until_s.pop(holder, None)
@@ -245,11 +245,11 @@ class Twins:
 
     async def look(self) -> None:
         key, after, to = self.random.choice(self.keys), self.random.randrange(8), self.random.choice(self.addresses)
-        tenant, status = self.random.choice([None, "acme", "b\0", "c"]), self.random.choice([None, *STATUSES])
+        tenant, statuses = self.random.choice([None, "acme", "b\0", "c"]), self.random.choice([None, *(frozenset({one}) for one in STATUSES)])
         name, limit = self.random.choice([*BLOBS, "never kept"]), self.random.randrange(4)
         self.note("read", log := await self.both(lambda store: store.read(key, after)))
         self.note("read after", log and log.rows)
-        self.note("heads", await self.both(lambda store: store.heads(tenant, status, limit)))
+        self.note("heads", await self.both(lambda store: store.heads(Filter(tenant=tenant, statuses=statuses, limit=limit))))
         self.note("mail", await self.both(lambda store: store.mail(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
         assert await self.both(lambda store: store.relay(limit)) == 0

@@ -274,10 +274,13 @@ class _Draft:
         execution = self.execution
         if execution.ended is not None or (execution.cancelling is not None and execution.parked is None):
             return
-        if execution.started is None or execution.parked is not None:
+        if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
             yield self._cancelled(message.reason)
             return
-        yield e.Cancelling(self.now_s, message.reason)
+        if execution.parked is not None:
+            yield e.Resumed(self.now_s, message.reason)
+        if execution.cancelling is None:
+            yield e.Cancelling(self.now_s, message.reason)
 
     def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:
         """End at once."""
@@ -290,10 +293,20 @@ class _Draft:
     def retry(self, message: messages.Retry) -> Iterator[e.Event]:
         """Resume what is parked, reopen what has failed."""
         if self.execution.parked is not None:
-            yield e.Resumed(self.now_s, message.reason)
-            yield from self.tick(messages.Tick())
+            yield from self.resume(message)
         elif self.execution.ended is not None and self.execution.ended.status == "failed":
             yield e.Reopened(self.now_s, message.reason)
+
+    def pause(self, message: messages.Pause) -> Iterator[e.Event]:
+        """Park until resumed."""
+        if self.execution.ended is None and self.execution.parked is None:
+            yield e.Parked("paused", self.now_s, (message.reason,) if message.reason else ())
+
+    def resume(self, message: messages.Resume | messages.Retry) -> Iterator[e.Event]:
+        """Go on from where it was parked, and do what has become due meanwhile."""
+        if self.execution.parked is not None:
+            yield e.Resumed(self.now_s, message.reason)
+            yield from self.tick(messages.Tick())
 
     def diverge(self, message: messages.Diverge) -> Iterator[e.Event]:
         """Park, with what differs."""
@@ -337,6 +350,8 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Cancel: _Draft.cancel,
     messages.Terminate: _Draft.terminate,
     messages.Retry: _Draft.retry,
+    messages.Pause: _Draft.pause,
+    messages.Resume: _Draft.resume,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,
 }

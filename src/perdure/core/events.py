@@ -137,9 +137,9 @@ class Cancelling(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t",
 
 
 class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="P", rename=_SHORT):
-    """The execution needs attention, and does nothing until it is resumed, cancelled or terminated."""
+    """The execution needs attention, or somebody paused it; it does nothing until it is resumed, cancelled or terminated."""
 
-    reason: Literal["diverged", "interrupted"]
+    reason: Literal["diverged", "interrupted", "paused"]
     at_s: float
     detail: tuple[str, ...] = ()
     path: Path = ()

@@ -21,7 +21,7 @@ from perdure.core.timers import Timers
 from perdure.core.turns import Turns
 from perdure.core.values import Value
 
-Status = Literal["pending", "running", "waiting", "needs_attention", "completed", "failed", "cancelled"]
+Status = Literal["pending", "running", "waiting", "paused", "needs_attention", "completed", "failed", "cancelled"]
 
 
 class Execution:
@@ -98,7 +98,7 @@ class Execution:
         if self.ended is not None:
             return self.ended.status
         if self.parked is not None:
-            return "needs_attention"
+            return "paused" if self.parked.reason == "paused" else "needs_attention"
         if self.started is None:
             return "pending"
         return "running" if self._performing or not self.open else "waiting"

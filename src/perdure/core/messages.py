@@ -68,6 +68,18 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
     reason: str = ""
 
 
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="pause"):
+    """Begin nothing more until resumed: what is being done is finished and remembered, and timers wait."""
+
+    reason: str = ""
+
+
+class Resume(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="resume"):
+    """Go on from where it was parked, for whatever reason."""
+
+    reason: str = ""
+
+
 class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="lost"):
     """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order."""
 
@@ -86,7 +98,7 @@ class Diverge(msgspec.Struct, frozen=True, tag_field="t", tag="diverge"):
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Retry | Lost | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Retry | Pause | Resume | Lost | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="work"):

@@ -109,8 +109,8 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
 
 def _public_life(event: e.Event) -> Iterator[Named]:
     match event:
-        case e.Parked(reason):
-            yield "execution.waiting", (), {"why": f"needs attention: {reason}"}
+        case e.Parked():
+            yield "execution.waiting", (), {"why": _parked(event)}
         case e.Resumed(_, reason):
             yield "execution.resumed", (), {"reason": reason}
         case e.Reopened(_, reason):
@@ -158,7 +158,7 @@ def why(execution: Execution) -> str:
         outcome = execution.ended.outcome
         return f"{outcome.error.type}: {outcome.error.message}" if isinstance(outcome, Err) else "it has completed"
     if execution.parked is not None:
-        return f"needs attention ({execution.parked.reason}): {'; '.join(execution.parked.detail)}"
+        return _parked(execution.parked)
     if execution.started is None:
         return "it has not started"
     first = next(iter(execution.open.values()), None)
@@ -166,6 +166,11 @@ def why(execution: Execution) -> str:
         return "it is being decided"
     more = f", and {len(execution.open) - 1} more" if len(execution.open) > 1 else ""
     return f"{_WAITS.get(first.state, first.state)} {text(first.path)} ({_aim(first.op)}){more}"
+
+
+def _parked(event: e.Parked) -> str:
+    detail = f": {'; '.join(event.detail)}" if event.detail else ""
+    return f"paused{detail}; resume it" if event.reason == "paused" else f"needs attention ({event.reason}){detail}"
 
 
 _WAITS = {"waiting": "waits for", "performing": "runs", "retrying": "will try again", "interrupted": "was interrupted at", "parked": "is parked at"}

@@ -14,6 +14,7 @@ from perdure.core import log, messages
 from perdure.core.compact import compact, worth_it
 from perdure.core.decide import Decision, Host, decide
 from perdure.core.errors import Diverged, LogDamaged
+from perdure.core.events import Ended, Parked, Reopened, Resumed
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.program import program_name
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 lines = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
+
+NEWS = (Ended, Parked, Resumed, Reopened)
+"""The events that people who wait for an execution want to hear of."""
 
 
 class LostRace(Exception):  # an expected outcome on its way to where it is handled
@@ -88,6 +92,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
         raise LostRace(ours=False)
     warm.exists = found is not None
     warm.version = 0 if found is None else found.head.version
+    warm.log_bytes = 0 if found is None else sum(map(len, found.rows))
     events = [] if found is None else log.decode_all(found.rows)
     execution = Execution(warm.key, None if found is None else found.head.root)
     workflow = engine.workflows[warm.key.workflow]
@@ -141,6 +146,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         wake_at_s=execution.wake_at(frozenset(warm.threads)),
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=release,
+        news=any(isinstance(event, NEWS) for event in decision.events),
         sends=tuple(decision.sends),
         acks=(*decision.acks, *acks),
         blobs=tuple(decision.blobs.items()),
@@ -151,6 +157,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         case Committed(version, now_s):
             engine.clock.told(now_s)
             warm.version, warm.exists, warm.held = version, True, not release or warm.taken != taken
+            warm.log_bytes = len(change.row) + (warm.log_bytes if compacted is None else len(compacted))
         case Conflict(now):
             warm.exists = now is not None
             raise LostRace(now is not None and now.holder == engine.holder)

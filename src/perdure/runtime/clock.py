@@ -1,5 +1,6 @@
 """The store's clock, as a process sees it: the time that the store last told, plus what has passed here since."""
 
+import asyncio
 from collections.abc import Callable
 
 
@@ -25,3 +26,30 @@ class StoreClock:
     def at(self, when_s: float) -> float:
         """A point in the store's time, on the monotonic clock."""
         return when_s - self._offset_s
+
+
+class Alarm:
+    """Sets `ring` at the earliest of the times of the store that it was told, once for all of them; to be made in an event loop."""
+
+    __slots__ = ("_clock", "_next", "_ring")
+
+    def __init__(self, clock: StoreClock, ring: asyncio.Event) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._next: tuple[float, asyncio.TimerHandle] | None = None
+
+    def at(self, when_s: float | None) -> None:
+        """Ring at this time too; None is no time."""
+        if when_s is not None and (self._next is None or when_s < self._next[0]):
+            self.cancel()
+            self._next = (when_s, asyncio.get_running_loop().call_at(self._clock.at(when_s), self._go_off))
+
+    def cancel(self) -> None:
+        """Ring at no time."""
+        if self._next is not None:
+            self._next[1].cancel()
+            self._next = None
+
+    def _go_off(self) -> None:
+        self._next = None
+        self._ring.set()

@@ -9,7 +9,6 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
-from heapq import heappop, heappush
 from typing import Any
 
 from perdure.core import log, messages
@@ -20,13 +19,14 @@ from perdure.core.messages import Message
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
-from perdure.runtime.clock import StoreClock
+from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.flights import give_back
 from perdure.runtime.holder import Holder, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.payloads import Payloads
+from perdure.runtime.presence import here
 from perdure.runtime.threads import DaemonThreads
-from perdure.runtime.warm import Item, Warm
+from perdure.runtime.warm import Item, Residents, Warm
 from perdure.stores.base import Assignment, Claim, Moment, Store
 
 logger = logging.getLogger("perdure.engine")
@@ -62,6 +62,8 @@ class Engine:
         lease_s: float = LEASE_S,
         poll_s: float = POLL_S,
         idle_s: float = 60.0,
+        memory_bytes_max: int = 256 * 2**20,
+        threaded: bool = False,
         seed: Callable[[], int] = lambda: secrets.randbits(62),
     ) -> None:
         self.store = store
@@ -71,18 +73,19 @@ class Engine:
         self.queues = frozenset(("", *queues))
         self.root = root
         self._programs = frozenset(name for one in self.workflows.values() for name in one.programs)
-        self._membership = Holder(store, holder, "engine", lease_s)
+        self._membership = Holder(store, holder, here("engine", self._programs, self.queues - {""}), lease_s, threaded=threaded)
         self._housekeeping = Housekeeping(store)
         self._poll_s = poll_s
         self._idle_s = idle_s
         self._seed = seed
-        self._dues: list[float] = []
         self._evict_at_s = 0.0
-        self._warm: dict[Key, Warm] = {}
+        self._warm = Residents(memory_bytes_max)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endings: dict[Key, asyncio.Future[None]] = {}
         self.threads: Executor | None = None
-        self._stopping = False
+        self.stopping = False
+        self._closed = False
+        self._grace_ends_s = 0.0
         self._failure: Exception | None = None
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
@@ -115,6 +118,7 @@ class Engine:
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
         self.clock = StoreClock(asyncio.get_running_loop().time)
+        self._alarm = Alarm(self.clock, self._ring)
         self.threads = DaemonThreads()
         silence = bell(self.store, self._ring)
         try:
@@ -122,7 +126,7 @@ class Engine:
             self.clock.told((await self._membership.join()).now_s)
             _ = self.spawn(self._membership.keep_alive(self._renewed))
             self._is_ready.set()
-            while not self._stopping:
+            while not self.stopping:
                 await self._claim()
                 await self._housekeeping.turn(self.clock.now_s())
                 await self._wait()
@@ -135,14 +139,24 @@ class Engine:
             silence()
             await self._leave()
 
-    def stop(self) -> None:
-        """Make `run` return; what is in flight is abandoned, uncounted, and goes on elsewhere."""
-        self._stopping = True
+    def stop(self, grace_s: float = 0.0) -> None:
+        """Make `run` return. Nothing new is begun; what is in flight may end within `grace_s`, and then goes on elsewhere, uncounted.
+
+        A later call may shorten that.
+        """
+        self._grace_ends_s = asyncio.get_running_loop().time() + grace_s
+        self.stopping = True
         self._ring.set()
 
     async def _leave(self) -> None:
+        self.stopping = True
+        self._alarm.cancel()
+        loop = asyncio.get_running_loop()
+        while any(warm.flights or warm.threads for warm in self._warm) and (left_s := self._grace_ends_s - loop.time()) > 0:
+            _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
+        self._closed = True
         await self._give_back()
-        self._abandon_all()
+        self._warm.clear()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -152,7 +166,7 @@ class Engine:
 
     async def _give_back(self) -> None:
         """Have the log say what is given back unfinished, if the store answers in time."""
-        flying = [warm for warm in self._warm.values() if warm.flights]
+        flying = [warm for warm in self._warm if warm.flights]
         for warm in flying:
             give_back(warm)
             if warm.undecided and not warm.busy:
@@ -172,29 +186,24 @@ class Engine:
         if epoch > self.epoch:
             self._membership.epoch = epoch
             logger.warning("the store is in a new epoch; all executions are read again")
-            self._abandon_all()
+            self._warm.clear()
             await self._begin_anew()
 
     async def _let_go(self) -> None:
         """Hold nothing any more. What is being committed comes first: written afterwards, nobody would be woken to go on with it."""
-        held = list(self._warm.values())
-        self._abandon_all()
+        held = list(self._warm)
+        self._warm.clear()
         while any(warm.busy for warm in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
             await asyncio.sleep(0.01)
         await self._membership.let_go()
 
     async def _begin_anew(self) -> None:
         """Come back as another holder, holding nothing."""
-        self._abandon_all()
+        self._warm.clear()
         self._membership.rename()
         self.host = Host(self.holder, self.queues, self.versions)  # before anything can be held under the new name
         self.clock.told((await self._membership.join()).now_s)
         self._ring.set()
-
-    def _abandon_all(self) -> None:
-        for warm in self._warm.values():
-            warm.abandon()
-        self._warm.clear()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run `work` as a task that ends with the engine, and whose failure is reported."""
@@ -222,14 +231,13 @@ class Engine:
         self.clock.told(claimed.now_s)
         for assignment in claimed.executions:
             self._take(assignment)
-        if len(claimed.executions) == CLAIM_MAX:
-            self._ring.set()
+        self._alarm.at(claimed.next_at_s)
 
     def _take(self, assignment: Assignment) -> None:
         head = assignment.head
         warm = self._warm.get(head.key)
         if warm is None:
-            warm = self._warm[head.key] = Warm(head.key, exists=True)
+            warm = self._warm.add(Warm(head.key, exists=True))
         elif not warm.busy and warm.version != head.version:
             warm.forget()
         warm.held = True
@@ -243,31 +251,20 @@ class Engine:
         self._kick(warm)
 
     async def _wait(self) -> None:
-        """Wait for a ring, for the next time at which something given back from here is due, or for the net."""
+        """Wait for a ring, for a time at which something is known to be due, or for the net."""
         now_s = self.clock.now_s()
         if now_s >= self._evict_at_s:
-            self._evict(now_s)
+            self._warm.evict(now_s, self._idle_s)
             self._evict_at_s = now_s + self._poll_s
-        while self._dues and self._dues[0] <= now_s:
-            heappop(self._dues)
-            self._ring.set()
-        wait_s = min(self._poll_s, self._dues[0] - now_s) if self._dues else self._poll_s
         try:
-            await asyncio.wait_for(self._ring.wait(), wait_s)
+            await asyncio.wait_for(self._ring.wait(), self._poll_s)
         except TimeoutError:
             return
-
-    def _evict(self, now_s: float) -> None:
-        """Let executions that have waited for long leave memory; what is to happen next to each, the store knows."""
-        idle = [warm for warm in self._warm.values() if not (warm.busy or warm.held or warm.undecided) and now_s - warm.touched_s >= self._idle_s]
-        for warm in idle:
-            warm.abandon()
-            del self._warm[warm.key]
 
     # how an execution goes on
 
     def _kick(self, warm: Warm) -> None:
-        if not warm.busy and warm.undecided and not self._stopping:
+        if not warm.busy and warm.undecided and not self._closed:
             warm.busy = True
             _ = self.spawn(self._advance(warm))
 
@@ -278,7 +275,7 @@ class Engine:
 
     async def go_on(self, warm: Warm) -> None:
         """Advance an execution with what is in hand, unless that is being done."""
-        if not warm.busy and not self._stopping:
+        if not warm.busy and not self._closed:
             warm.busy = True
             await self._advance(warm)
 
@@ -301,8 +298,7 @@ class Engine:
                     if self._membership.lapsed:
                         await self._renewed(await self._membership.renew())
                     if not lost.ours and warm.taken == taken:
-                        warm.abandon()
-                        self._warm.pop(warm.key, None)
+                        self._warm.drop(warm)
                 except NewEpoch as new:
                     await self._enter(new.epoch)
                 except Exception as defect:
@@ -322,8 +318,7 @@ class Engine:
         ending = self._endings.pop(warm.key, None)
         if ending is not None and not ending.done():
             ending.set_exception(defect)
-        warm.abandon()
-        self._warm.pop(warm.key, None)
+        self._warm.drop(warm)
 
     def _bear(self, warm: Warm) -> None:
         """Tell who has started the execution that it is durable, and with which seed."""
@@ -335,17 +330,18 @@ class Engine:
         execution = warm.execution
         warm.touched_s = self.clock.now_s()
         warm.stop_timer()
-        if execution is not None and warm.held:
+        if execution is not None and warm.held and not self.stopping:
             due_s = execution.wake_at(frozenset(warm.threads))
             if due_s is not None:
                 warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None):
             self._tell(warm.key)
         if execution is not None and execution.ended is not None and not warm.undecided:
-            warm.abandon()
-            self._warm.pop(warm.key, None)
-        elif execution is not None and not warm.held and (due_s := execution.wake_at()) is not None:
-            heappush(self._dues, due_s)
+            self._warm.drop(warm)
+        elif execution is not None and not warm.held:
+            self._alarm.at(execution.wake_at())
+        if self._warm.get(warm.key) is warm:
+            self._warm.weigh(warm)
         if self._idle_s <= 0 and not warm.undecided:
             warm.forget()
 
@@ -365,11 +361,11 @@ class Engine:
         if workflow is None:
             raise UnknownProgram(key.workflow, list(self.workflows))
         start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s)
-        while not self._stopping:
+        while not self.stopping:
             warm = self._warm.get(key)
             ours = warm is None
             if warm is None:
-                warm = self._warm[key] = Warm(key, exists=False)
+                warm = self._warm.add(Warm(key, exists=False))
                 warm.born = asyncio.get_running_loop().create_future()
                 self.deliver(warm, start)
             seed = None if warm.born is None else await asyncio.shield(warm.born)

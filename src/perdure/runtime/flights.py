@@ -61,6 +61,9 @@ def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
     promise = None if warm.execution is None else warm.execution.open.get(path)
     if promise is None or promise.attempt != attempt or promise.state != "performing" or not isinstance(warm.program, Instance):
         return
+    if engine.stopping:
+        warm.put(Item(messages.Lost(path, attempt, 0)))
+        return
     fn, op = warm.program.steps.get(path), promise.op
     if fn is not None and isinstance(op, Call):
         end(warm, path)

@@ -1,16 +1,20 @@
 """A holder: a process as the store knows it, alive as long as it renews its lease. What it holds is let go when it falls silent.
 
 When the store begins a new epoch, or when nobody knows what the store has handed over, the process comes back under another
-name: what the old one holds is then free for all.
+name: what the old one holds is then free for all. With `threaded`, the lease is renewed by a thread, for as long as the event
+loop turns at all: a turn that takes long does not cost the lease, and a loop that hangs does not keep it.
 """
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import uuid4
 
 from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.runtime import presence
+from perdure.runtime.presence import Presence
 from perdure.stores.base import Moment, Store
 
 T = TypeVar("T")
@@ -23,11 +27,13 @@ WAIT_MIN_S, WAIT_MAX_S = 0.05, 5.0
 class Holder:
     """One process at one store: its present name, and the epoch in which it is alive."""
 
-    def __init__(self, store: Store, name: str | None, kind: str, lease_s: float) -> None:
-        self.name = name or f"{kind}-{uuid4().hex}"
+    def __init__(self, store: Store, name: str | None, about: Presence, lease_s: float, *, threaded: bool = False) -> None:
+        self.name = name or f"{about.kind}-{uuid4().hex}"
         self.epoch = 0
         self._store = store
         self._lease_s = lease_s
+        self._about = presence.encode(about)
+        self._threaded = threaded
         self._generation = 0
         self._renewed_s = 0.0
         self._broken_s = 0.0
@@ -35,7 +41,7 @@ class Holder:
     @property
     def lapsed(self) -> bool:
         """Whether the lease may have run out, so that others may have taken over what is held: true after the process was stopped for long."""
-        return asyncio.get_running_loop().time() - self._renewed_s >= self._lease_s
+        return self._time() - self._renewed_s >= self._lease_s
 
     def unbroken(self, since_s: float) -> bool:
         """Whether the lease has surely held from `since_s`, on the clock of the loop, until now."""
@@ -43,6 +49,7 @@ class Holder:
 
     async def join(self) -> Moment:
         """Begin to be alive; wait for the store if it is unavailable."""
+        self._time = asyncio.get_running_loop().time
         moment = await self.renew()
         self.epoch = moment.epoch
         return moment
@@ -52,10 +59,10 @@ class Holder:
         return await persistently(self._renew)
 
     async def _renew(self) -> Moment:
-        asked_s = asyncio.get_running_loop().time()
-        moment = await self._store.renew(self.name, self._lease_s)
+        asked_s = self._time()
+        moment = await self._store.renew(self.name, self._lease_s, self._about)
         if self.lapsed:
-            self._broken_s = asyncio.get_running_loop().time()
+            self._broken_s = self._time()
         self._renewed_s = asked_s
         return moment
 
@@ -76,15 +83,48 @@ class Holder:
             logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.name, error)
 
     async def keep_alive(self, told: Callable[[Moment], Awaitable[None]]) -> None:
-        """Renew the lease for ever; `told` is given what the store answers, and finds out whether its epoch is a new one."""
+        """Renew the lease until cancelled; `told` is given what the store answers, and finds out whether its epoch is a new one."""
+        if self._threaded:
+            await self._keep_alive_by_thread(told)
         while True:
             await asyncio.sleep(self._lease_s / 3)
-            try:
-                moment = await self._renew()
-            except StoreError as error:
-                logger.warning("could not renew the lease of %s: %s", self.name, error)
-                continue
-            await told(moment)
+            if (moment := await self._attempt()) is not None:
+                await told(moment)
+
+    async def _attempt(self) -> Moment | None:
+        try:
+            return await self._renew()
+        except StoreError as error:
+            logger.warning("could not renew the lease of %s: %s", self.name, error)
+            return None
+
+    async def _keep_alive_by_thread(self, told: Callable[[Moment], Awaitable[None]]) -> None:
+        loop, moments, ended = asyncio.get_running_loop(), asyncio.Queue[Moment](), threading.Event()
+        turned = threading.Event()
+        turned.set()
+
+        def renew_while_it_turns() -> None:
+            while not ended.wait(self._lease_s / 3):
+                if not turned.is_set():
+                    logger.warning(
+                        "the event loop of %s has not turned for %.2g s, so its lease is not renewed; find what blocks it", self.name, self._lease_s / 3
+                    )
+                    continue
+                turned.clear()
+                moment = asyncio.run(self._attempt())
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(turned.set)
+                    if moment is not None:
+                        loop.call_soon_threadsafe(moments.put_nowait, moment)
+
+        thread = threading.Thread(target=renew_while_it_turns, name=f"perdure-lease-{self.name}", daemon=True)
+        thread.start()
+        try:
+            while True:
+                await told(await moments.get())
+        finally:
+            ended.set()
+            thread.join()
 
 
 async def persistently(ask: Callable[[], Awaitable[T]]) -> T:

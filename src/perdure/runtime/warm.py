@@ -5,6 +5,7 @@ It may be thrown away at any time and read again from the log; the messages in h
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ class Warm:
         "held",
         "in_hand",
         "key",
+        "log_bytes",
         "program",
         "taken",
         "threads",
@@ -61,6 +63,7 @@ class Warm:
         self.execution: Execution | None = None
         self.program: Program | None = None
         self.version = 0
+        self.log_bytes = 0
         self.held = True
         self.busy = False
         self.undecided: deque[Item] = deque()
@@ -89,6 +92,7 @@ class Warm:
         if self.program is not None:
             self.program.close()
         self.execution = self.program = None
+        self.log_bytes = 0
 
     def abandon(self) -> None:
         """Let everything go: somebody else has the execution, or nobody wants it any more."""
@@ -109,3 +113,66 @@ class Warm:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+
+
+MEMORY_PER_LOG = 8
+"""How much memory an execution takes for each byte of its log, by rule of thumb: events, settlements, the stack of its program."""
+
+MEMORY_LEAST_BYTES = 16_384
+
+
+class Residents:
+    """The executions in memory. When all together take more than `memory_bytes_max`, those that have waited longest leave."""
+
+    def __init__(self, memory_bytes_max: int) -> None:
+        self._memory_bytes_max = memory_bytes_max
+        self._warm: dict[Key, Warm] = {}
+        self._weights: dict[Key, int] = {}
+        self._memory_bytes = 0
+
+    def __iter__(self) -> Iterator[Warm]:
+        return iter(self._warm.values())
+
+    def __len__(self) -> int:
+        return len(self._warm)
+
+    def get(self, key: Key) -> Warm | None:
+        """The execution of this key, if it is here."""
+        return self._warm.get(key)
+
+    def add(self, warm: Warm) -> Warm:
+        """Take in an execution that is not here yet."""
+        self._warm[warm.key] = warm
+        return warm
+
+    def drop(self, warm: Warm) -> None:
+        """Let an execution go, unless another has taken its place."""
+        warm.abandon()
+        if self._warm.get(warm.key) is warm:
+            del self._warm[warm.key]
+            self._memory_bytes -= self._weights.pop(warm.key, 0)
+
+    def clear(self) -> None:
+        """Let all go."""
+        for warm in list(self):
+            self.drop(warm)
+
+    def evict(self, now_s: float, idle_s: float) -> None:
+        """Let go those that have waited for as long; what is to happen next to each, the store knows."""
+        for warm in self._idle():
+            if now_s - warm.touched_s >= idle_s:
+                self.drop(warm)
+
+    def weigh(self, warm: Warm) -> None:
+        """Take note of what an execution has grown to, and make room if it is too much."""
+        weight = MEMORY_LEAST_BYTES + warm.log_bytes * MEMORY_PER_LOG
+        self._memory_bytes += weight - self._weights.get(warm.key, 0)
+        self._weights[warm.key] = weight
+        if self._memory_bytes > self._memory_bytes_max:
+            for idle in sorted(self._idle(), key=lambda idle: idle.touched_s):
+                self.drop(idle)
+                if self._memory_bytes <= self._memory_bytes_max / 2:
+                    return
+
+    def _idle(self) -> list[Warm]:
+        return [warm for warm in self if not (warm.busy or warm.held or warm.undecided)]

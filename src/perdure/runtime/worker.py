@@ -19,9 +19,11 @@ from perdure.core.paths import text
 from perdure.core.values import offload
 from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo
+from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.holder import Holder, bell, persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
+from perdure.runtime.presence import here
 from perdure.runtime.threads import DaemonThreads
 from perdure.stores.base import Claim, Moment, Post, Store
 
@@ -41,22 +43,26 @@ class Worker:
         holder: str | None = None,
         lease_s: float = 15.0,
         poll_s: float = 1.0,
+        threaded: bool = False,
     ) -> None:
         self.store = store
         self._payloads = Payloads(store)
         self.steps: Mapping[str, Step[Any, Any, Any]] = {one.name: one for one in steps}
         self.queues = frozenset(queues)
         self._limit = limit
-        self._membership = Holder(store, holder, "worker", lease_s)
+        self._membership = Holder(store, holder, here("worker", queues=self.queues), lease_s, threaded=threaded)
         self._poll_s = poll_s
         self._ring = asyncio.Event()
         self._at_work: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._threads: Executor | None = None
         self._stopping = False
+        self._grace_ends_s = 0.0
 
     async def run(self) -> None:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
         self._threads = DaemonThreads()
+        self._clock = StoreClock(asyncio.get_running_loop().time)
+        self._alarm = Alarm(self._clock, self._ring)
         silence = bell(self.store, self._ring)
         renewing: asyncio.Task[None] | None = None
         try:
@@ -65,7 +71,10 @@ class Worker:
             while not self._stopping:
                 await self._claim()
                 await self._wait()
+            while self._at_work and (left_s := self._grace_ends_s - asyncio.get_running_loop().time()) > 0:
+                _ = await asyncio.wait(self._at_work.values(), timeout=min(left_s, 0.05))
         finally:
+            self._alarm.cancel()
             silence()
             tasks = [task for task in (renewing, *self._at_work.values()) if task is not None]
             for task in tasks:
@@ -74,8 +83,12 @@ class Worker:
             self._threads.shutdown()
             await self._membership.leave()
 
-    def stop(self) -> None:
-        """Make `run` return."""
+    def stop(self, grace_s: float = 0.0) -> None:
+        """Make `run` return. Nothing more is leased; what is being done may end within `grace_s`, and is then done again elsewhere.
+
+        A later call may shorten that.
+        """
+        self._grace_ends_s = asyncio.get_running_loop().time() + grace_s
         self._stopping = True
         self._ring.set()
 
@@ -104,6 +117,8 @@ class Worker:
             logger.warning("could not claim: %s; what the store may have leased is let go", error)
             await self._begin_anew()
             return
+        self._clock.told(claimed.now_s)
+        self._alarm.at(claimed.next_at_s)
         for mail in claimed.work:
             lease = (self._membership.name, mail.number)
             if lease not in self._at_work:

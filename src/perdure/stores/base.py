@@ -40,7 +40,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     at all. `row` is one log row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before
     it, and stands for the events up to `version`. The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
     execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
-    `release`, what nobody holds is held by `holder` from then on, so that its death is noticed.
+    `release`, what nobody holds is held by `holder` from then on, so that its death is noticed. With `news`, who waits for the execution
+    to end or to need somebody is rung.
     """
 
     key: Key
@@ -57,6 +58,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     wake_at_s: float | None = None
     ended_at_s: float | None = None
     release: bool = False
+    news: bool = False
     sends: tuple[Send, ...] = ()
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
@@ -119,11 +121,15 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """What a claim got: executions, and work leased until acknowledged or until its holder dies."""
+    """What a claim got: executions, and work leased until acknowledged or until its holder dies.
+
+    At `next_at_s` of the store's time the same claim would get more, though nothing changed meanwhile; None: it never would.
+    """
 
     now_s: float
     executions: tuple[Assignment, ...] = ()
     work: tuple[Mail, ...] = ()
+    next_at_s: float | None = None
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -138,6 +144,33 @@ class Moment(msgspec.Struct, frozen=True):
 
     now_s: float
     epoch: int
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What the store knows of a holder: whether it lives, how many executions and pieces of work it holds, and what it said `about` itself."""
+
+    holder: str
+    alive: bool
+    executions: int
+    work: int
+    about: bytes
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which heads are meant: those that fit all that is given. `statuses` and `keys` fit any of theirs; `older_than` continues a list behind its last head."""
+
+    tenant: str | None = None
+    workflow: str | None = None
+    statuses: frozenset[str] | None = None
+    id_prefix: str = ""
+    keys: tuple[Key, ...] | None = None
+    root: Key | None = None
+    created_from_s: float | None = None
+    older_than: Key | None = None
+    limit: int = 100
+
+
+ALL = Filter()
 
 
 class Store(Protocol):
@@ -172,20 +205,29 @@ class Store(Protocol):
         """The head and the log rows that hold any event after version `after`; None if there is no such execution."""
         ...
 
-    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
-        """Heads, newest first."""
+    async def heads(self, which: Filter = ALL) -> list[Head]:
+        """The heads that are meant, newest first, up to their limit."""
         ...
 
     async def mail(self, to: Address) -> list[Mail]:
         """All mail of an address that is not acknowledged, due or not, in order of number: for people and for tests."""
         ...
 
-    async def renew(self, holder: str, lease_s: float) -> Moment:
+    async def moment(self) -> Moment:
+        """What time it is, and in which epoch."""
+        ...
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
         """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 lets everything it holds go at once.
 
         One that renews late still holds what nobody took. One that had let go, or whose epoch has ended, begins with nothing: what it held before
-        and nobody took is free, and awake.
+        and nobody took is free, and awake. `about` is shown to people as given, and kept until something else is given. Unlike everything
+        else, this may be called on the event loop of another thread, so that a holder lives while its own loop is busy.
         """
+        ...
+
+    async def leases(self) -> list[Lease]:
+        """The holders that have renewed and not let go, by name: those alive, and the dead ones that hold something still."""
         ...
 
     async def relay(self, limit: int = 100) -> int:
@@ -209,7 +251,14 @@ class Store(Protocol):
         ...
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Call `ring` (from any thread) when a change may have made something ready; return what ends that."""
+        """Call `ring` (from any thread) when a change may have made something ready; return what ends that.
+
+        Rings come from every process that uses the store. One may be lost: they only save time.
+        """
+        ...
+
+    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """As `on_wake`, when a commit with `news` was made."""
         ...
 
     async def close(self) -> None:

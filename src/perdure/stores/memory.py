@@ -6,14 +6,12 @@ here waits for anything, so every change is atomic; a store belongs to one threa
 """
 
 import time
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
-from heapq import merge
+from collections.abc import Callable, Sequence
 from itertools import islice
 from math import inf
 from operator import itemgetter
-from typing import Generic, TypeVar
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -21,46 +19,8 @@ from msgspec.structs import replace
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Head, Log, Moment, Post, Superseded
-
-T = TypeVar("T")
-
-NO_TIME = -inf
-"""The place in line of a held execution that waits for no time: before all others, should its holder die."""
-
-
-class Lines(Generic[T]):
-    """Things that wait, in one line for each holder (None: nobody) and name, ordered by the time they wait for, then by number."""
-
-    def __init__(self) -> None:
-        self._lines: dict[tuple[str | None, str], list[tuple[float, int, T]]] = {}
-
-    def join(self, holder: str | None, name: str, at_s: float, number: int, thing: T) -> None:
-        """Put `thing`, whose number nothing else has, into the line of `holder` and `name`."""
-        insort(self._lines.setdefault((holder, name), []), (at_s, number, thing))
-
-    def leave(self, holder: str | None, name: str, at_s: float, number: int) -> None:
-        """Take out what joined with these words."""
-        line = self._lines[holder, name]
-        del line[bisect_left(line, (at_s, number), key=itemgetter(0, 1))]
-        if not line:
-            del self._lines[holder, name]
-
-    def held(self, holder: str) -> list[T]:
-        """All that waits in lines of `holder`."""
-        return [thing for (other, _), line in self._lines.items() if other == holder for _, _, thing in line]
-
-    def ready(self, names: Container[str], claimer: str | None, is_dead: Callable[[str], bool], now_s: float) -> Iterator[T]:
-        """What waits under `names`, longest first: due, and held by nobody or `claimer`; or, due or not, held by the dead."""
-        lines: list[Iterator[tuple[float, int, T]]] = []
-        for (holder, name), line in self._lines.items():
-            if name not in names:
-                continue
-            if holder is None or holder == claimer:
-                lines.append(islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), bisect_right(line, now_s, key=itemgetter(0))))
-            elif is_dead(holder):
-                lines.append(iter(line))
-        return (thing for _, _, thing in merge(*lines))
+from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
+from perdure.stores.lines import NO_TIME, Lines
 
 
 class _Execution:
@@ -89,9 +49,11 @@ class MemoryStore:
         self._work: Lines[Mail] = Lines()
         self._leases: dict[int, str] = {}
         self._holders: dict[str, float] = {}
+        self._about: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
         self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._rings: list[Callable[[], None]] = []
+        self._news_rings: list[Callable[[], None]] = []
 
     # What the protocol asks for.
 
@@ -99,8 +61,11 @@ class MemoryStore:
         """See `Store.commit`."""
         now_s = self._clock()
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
-        if any(isinstance(answer, Committed) and _may_wake(change) for change, answer in zip(changes, answers, strict=True)):
+        done = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
+        if any(self._may_wake(change, now_s) for change in done):
             self._ring()
+        if any(isinstance(change, Commit) and change.news for change in done):
+            _ring(self._news_rings)
         return answers
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -115,11 +80,9 @@ class MemoryStore:
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
         executions = list(islice((ready for ready in ready if claim.root in (None, ready.head.root)), claim.limit))
         work = list(islice(self._work.ready(claim.queues, None, is_dead, now_s), claim.limit))
-        return Claimed(
-            now_s,
-            tuple(self._assign(execution, claim.holder, now_s) for execution in executions),
-            tuple(self._lease(mail, claim.holder) for mail in work),
-        )
+        assigned = tuple(self._assign(execution, claim.holder, now_s) for execution in executions)
+        leased = tuple(self._lease(mail, claim.holder) for mail in work)
+        return Claimed(now_s, assigned, leased, self._next(claim))
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`."""
@@ -129,26 +92,40 @@ class MemoryStore:
         first = bisect_right(execution.rows, after, key=itemgetter(0))
         return Log(execution.head, tuple(row for _, row in execution.rows[first:]))
 
-    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
+    async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
-        heads = (execution.head for execution in reversed(self._executions.values()))
-        return list(islice((head for head in heads if tenant in (None, head.key.tenant) and status in (None, head.status)), limit))
+        last = None if which.older_than is None else self._executions.get(which.older_than)
+        older = (execution.head for execution in reversed(self._executions.values()) if last is None or execution.number < last.number)
+        return list(islice((head for head in older if _is_meant(head, which)), which.limit))
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return list(self._mail.get(to, {}).values())
 
-    async def renew(self, holder: str, lease_s: float) -> Moment:
+    async def moment(self) -> Moment:
+        """See `Store.moment`."""
+        return Moment(self._clock(), self._epoch)
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
         """See `Store.renew`."""
         now_s = self._clock()
+        if about:
+            self._about[holder] = about
         if lease_s <= 0:
             self._holders.pop(holder, None)
+            self._about.pop(holder, None)
             self._ring()
         else:
             if holder not in self._holders:
                 self._let_go(holder, now_s)
             self._holders[holder] = now_s + lease_s
         return Moment(now_s, self._epoch)
+
+    async def leases(self) -> list[Lease]:
+        """See `Store.leases`."""
+        now_s = self._clock()
+        known = ((name, not self._is_dead(name, now_s), len(self._waiting.held(name)), len(self._work.held(name))) for name in sorted(self._holders))
+        return [Lease(name, alive, executions, work, self._about.get(name, b"")) for name, alive, executions, work in known if alive or executions or work]
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
@@ -174,6 +151,7 @@ class MemoryStore:
         """See `Store.raise_epoch`."""
         self._epoch += 1
         self._holders.clear()
+        self._about.clear()
         self._ring()
         return self._epoch
 
@@ -183,8 +161,11 @@ class MemoryStore:
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        self._rings.append(ring)
-        return lambda: self._rings.remove(ring) if ring in self._rings else None
+        return _enlist(self._rings, ring)
+
+    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_news`."""
+        return _enlist(self._news_rings, ring)
 
     async def close(self) -> None:
         """Nothing is held that could be let go."""
@@ -356,9 +337,24 @@ class MemoryStore:
     def _reach(self, address: Address) -> int:
         return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
+    def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
+        if change.sends:
+            return True
+        place = _place(self._executions[change.key].head) if isinstance(change, Commit) else None
+        return place is not None and NO_TIME < place[2] <= now_s
+
+    def _next(self, claim: Claim) -> float | None:
+        """When the first of what the claimer could have is due."""
+        times_s = [self._work.next(claim.queues, None)]
+        if claim.root is None:
+            times_s.append(self._waiting.next(claim.programs, claim.holder))
+        else:
+            family = (ready.head for ready in self._executions.values() if ready.head.root == claim.root and ready.head.holder in (None, claim.holder))
+            times_s += [place[2] for place in map(_place, family) if place is not None and place[1] in claim.programs and place[2] > NO_TIME]
+        return min((at_s for at_s in times_s if at_s is not None), default=None)
+
     def _ring(self) -> None:
-        for ring in tuple(self._rings):
-            ring()
+        _ring(self._rings)
 
 
 def _place(head: Head) -> tuple[str | None, str, float] | None:
@@ -369,5 +365,23 @@ def _place(head: Head) -> tuple[str | None, str, float] | None:
     return None if head.holder is None else (head.holder, head.program, NO_TIME)
 
 
-def _may_wake(change: Commit | Post) -> bool:
-    return bool(change.sends) or (isinstance(change, Commit) and (change.release or change.wake_at_s is not None))
+def _is_meant(head: Head, which: Filter) -> bool:
+    return (
+        which.tenant in (None, head.key.tenant)
+        and which.workflow in (None, head.key.workflow)
+        and (which.statuses is None or head.status in which.statuses)
+        and head.key.id.startswith(which.id_prefix)
+        and (which.keys is None or head.key in which.keys)
+        and which.root in (None, head.root)
+        and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
+    )
+
+
+def _enlist(rings: list[Callable[[], None]], ring: Callable[[], None]) -> Callable[[], None]:
+    rings.append(ring)
+    return lambda: rings.remove(ring) if ring in rings else None
+
+
+def _ring(rings: list[Callable[[], None]]) -> None:
+    for ring in tuple(rings):
+        ring()

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from perdure.core.errors import StoreError, StoreInUse, StoreUnavailable
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
-from perdure.stores.base import Answer, Claim, Claimed, Commit, Head, Log, Moment, Post
+from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Filter, Head, Lease, Log, Moment, Post
 from perdure.stores.sqlite_tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, Execute, Tables, read_blob, read_heads, read_log, read_mail
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ class SqliteStore:
         self._file = Path(path).absolute()
         self._clock = clock
         self._rings: list[Callable[[], None]] = []
+        self._news_rings: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: list[_Job] = []
         self._flushing = False
@@ -87,19 +88,30 @@ class SqliteStore:
         """See `Store.read`."""
         return self._read(lambda execute: read_log(execute, key, after))
 
-    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
+    async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
-        return self._read(lambda execute: read_heads(execute, tenant, status, limit))
+        return self._read(lambda execute: read_heads(execute, which))
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return self._read(lambda execute: read_mail(execute, to))
 
-    async def renew(self, holder: str, lease_s: float) -> Moment:
+    async def moment(self) -> Moment:
+        """See `Store.moment`."""
+        return Moment(self._clock(), self._tables.epoch)
+
+    async def leases(self) -> list[Lease]:
+        """See `Store.leases`."""
+        return await self._write(lambda: self._tables.leases(self._clock()))
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
         """See `Store.renew`."""
         holders = self._tables.holders
+        if about:
+            self._tables.about[holder] = about
         if lease_s <= 0:
             holders.pop(holder, None)
+            self._tables.about.pop(holder, None)
             self._ring()
         else:
             if holder not in holders:
@@ -127,6 +139,11 @@ class SqliteStore:
         """See `Store.on_wake`."""
         self._rings.append(ring)
         return lambda: self._rings.remove(ring) if ring in self._rings else None
+
+    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_news`."""
+        self._news_rings.append(ring)
+        return lambda: self._news_rings.remove(ring) if ring in self._news_rings else None
 
     async def close(self) -> None:
         """See `Store.close`. What was asked for before is done before."""
@@ -177,6 +194,10 @@ class SqliteStore:
             job.tell()
         if any(job.stirred and job.failure is None for job in jobs):
             self._ring()
+        if self._tables.news:
+            self._tables.news = False
+            for ring in tuple(self._news_rings):
+                ring()
 
     def _apply(self, jobs: list[_Job]) -> bool:
         """Do everything in a transaction that is left open; False if there is none left to commit."""

@@ -8,6 +8,7 @@ program or a queue), by the time waited for; the order of a line in the memory s
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Head, Log, Post, Superseded
+from perdure.stores.base import Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Post, Superseded
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x50657264
@@ -109,7 +110,6 @@ LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NO
 HOLDERS = "SELECT holder FROM heads WHERE holder IS NOT NULL UNION SELECT holder FROM mail WHERE holder IS NOT NULL AND queue IS NOT NULL"
 HOLDS = "SELECT EXISTS (SELECT 1 FROM heads WHERE holder = ?) OR EXISTS (SELECT 1 FROM mail WHERE holder = ? AND queue IS NOT NULL)"
 ROWS = "SELECT row FROM log WHERE execution = (SELECT number FROM heads WHERE address = ?) AND version > ? ORDER BY version"
-HEADS = f"SELECT {_HEAD} FROM heads WHERE tenant = coalesce(?, tenant) AND status = coalesce(?, status) ORDER BY number DESC LIMIT ?"
 READ_BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
 ALL_MAIL = f"SELECT {_MAIL} FROM mail WHERE address = ? ORDER BY number"
 EPOCH = "SELECT value FROM meta WHERE name = 'epoch'"
@@ -126,6 +126,8 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.holders: dict[str, float] = {}
         self.stirred = False
+        self.news = False
+        self.about: dict[str, bytes] = {}
         self._execute = connection.execute
         self._executemany = connection.executemany
         self.reload()
@@ -153,7 +155,28 @@ class Tables:
         if executions or work:
             self._perhaps_holding.add(claim.holder)
             self._perhaps_holding.difference_update(holder for holder in dead if not self._execute(HOLDS, (holder, holder)).fetchone()[0])
-        return Claimed(now_s, executions, work)
+        return Claimed(now_s, executions, work, self._next(claim))
+
+    def leases(self, now_s: float) -> list[Lease]:
+        """The holders that are known."""
+        found = []
+        for name in sorted(self.holders):
+            (executions,) = self._execute("SELECT count(*) FROM heads WHERE holder = ?", (name,)).fetchone()
+            (work,) = self._execute("SELECT count(*) FROM mail WHERE holder = ? AND queue IS NOT NULL", (name,)).fetchone()
+            if self._lives(name, now_s) or executions or work:
+                found.append(Lease(name, self._lives(name, now_s), executions, work, self.about.get(name, b"")))
+        return found
+
+    def _next(self, claim: Claim) -> float | None:
+        times = []
+        for name in claim.programs:
+            family = "" if claim.root is None else " AND root = ?"
+            root = () if claim.root is None else (text(claim.root),)
+            for holder in (None, claim.holder):
+                times += self._execute(f"SELECT min(ready_at_s) FROM heads WHERE holder IS ? AND program = ?{family}", (holder, name, *root)).fetchone()
+        for name in claim.queues:
+            times += self._execute("SELECT min(due_at_s) FROM mail WHERE holder IS NULL AND queue = ?", (name,)).fetchone()
+        return min((at_s for at_s in times if at_s is not None), default=None)
 
     def let_go(self, holder: str, now_s: float) -> None:
         """Free, and wake, what `holder` held in an earlier life."""
@@ -173,6 +196,7 @@ class Tables:
         """Begin a new epoch, in which nobody lives yet."""
         self._execute(RAISE_EPOCH)
         self.holders.clear()
+        self.about.clear()
         self.stirred = True
         self.epoch += 1
         return self.epoch
@@ -204,8 +228,11 @@ class Tables:
             self._execute(HAND_BACK, (commit.release, number, commit.holder))
         if not commit.release:
             self._perhaps_holding.add(commit.holder)
-        if commit.release or commit.wake_at_s is not None:
+        if commit.release and self._execute("SELECT 1 FROM heads WHERE number = ? AND ready_at_s <= ?", (number, now_s)).fetchone():
             self.stirred = True
+        if not commit.release and commit.wake_at_s is not None and commit.wake_at_s <= now_s:
+            self.stirred = True
+        self.news = self.news or commit.news
         return Committed(version, now_s, created)
 
     def _post(self, post: Post, now_s: float) -> Answer:
@@ -322,9 +349,31 @@ def read_log(execute: Execute, key: Key, after: int) -> Log | None:
     return Log(found, tuple(row for (row,) in rows))
 
 
-def read_heads(execute: Execute, tenant: str | None, status: str | None, limit: int) -> list[Head]:
-    """Heads, newest first."""
-    return [_head(row) for row in execute(HEADS, (tenant, status, limit)).fetchall()]
+def read_heads(execute: Execute, which: Filter) -> list[Head]:
+    """The heads that are meant, newest first."""
+    where, arguments = ["1"], list[Any]()
+
+    def only(condition: str, *values: Any) -> None:
+        where.append(condition)
+        arguments.extend(values)
+
+    if which.tenant is not None:
+        only("tenant = ?", which.tenant)
+    if which.statuses is not None:
+        only(f"status IN ({', '.join('?' * len(which.statuses))})", *sorted(which.statuses))
+    if which.keys is not None:
+        only(f"address IN ({', '.join('?' * len(which.keys))})", *map(text, which.keys))
+    if which.root is not None:
+        only("root = ?", text(which.root))
+    if which.created_from_s is not None:
+        only("created_at_s >= ?", which.created_from_s)
+    if which.older_than is not None:
+        only("number < (SELECT number FROM heads WHERE address = ?)", text(which.older_than))
+    if which.workflow is not None:
+        only("json_extract(address, '$[1]') = ?", which.workflow)
+    rows = execute(f"SELECT {_HEAD} FROM heads WHERE {' AND '.join(where)} ORDER BY number DESC", arguments)
+    heads = (head for head in map(_head, rows) if head.key.id.startswith(which.id_prefix))
+    return list(islice(heads, which.limit))
 
 
 def read_mail(execute: Execute, to: Address) -> list[Mail]:

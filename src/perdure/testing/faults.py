@@ -16,7 +16,7 @@ import msgspec
 from perdure.core.errors import StoreUnavailable
 from perdure.core.mail import Mail, Send
 from perdure.core.paths import Address, Key
-from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Head, Log, Moment, Post, Store
+from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Log, Moment, Post, Store
 
 T = TypeVar("T")
 
@@ -134,17 +134,25 @@ class FaultyStore:
         """See `Store.read`."""
         return await self._call("read", lambda: self.inner.read(key, after))
 
-    async def heads(self, tenant: str | None = None, status: str | None = None, limit: int = 100) -> list[Head]:
+    async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
-        return await self._call("heads", lambda: self.inner.heads(tenant, status, limit))
+        return await self._call("heads", lambda: self.inner.heads(which))
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return await self._call("mail", lambda: self.inner.mail(to))
 
-    async def renew(self, holder: str, lease_s: float) -> Moment:
+    async def moment(self) -> Moment:
+        """See `Store.moment`."""
+        return await self._call("moment", self.inner.moment)
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
         """See `Store.renew`."""
-        return await self._call("renew", lambda: self.inner.renew(holder, lease_s))
+        return await self._call("renew", lambda: self.inner.renew(holder, lease_s, about))
+
+    async def leases(self) -> list[Lease]:
+        """See `Store.leases`."""
+        return await self._call("leases", self.inner.leases)
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
@@ -165,11 +173,18 @@ class FaultyStore:
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`. Rings may be lost."""
 
-        def unreliable() -> None:
+        return self.inner.on_wake(self._unreliable(ring))
+
+    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_news`. Rings may be lost."""
+        return self.inner.on_news(self._unreliable(ring))
+
+    def _unreliable(self, ring: Callable[[], None]) -> Callable[[], None]:
+        def perhaps() -> None:
             if not self.gate.dead and not self._happens("lost ring", self.faults.lose_ring):
                 ring()
 
-        return self.inner.on_wake(unreliable)
+        return perhaps
 
     async def close(self) -> None:
         """Nothing: what is inside belongs to all."""

@@ -137,7 +137,7 @@ class Process:
     def warm_is_the_same(self) -> None:
         """Compare what the engine has in memory with what was written, where it is at the same version."""
         simulation, engine = self._simulation, self.engine
-        for warm in () if engine is None else engine._warm.values():
+        for warm in () if engine is None else engine._warm:
             head, known = simulation.store.head(warm.key), simulation.auditor.known.get(warm.key)
             if head is not None and known is not None and warm.execution is not None and not warm.busy and warm.execution.version == head.version:
                 simulation.auditor.same(f"the fold in the memory of {self.name}", warm.execution, known.shadow)

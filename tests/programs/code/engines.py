@@ -93,7 +93,7 @@ class World:
 
     async def crash(self) -> None:
         """Kill the engine without a word, and begin another on the same store, where the lease of the first has run out."""
-        for held in self.engine._warm.values():  # killed, it can't give back anything in good order
+        for held in self.engine._warm:  # killed, it can't give back anything in good order
             held.abandon()
         self.engine._warm.clear()
         if self._running is not None:

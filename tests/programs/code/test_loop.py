@@ -280,7 +280,8 @@ async def test_an_endless_loop_keeps_a_bounded_log_and_a_bounded_memory(endless:
         for turns in (10, 100, 1000):
             sent = await turned(w, key, turns, sent)
             bytes_at[turns] = sum(map(len, await w.rows(key)))
-            entry = w.engine._warm[key]
+            entry = w.engine._warm.get(key)
+            assert entry is not None
             assert entry.execution is not None and isinstance(entry.program, Instance)
             memory_at[turns] = size(entry.execution, entry.program)
             held_at[turns] = held_by(entry.program)
@@ -299,7 +300,8 @@ async def test_after_compaction_a_cold_rebuild_goes_on_correctly(endless: Any) -
         events = await w.events(key)
         assert any(isinstance(event, e.Snapshot) for event in events), "it was compacted"
         execution, _ = await cold(w.store, endless, key)
-        entry = w.engine._warm[key]
+        entry = w.engine._warm.get(key)
+        assert entry is not None
         assert entry.execution is not None
         assert {text(path) for path in execution.open} == {text(path) for path in entry.execution.open}
         assert execution.mailbox.letters == entry.execution.mailbox.letters

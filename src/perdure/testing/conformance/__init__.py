@@ -15,6 +15,7 @@ import pytest
 from perdure.stores.base import Store
 from perdure.testing.conformance.changes import Changes
 from perdure.testing.conformance.holding import Holding
+from perdure.testing.conformance.looking import Looking
 from perdure.testing.conformance.mailing import Mailing
 from perdure.testing.conformance.waking import Waking
 from perdure.testing.conformance.work import Work
@@ -23,7 +24,7 @@ from perdure.testing.conformance.world import Clock, World
 __all__ = ["Clock", "StoreConformance", "World"]
 
 
-class StoreConformance(Changes, Holding, Waking, Mailing, Work):
+class StoreConformance(Changes, Holding, Waking, Mailing, Work, Looking):
     """The suite. Its tests need pytest-asyncio, in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:
@@ -35,5 +36,5 @@ class StoreConformance(Changes, Holding, Waking, Mailing, Work):
         """A new store with its clock."""
         clock = Clock()
         store = await self.make(clock)
-        yield World(store, clock, epoch=(await store.renew("nobody", 0)).epoch)
+        yield World(store, clock, epoch=(await store.moment()).epoch)
         await store.close()

@@ -1,0 +1,85 @@
+"""Serving: an engine, and a worker if there are queues to serve, in this process until it is told to stop by a signal."""
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from perdure.programs.code.declare import CodeWorkflow, Step
+from perdure.runtime.engine import Engine
+from perdure.runtime.host import open_store
+from perdure.runtime.worker import Worker
+
+logger = logging.getLogger("perdure.serve")
+
+GRACE_S = 30.0
+"""How long steps in flight may take to end, once the process has been told to stop."""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+async def serve(
+    workflows: Iterable[CodeWorkflow],
+    steps: Iterable[Step[Any, Any, Any]] = (),
+    *,
+    queues: Iterable[str] = (),
+    url: str | None = None,
+    grace_s: float = GRACE_S,
+    ready: Callable[[Engine], None] = lambda _: None,
+) -> None:
+    """Advance executions of `workflows`, and do calls on `queues` with `steps`, until SIGTERM or Ctrl-C; `ready` is called once it has joined the store.
+
+    At the first signal nothing new is begun, and what is in flight may end within `grace_s`; at the second it stops at once. What has not
+    ended goes on in another process, or in the next.
+
+    Raises:
+        StoreError: the store of `url` can't be opened.
+    """
+    names = frozenset(queues)
+    store = open_store(url)
+    try:
+        engine = Engine(store, workflows, queues=names, threaded=True)
+        members: list[Engine | Worker] = [engine, *([Worker(store, steps, queues=names, threaded=True)] if names else [])]
+
+        def stop(left_s: float) -> None:
+            for member in members:
+                member.stop(left_s)
+
+        with _until_told(stop, grace_s):
+            running = [asyncio.create_task(member.run()) for member in members]
+            joined = asyncio.create_task(engine.ready())
+            joined.add_done_callback(lambda task: None if task.cancelled() else ready(engine))
+            _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            joined.cancel()
+            stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
+            _ = await asyncio.gather(*running)
+    finally:
+        await store.close()
+
+
+@contextmanager
+def _until_told(stop: Callable[[float], object], grace_s: float) -> Iterator[None]:
+    """While this lasts, a first signal stops with grace, and any further one without."""
+    loop = asyncio.get_running_loop()
+    left = [grace_s]
+
+    def told(number: int) -> None:
+        grace = left.pop() if left else 0.0
+        logger.warning("%s: %s", signal.Signals(number).name, f"stopping within {grace:g} s; once more stops at once" if grace else "stopping at once")
+        stop(grace)
+
+    def heard(number: int, _: object) -> None:
+        loop.call_soon_threadsafe(told, number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals come to the main thread alone
+        return
+    before = {number: signal.signal(number, heard) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

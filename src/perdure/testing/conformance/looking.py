@@ -1,0 +1,139 @@
+"""Looking: what people and idle engines ask a store: which executions there are, who holds them, when there is more to do, and what is new."""
+
+import pytest
+
+from perdure.core.mail import Ack
+from perdure.stores.base import Commit, Filter, Lease
+from perdure.testing.conformance.world import PROGRAM, World, key, letter, opening, queue
+
+
+class Looking:
+    """See the module."""
+
+    @pytest.mark.parametrize(
+        ("which", "ids"),
+        [
+            (Filter(), ["c/3", "b/2", "b/1", "a/0"]),
+            (Filter(limit=3), ["c/3", "b/2", "b/1"]),
+            (Filter(limit=0), []),
+            (Filter(tenant="acme"), ["b/2", "a/0"]),
+            (Filter(tenant="nobody"), []),
+            (Filter(workflow="ship"), ["b/1"]),
+            (Filter(statuses=frozenset({"failed"})), ["b/1"]),
+            (Filter(statuses=frozenset({"failed", "pending"}), tenant="other"), ["c/3", "b/1"]),
+            (Filter(statuses=frozenset()), []),
+            (Filter(id_prefix="b/"), ["b/2", "b/1"]),
+            (Filter(id_prefix="B"), []),
+            (Filter(id_prefix="%"), []),
+            (Filter(id_prefix="b_"), []),
+            (Filter(keys=(key("a/0"), key("c/3"), key("c/3", "other"))), ["c/3", "a/0"]),
+            (Filter(keys=()), []),
+            (Filter(root=key("a/0")), ["b/2", "a/0"]),
+            (Filter(created_from_s=1_000_000_002.0), ["c/3", "b/2"]),
+            (Filter(older_than=key("b/1", "other", "ship")), ["a/0"]),
+            (Filter(older_than=key("b/2"), tenant="other"), ["b/1"]),
+            (Filter(older_than=key("a/0")), []),
+        ],
+    )
+    async def test_heads_are_listed_newest_first_as_far_as_they_are_meant(self, world: World, which: Filter, ids: list[str]) -> None:
+        await world.renew("one")
+        for mine, root in ((key("a/0"), key("a/0")), (key("b/1", "other", "ship"), None), (key("b/2"), key("a/0")), (key("c/3", "other"), None)):
+            await world.open(mine, root=root)
+            world.clock.advance(1)
+        await world.commit(key("b/1", "other", "ship"), 0, status="failed")
+        assert [head.key.id for head in await world.store.heads(which)] == ids
+
+    async def test_the_moment_is_told(self, world: World) -> None:
+        world.clock.advance(3)
+        epoch = await world.store.raise_epoch()
+        moment = await world.store.moment()
+        assert (moment.now_s, moment.epoch) == (world.clock.now_s, epoch)
+
+    async def test_leases_tell_who_lives_and_what_is_held(self, world: World) -> None:
+        await world.store.renew("two", 10, b"about two")
+        await world.store.renew("one", 60, b"about one")
+        await world.open(key("1"), key("2"))
+        await world.post(letter(queue(), "a"), letter(queue(), "b"), letter(queue(), "c"))
+        await world.claim("two")
+        await world.work("one", limit=2)
+        assert await world.store.leases() == [Lease("one", True, 0, 2, b"about one"), Lease("two", True, 2, 0, b"about two")]
+        await world.store.renew("one", 60)
+        world.clock.advance(20)
+        assert await world.store.leases() == [Lease("one", True, 0, 2, b"about one"), Lease("two", False, 2, 0, b"about two")]
+        assert len(await world.claimed("one")) == 2
+        assert await world.store.leases() == [Lease("one", True, 2, 2, b"about one")]
+        await world.store.renew("one", 60, b"something else")
+        assert [lease.about for lease in await world.store.leases()] == [b"something else"]
+        await world.store.renew("one", 0)
+        assert await world.store.leases() == []
+
+    async def test_nobody_has_a_lease_in_a_new_epoch(self, world: World) -> None:
+        await world.store.renew("one", 60, b"about")
+        await world.store.raise_epoch()
+        assert await world.store.leases() == []
+
+    async def test_a_claim_tells_when_the_next_would_get_more(self, world: World) -> None:
+        await world.renew("one", "two", lease_s=1000)
+        assert (await world.claim()).next_at_s is None
+        now_s = world.clock.now_s
+        await world.parked(key("later"), wake_at_s=now_s + 50)
+        await world.parked(key("other"), wake_at_s=now_s + 5, program="other")
+        await world.open(key("asleep"))
+        assert (await world.claim()).next_at_s == now_s + 50
+        await world.post(letter(key("asleep"), due_at_s=now_s + 20))
+        await world.post(letter(queue(), due_at_s=now_s + 10))
+        assert (await world.claim("two", PROGRAM)).next_at_s == now_s + 50
+        assert (await world.claim("one", PROGRAM)).next_at_s == now_s + 20
+        assert (await world.claim("one", queues=["pay"])).next_at_s == now_s + 10
+        assert (await world.claim("one", "other")).next_at_s == now_s + 5
+        assert (await world.claim("one", root=key("later"))).next_at_s == now_s + 50
+        assert (await world.claim("one", root=key("nobody"))).next_at_s is None
+        world.clock.advance(60)
+        assert await world.claimed() == [key("asleep"), key("later")]
+        assert (await world.claim()).next_at_s is None
+
+    async def test_a_claim_that_left_something_tells_so(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key("1"), key("2"))
+        claimed = await world.claim(limit=1)
+        assert len(claimed.executions) == 1 and claimed.next_at_s is not None and claimed.next_at_s <= world.clock.now_s
+        claimed = await world.claim(limit=1)
+        assert len(claimed.executions) == 1 and claimed.next_at_s is None
+
+    async def test_news_ring_who_waits_for_them_and_nobody_else(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key())
+        await world.claim()
+        news: list[int] = []
+        wakes: list[int] = []
+        stop = world.store.on_news(lambda: news.append(1))
+        world.store.on_wake(lambda: wakes.append(1))
+        await world.commit(key(), 0, acks=(Ack(key(), "start"),))
+        await world.commit(key(), 7, news=True)
+        assert (news, wakes) == ([], [])
+        await world.commit(key(), 1, status="completed", ended_at_s=world.clock.now_s, release=True, news=True)
+        assert (news, wakes) == ([1], [])
+        stop()
+        stop()
+        await world.commit(key(), 2, news=True)
+        assert news == [1]
+
+    async def test_releasing_what_is_to_wake_later_does_not_ring(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key())
+        await world.claim()
+        wakes: list[int] = []
+        world.store.on_wake(lambda: wakes.append(1))
+        await world.commit(key(), 0, acks=(Ack(key(), "start"),), wake_at_s=world.clock.now_s + 10, release=True)
+        assert wakes == []
+
+    async def test_a_stale_commit_with_news_changes_nothing_that_is_listed(self, world: World) -> None:
+        await world.open(key())
+        before = await world.store.heads()
+        stale = Commit(key=key(), epoch=world.epoch, holder="one", version=9, program=PROGRAM, root=key(), status="failed", news=True)
+        await world.change(stale)
+        assert await world.store.heads() == before
+
+    async def test_opening_twice_lists_once(self, world: World) -> None:
+        await world.post(opening(key()), opening(key()))
+        assert [head.key for head in await world.store.heads()] == [key()]

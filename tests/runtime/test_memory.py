@@ -1,0 +1,55 @@
+"""Claims about memory: executions that wait leave it when they are many, those that waited longest first, and come back when they are needed."""
+
+from typing import Any
+
+from perdure import Context, workflow
+from perdure.core.paths import Key
+from perdure.runtime.warm import MEMORY_LEAST_BYTES, Residents, Warm
+from tests.runtime.cluster import Cluster, settle
+from tests.runtime.test_engine import virtually
+
+
+@workflow
+async def heavy(ctx: Context, text: str) -> Any:
+    return [text, await ctx.listen("go")]
+
+
+@virtually
+async def test_waiting_executions_leave_memory_when_all_together_take_too_much(c: Cluster) -> None:
+    engine = await c.engine(heavy, memory_bytes_max=100 * MEMORY_LEAST_BYTES)
+    text = "x" * 10_000
+    for number in range(60):
+        assert await c.start(engine, heavy, text, id=str(number))
+    await settle(1)
+    here = {warm.key.id for warm in engine.engine._warm}
+    assert 0 < len(here) < 20 and "59" in here and "0" not in here
+    for number in range(60):
+        await c.send(heavy.key(str(number)), "go", number)
+    assert [await c.result(engine, heavy, id=str(number)) for number in range(60)] == [[text, number] for number in range(60)]
+    assert len(engine.engine._warm) == 0
+
+
+def test_what_is_held_or_at_work_stays_and_the_longest_idle_leaves_first() -> None:
+    residents = Residents(10 * MEMORY_LEAST_BYTES)
+    for number in range(10):
+        warm = residents.add(Warm(Key("t", "w", str(number)), exists=True))
+        warm.held, warm.touched_s = number == 0, float(-number)
+        residents.weigh(warm)
+    assert len(residents) == 10
+    last = residents.add(Warm(Key("t", "w", "last"), exists=True))
+    last.held = False
+    residents.weigh(last)
+    assert [warm.key.id for warm in residents] == ["0", "1", "2", "3", "last"]
+
+
+def test_what_has_left_weighs_nothing() -> None:
+    residents = Residents(2 * MEMORY_LEAST_BYTES)
+    for number in range(100):
+        warm = residents.add(Warm(Key("t", "w", str(number)), exists=True))
+        residents.weigh(warm)
+        residents.drop(warm)
+        residents.drop(warm)
+    kept = residents.add(Warm(Key("t", "w", "kept"), exists=True))
+    kept.held = False
+    residents.weigh(kept)
+    assert len(residents) == 1
