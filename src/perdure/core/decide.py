@@ -38,7 +38,7 @@ class Host(msgspec.Struct, frozen=True):
     busy: frozenset[Path] = frozenset()
 
 
-class Decision(msgspec.Struct):
+class Decision(msgspec.Struct, gc=False):
     """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
 
     events: list[e.Event] = msgspec.field(default_factory=list)

@@ -7,13 +7,15 @@
     │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
-    │   └── UnknownProgram, NotFound, AlreadyRunning
+    │   ├── UnknownProgram, NotFound, AlreadyRunning
+    │   └── Ambiguous, InputDiffers, HasEnded
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable, StoreInUse
     │   └── LogVersionUnsupported, LogDamaged
     └── WorkflowError           an outcome of the user's work
         ├── StepFailed, Timeout, Cancelled is asyncio's
         ├── JoinFailed, RaceFailed
+        ├── NoReply
         └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
 
 `Fatal` is raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.core.paths import Path
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An error as data: the name of its type, its message, its traceback as text, and its encoded arguments if its class is to be rebuilt."""
 
     type: str
@@ -133,6 +135,31 @@ class NotFound(ProgrammingError):
     def __init__(self, key: object) -> None:
         super().__init__(f"there is no execution {key}; look at its workflow, id and tenant")
         self.key = key
+
+
+class Ambiguous(ProgrammingError):
+    """What was meant to name one execution fits several; `candidates` are the newest of them."""
+
+    def __init__(self, text: str, candidates: Sequence[object], more: bool) -> None:
+        shown = ", ".join(str(one) for one in candidates)
+        super().__init__(f"{text!r} fits several executions: {shown}{' and more' if more else ''}; say which by its workflow and whole id")
+        self.text, self.candidates = text, tuple(candidates)
+
+
+class InputDiffers(ProgrammingError):
+    """A strict start of an execution that was started with another input."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(f"the execution {key} was started with another input; give a new id, or start it without strict=True to have the first one")
+        self.key = key
+
+
+class HasEnded(ProgrammingError):
+    """Something was asked of an execution that has ended already; `status` says how."""
+
+    def __init__(self, key: object, status: str, what: str) -> None:
+        super().__init__(f"the execution {key} has ended ({status}); {what} would have no effect, start another one")
+        self.key, self.status, self.what = key, status, what
 
 
 class Diverged(ProgrammingError):
@@ -260,6 +287,14 @@ class ExecutionCancelled(WorkflowError):
     def __init__(self, key: object, reason: str) -> None:
         super().__init__(f"execution {key} was cancelled" + (f": {reason}" if reason else ""))
         self.key, self.reason = key, reason
+
+
+class NoReply(WorkflowError):
+    """A message that was asked with will never be replied to."""
+
+    def __init__(self, key: object, signal: str, why: str) -> None:
+        super().__init__(f"execution {key} gave no reply to {signal!r}: {why}")
+        self.key, self.signal, self.why = key, signal, why
 
 
 class NeedsAttention(WorkflowError):

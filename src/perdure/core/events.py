@@ -35,7 +35,7 @@ _SHORT = {
 }
 
 
-class Started(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
+class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
     """The execution began; the version of its workflow is pinned."""
 
     version: int
@@ -46,14 +46,14 @@ class Started(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     deadline_at_s: float | None = None
 
 
-class Watched(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="W", rename=_SHORT):
+class Watched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="W", rename=_SHORT):
     """A further execution waits for the end of this one."""
 
     parent: Parent
     at_s: float
 
 
-class Arrived(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="A", rename=_SHORT):
+class Arrived(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="A", rename=_SHORT):
     """A message came into the mailbox, under its number in the store's mail."""
 
     number: int
@@ -65,7 +65,7 @@ class Arrived(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     sent: int = 0
 
 
-class Refused(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="X", rename=_SHORT):
+class Refused(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="X", rename=_SHORT):
     """A message was turned away, because the mailbox is full."""
 
     number: int
@@ -76,7 +76,7 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     sent: int = 0
 
 
-class Received(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="C", rename=_SHORT):
+class Received(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="C", rename=_SHORT):
     """A receive settled with these messages, which leave the mailbox."""
 
     path: Path
@@ -84,7 +84,7 @@ class Received(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", t
     at_s: float
 
 
-class Settled(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="s", rename=_SHORT):
+class Settled(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="s", rename=_SHORT):
     """A promise settled, once and for all."""
 
     path: Path
@@ -92,14 +92,14 @@ class Settled(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     at_s: float
 
 
-class Recalled(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="M", rename=_SHORT):
+class Recalled(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="M", rename=_SHORT):
     """After a reopening: the operation had settled before, and settles with the same again."""
 
     path: Path
     at_s: float
 
 
-class Retrying(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="r", rename=_SHORT):
+class Retrying(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="r", rename=_SHORT):
     """A try failed; the next one is due at `due_s`."""
 
     path: Path
@@ -110,7 +110,7 @@ class Retrying(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", t
     at_s: float
 
 
-class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="i", rename=_SHORT):
+class Interrupted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="i", rename=_SHORT):
     """Whoever performed this try is gone; the next one is due at `due_s`. Not counted as a failed try; `given_back` in good order, not at all."""
 
     path: Path
@@ -120,7 +120,7 @@ class Interrupted(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t"
     given_back: bool = False
 
 
-class Tried(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="n", rename=_SHORT):
+class Tried(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="n", rename=_SHORT):
     """A further try began: `by` the holder that performs it, or None when it went to the queue."""
 
     path: Path
@@ -129,14 +129,14 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
     by: str | None = None
 
 
-class Cancelling(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
+class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
     """The program was told to unwind."""
 
     at_s: float
     reason: str = ""
 
 
-class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="P", rename=_SHORT):
+class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="P", rename=_SHORT):
     """The execution needs attention, or somebody paused it; it does nothing until it is resumed, cancelled or terminated."""
 
     reason: Literal["diverged", "interrupted", "paused"]
@@ -145,21 +145,21 @@ class Parked(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
     path: Path = ()
 
 
-class Resumed(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="U", rename=_SHORT):
+class Resumed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="U", rename=_SHORT):
     """The execution goes on from where it was parked."""
 
     at_s: float
     reason: str = ""
 
 
-class Reopened(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="R", rename=_SHORT):
+class Reopened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="R", rename=_SHORT):
     """A failed execution goes on: its program runs anew, and every operation that had succeeded settles with the same again."""
 
     at_s: float
     reason: str = ""
 
 
-class Turned(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
+class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
     """In a compacted log: the loop at `path` stood at the beginning of `turn`, with the state `value`. Earlier turns are gone."""
 
     path: Path
@@ -168,7 +168,7 @@ class Turned(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
     at_s: float
 
 
-class Opened(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
+class Opened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
     """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
 
     path: Path
@@ -177,20 +177,20 @@ class Opened(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
     number: int = 0
 
 
-class Dropped(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="d", rename=_SHORT):
+class Dropped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="d", rename=_SHORT):
     """The program no longer wants the operation; messages that it received and that were not used go back to their place."""
 
     path: Path
 
 
-class Trimmed(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="t", rename=_SHORT):
+class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="t", rename=_SHORT):
     """The turns of the loop at `path` before turn `before` are forgotten."""
 
     path: Path
     before: int
 
 
-class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
+class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
     """The execution is over: completed with a value, failed with an error, or cancelled."""
 
     status: Literal["completed", "failed", "cancelled"]
@@ -198,7 +198,7 @@ class Ended(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
     at_s: float
 
 
-class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="Z", rename=_SHORT):
+class Snapshot(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="Z", rename=_SHORT):
     """What the events before it in a compacted log do not say any more, as of `version`.
 
     `kept` counts the events before it; `archive` is the hash of the blob that holds what was replaced, if it was kept.

@@ -5,7 +5,7 @@ import msgspec
 from perdure.core.paths import Address, Key
 
 
-class Opening(msgspec.Struct, frozen=True):
+class Opening(msgspec.Struct, frozen=True, gc=False):
     """What a send says of the execution that it starts, should there be none yet.
 
     `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
@@ -16,7 +16,7 @@ class Opening(msgspec.Struct, frozen=True):
     root: Key
 
 
-class Send(msgspec.Struct, frozen=True):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """A message on its way: sending the same key to the same address twice is the same as once.
 
     `due_at_s` is the store's time from which it may be delivered (0: at once). With `opens`, a head is made when the
@@ -30,7 +30,7 @@ class Send(msgspec.Struct, frozen=True):
     opens: Opening | None = None
 
 
-class Mail(msgspec.Struct, frozen=True):
+class Mail(msgspec.Struct, frozen=True, gc=False):
     """A message that arrived: numbered by the store in order of arrival, the order in which it is delivered.
 
     `deliveries` counts how often it was handed to a worker, this time included (0 for mail to an execution).
@@ -44,7 +44,7 @@ class Mail(msgspec.Struct, frozen=True):
     deliveries: int = 0
 
 
-class Ack(msgspec.Struct, frozen=True):
+class Ack(msgspec.Struct, frozen=True, gc=False):
     """Mail that is dealt with and leaves the store; acknowledging what is gone does nothing."""
 
     to: Address

@@ -10,7 +10,7 @@ from perdure.core.paths import Key, Path
 from perdure.core.values import Value
 
 
-class Letter(msgspec.Struct, frozen=True):
+class Letter(msgspec.Struct, frozen=True, gc=False):
     """A message in the mailbox, or taken from it."""
 
     number: int

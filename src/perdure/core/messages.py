@@ -14,14 +14,14 @@ from perdure.core.paths import Key, Path
 from perdure.core.values import NOTHING, Value
 
 
-class Parent(msgspec.Struct, frozen=True):
+class Parent(msgspec.Struct, frozen=True, gc=False):
     """Who waits for an execution: the operation at `path` of the execution `key`."""
 
     key: Key
     path: Path
 
 
-class Start(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="start"):
+class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
     """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers."""
 
     version: int = 0
@@ -31,7 +31,7 @@ class Start(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
     deadline_s: float | None = None
 
 
-class Settle(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="settle"):
+class Settle(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):
     """The answer to a try of an operation: counts only while the operation is open and on this attempt."""
 
     path: Path
@@ -39,7 +39,7 @@ class Settle(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
     outcome: Outcome
 
 
-class Signal(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="signal"):
+class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="signal"):
     """A message for the program. From an execution it carries its sender and its number in what that one sent here, from 1;
     from outside, a key that is remembered for 24 hours."""
 
@@ -50,37 +50,37 @@ class Signal(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
     sent: int = 0
 
 
-class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="cancel"):
+class Cancel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
     """End as cancelled, after the program has unwound."""
 
     reason: str = ""
 
 
-class Terminate(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="terminate"):
+class Terminate(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
     """End as cancelled at once; the program gets no say."""
 
     reason: str = ""
 
 
-class Retry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="retry"):
+class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="retry"):
     """Go on: a failed execution from what failed, one that needs attention from where it was parked."""
 
     reason: str = ""
 
 
-class Pause(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="pause"):
+class Pause(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="pause"):
     """Begin nothing more until resumed: what is being done is finished and remembered, and timers wait."""
 
     reason: str = ""
 
 
-class Resume(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="resume"):
+class Resume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="resume"):
     """Go on from where it was parked, for whatever reason."""
 
     reason: str = ""
 
 
-class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="lost"):
+class Lost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="lost"):
     """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order."""
 
     path: Path
@@ -88,11 +88,11 @@ class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="
     times: int = 1
 
 
-class Tick(msgspec.Struct, frozen=True, tag_field="t", tag="tick"):
+class Tick(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="tick"):
     """Time has passed."""
 
 
-class Diverge(msgspec.Struct, frozen=True, tag_field="t", tag="diverge"):
+class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge"):
     """The program could not be rebuilt from the log: what differs, in words."""
 
     diff: tuple[str, ...]
@@ -101,7 +101,7 @@ class Diverge(msgspec.Struct, frozen=True, tag_field="t", tag="diverge"):
 Message = Start | Settle | Signal | Cancel | Terminate | Retry | Pause | Resume | Lost | Tick | Diverge
 
 
-class Work(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="work"):
+class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):
     """A try of a call, for whoever serves its queue; the answer is a `Settle` to `execution`. `key` is the same in every try."""
 
     execution: Key

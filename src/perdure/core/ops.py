@@ -13,7 +13,7 @@ from perdure.core.paths import Key
 from perdure.core.values import NOTHING, Value
 
 
-class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
+class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How often and when a call is tried again. `max` counts tries; waits are seconds and grow by `factor` up to `max_wait_s`.
 
     Each wait is shortened at random by up to `jitter` of itself, so that many executions do not come back at one time.
@@ -39,14 +39,14 @@ DEFAULT_RETRY = Retry()
 CallKind = Literal["exhausted", "timeout", "fatal", "interrupted"]
 
 
-class Ok(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):
+class Ok(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):
     """A promise kept: its value, and the port by which a graph goes on."""
 
     value: Value = NOTHING
     port: str = "success"
 
 
-class Err(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="err", rename={"kind": "k", "error": "e", "attempts": "n"}):
+class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="err", rename={"kind": "k", "error": "e", "attempts": "n"}):
     """A promise broken: exhausted, timeout, fatal, interrupted or cancelled, after how many tries, with the last error."""
 
     kind: str
@@ -59,6 +59,7 @@ Outcome = Ok | Err
 
 class Call(
     msgspec.Struct,
+    gc=False,
     frozen=True,
     omit_defaults=True,
     tag_field="t",
@@ -80,7 +81,7 @@ class Call(
     about: Value = NOTHING
 
 
-class Sleep(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):
+class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):
     """A wait of `duration_s` from when it is opened, or until a time in seconds since 1970."""
 
     duration_s: float | None = None
@@ -90,6 +91,7 @@ class Sleep(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag=
 
 class Receive(
     msgspec.Struct,
+    gc=False,
     frozen=True,
     omit_defaults=True,
     tag_field="t",
@@ -112,6 +114,7 @@ class Receive(
 
 class Spawn(
     msgspec.Struct,
+    gc=False,
     frozen=True,
     omit_defaults=True,
     tag_field="t",
@@ -129,7 +132,7 @@ class Spawn(
     about: Value = NOTHING
 
 
-class Send(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
+class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
     """A message to another execution; settles at once."""
 
     to: Key
@@ -141,7 +144,9 @@ class Send(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="
 KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply"]
 
 
-class Keep(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="keep", rename={"value": "v", "role": "r", "label": "g", "about": "b"}):
+class Keep(
+    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename={"value": "v", "role": "r", "label": "g", "about": "b"}
+):
     """A value to remember; settles at once.
 
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a

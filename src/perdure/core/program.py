@@ -13,34 +13,34 @@ from perdure.core.ops import Op, Outcome
 from perdure.core.paths import Path
 
 
-class Open(msgspec.Struct, frozen=True):
+class Open(msgspec.Struct, frozen=True, gc=False):
     """Open an operation."""
 
     path: Path
     op: Op
 
 
-class Drop(msgspec.Struct, frozen=True):
+class Drop(msgspec.Struct, frozen=True, gc=False):
     """Want an open operation no longer, or give back what a settled receive brought."""
 
     path: Path
 
 
-class Trim(msgspec.Struct, frozen=True):
+class Trim(msgspec.Struct, frozen=True, gc=False):
     """Forget the turns of a loop before this one."""
 
     path: Path
     before: int
 
 
-class Finish(msgspec.Struct, frozen=True):
+class Finish(msgspec.Struct, frozen=True, gc=False):
     """End the execution."""
 
     status: Literal["completed", "failed", "cancelled"]
     outcome: Outcome
 
 
-class Say(msgspec.Struct, frozen=True):
+class Say(msgspec.Struct, frozen=True, gc=False):
     """Write a line to the log of the process: silent on replay, never remembered."""
 
     level: int

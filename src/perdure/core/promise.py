@@ -11,7 +11,7 @@ from perdure.core.paths import Path
 State = Literal["waiting", "performing", "retrying", "interrupted", "parked"]
 
 
-class Promise(msgspec.Struct):
+class Promise(msgspec.Struct, gc=False):
     """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed.
 
     `by` is the holder that performs the present try itself; at `due_s` time alone makes it go on; `events` counts what it takes in the log.
@@ -31,7 +31,7 @@ class Promise(msgspec.Struct):
     sent: int = 0
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
 
     `events` counts what it takes in the log; `number` its place in the order of opening.

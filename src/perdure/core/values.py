@@ -16,7 +16,7 @@ from perdure.core.errors import TooLarge, Undecodable, Unencodable
 from perdure.core.paths import ROOT, Path, text
 
 
-class Blob(msgspec.Struct, frozen=True, array_like=True):
+class Blob(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A value kept outside the log: its SHA-256 in hexadecimal, and its size in bytes."""
 
     sha256: str

@@ -17,7 +17,7 @@ from perdure.core.paths import Key, Path
 from perdure.core.program import Program
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """A message to be decided on; with `mail`, it came from the store and is acknowledged with the decision."""
 
     message: Message

@@ -13,7 +13,7 @@ from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """The one mutable row of an execution.
 
     `version` is the number of the last event ever written, whatever was trimmed; `program` has no version until the
@@ -33,7 +33,7 @@ class Head(msgspec.Struct, frozen=True):
     ended_at_s: float | None = None
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
+class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A decision about one execution, to be made durable.
 
     Takes effect only if the execution is at `version` and the store in `epoch`; with `creates`, only if there is no head
@@ -64,7 +64,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[tuple[str, bytes], ...] = ()
 
 
-class Post(msgspec.Struct, frozen=True, kw_only=True):
+class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Mail from outside any execution: a client's start or message, a worker's answer. All of it, or nothing.
 
     Its reach is that of its first send, or without sends of its first ack.
@@ -76,7 +76,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[tuple[str, bytes], ...] = ()
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """The change is durable. `created` names the executions that its sends opened in its own reach; `version` is 0 for a `Post`."""
 
     version: int
@@ -84,13 +84,13 @@ class Committed(msgspec.Struct, frozen=True):
     created: tuple[Key, ...] = ()
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Conflict(msgspec.Struct, frozen=True, gc=False):
     """The execution was not at the version that the commit was decided at; nothing was changed. `head` is what it is now."""
 
     head: Head | None
 
 
-class Superseded(msgspec.Struct, frozen=True):
+class Superseded(msgspec.Struct, frozen=True, gc=False):
     """The store is in a later epoch than the change was made in (or in an earlier one: it was set back); nothing was changed."""
 
     epoch: int
@@ -99,7 +99,7 @@ class Superseded(msgspec.Struct, frozen=True):
 Answer = Committed | Conflict | Superseded
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a holder is ready to take on: executions of these programs (and of this root only, if given), work of these queues.
 
     `queues` are names, whatever the tenant.
@@ -113,14 +113,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     root: Key | None = None
 
 
-class Assignment(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True, gc=False):
     """An execution that the claimer holds from now on, with all of its due mail in order of number."""
 
     head: Head
     mail: tuple[Mail, ...]
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """What a claim got: executions, and work leased until acknowledged or until its holder dies.
 
     At `next_at_s` of the store's time the same claim would get more, though nothing changed meanwhile; None: it never would.
@@ -132,21 +132,21 @@ class Claimed(msgspec.Struct, frozen=True):
     next_at_s: float | None = None
 
 
-class Log(msgspec.Struct, frozen=True):
+class Log(msgspec.Struct, frozen=True, gc=False):
     """An execution's head, with the rows that hold events after the version asked for."""
 
     head: Head
     rows: tuple[bytes, ...]
 
 
-class Moment(msgspec.Struct, frozen=True):
+class Moment(msgspec.Struct, frozen=True, gc=False):
     """The store's time, in seconds since 1970, and its epoch."""
 
     now_s: float
     epoch: int
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """What the store knows of a holder: whether it lives, how many executions and pieces of work it holds, and what it said `about` itself."""
 
     holder: str
@@ -156,7 +156,7 @@ class Lease(msgspec.Struct, frozen=True):
     about: bytes
 
 
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
+class Filter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Which heads are meant: those that fit all that is given. `statuses` and `keys` fit any of theirs; `older_than` continues a list behind its last head."""
 
     tenant: str | None = None
