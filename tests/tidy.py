@@ -40,8 +40,9 @@ PURE_MODULES = set(
     zoneinfo
     """.split()  # noqa: SIM905  # a paragraph reads better than forty lines
 )
-# The deterministic event loop is made of asyncio's parts; a failure's traceback is text by the time it is remembered.
-PURE_IN_CODE_PROGRAMS = {"asyncio", "sys", "traceback"}
+# The deterministic event loop is made of asyncio's parts; a failure's traceback is text by the time it is remembered;
+# a greenlet only moves control between functions of one thread.
+PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
 IMPURE_PARTS = {
     "asyncio": re.compile(r"sleep|run|to_thread|open_\w+|start_\w+|create_subprocess_\w+|subprocess|new_event_loop|Runner"),
     "random": re.compile(r"(?!Random$)\w+"),

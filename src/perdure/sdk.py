@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import wraps
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
@@ -19,6 +20,8 @@ from perdure.core.paths import Key
 from perdure.programs.code.context import Context
 from perdure.programs.code.declare import CodeWorkflow, checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.code.strand import greenlets
+from perdure.programs.code.sync import SyncContext, asynchronous
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -27,7 +30,7 @@ DEFAULT_TENANT = "default"
 
 
 class Workflow(Generic[P, R_co]):
-    """An async function that survives crashes: whatever its steps returned is remembered, and it goes on from there."""
+    """A function that survives crashes: whatever its steps returned is remembered, and it goes on from there."""
 
     def __init__(self, code: CodeWorkflow, uses: Callable[[], Sequence[Workflow[..., Any]]]) -> None:
         self.code = code
@@ -81,6 +84,8 @@ class Workflow(Generic[P, R_co]):
             inspect.signature(self.code.fn).bind(None, *args, **kwargs)
         except TypeError as error:
             raise BadValue(f"the arguments of {self.code.name}", (args, kwargs), f"what it takes: {error}") from error
+        if self.code.sync:
+            greenlets()  # a missing library is to be known before anything is started
         key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
         raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
         async with hosting(_family(self), db, root=key) as engine:
@@ -118,19 +123,24 @@ class _Decorator:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
 
-    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]]) -> Workflow[P, R_co]:
-        declared: Workflow[P, R_co] = _declared(fn, **self._options)
-        return declared
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]]) -> Workflow[P, R_co]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[SyncContext, P], R_co]) -> Workflow[P, R_co]: ...
+    def __call__(self, fn: Callable[..., Any]) -> Workflow[..., Any]:
+        return _declared(fn, **self._options)
 
 
 @overload
 def workflow(fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]], /) -> Workflow[P, R_co]: ...
 @overload
+def workflow(fn: Callable[Concatenate[SyncContext, P], R_co], /) -> Workflow[P, R_co]: ...
+@overload
 def workflow(
     *, name: str | None = ..., version: int = ..., replays: Sequence[int] = ..., deadline: Duration | None = ..., archive: bool = ...
 ) -> _Decorator: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make an async function of a context a workflow.
+    """Make a function a workflow: an async one of a `Context`, or a plain one of a `SyncContext`, which runs on a greenlet.
 
     Options: `name` (the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (from its start),
     `archive` (keep what compaction replaces).
@@ -141,8 +151,33 @@ def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _declared(
     fn: Callable[..., Any], *, name: str | None = None, version: int = 1, replays: Sequence[int] = (), deadline: Duration | None = None, archive: bool = True
 ) -> Workflow[Any, Any]:
-    if not inspect.iscoroutinefunction(fn):
-        raise BadValue("@workflow", fn, "an async function whose first parameter is the context")
+    code = _asynchronous(fn)
     own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
     deadline_s = None if deadline is None else seconds(deadline, "deadline")
-    return Workflow(CodeWorkflow(fn, own, whole(version, "version"), tuple(replays), deadline_s, archive), _neighbours(fn))
+    return Workflow(CodeWorkflow(code, own, whole(version, "version"), tuple(replays), deadline_s, archive, sync=code is not fn), _neighbours(fn))
+
+
+def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The function of a workflow as an async one of a `Context`, which it may be already.
+
+    Raises:
+        BadValue: it is no function of the one kind or the other, as far as it says.
+    """
+    hint = _first_hint(fn)
+    if inspect.iscoroutinefunction(fn):
+        fits = hint not in (SyncContext, "SyncContext")
+    else:
+        fits = inspect.isfunction(fn) and not inspect.isgeneratorfunction(fn) and not inspect.isasyncgenfunction(fn)
+        fits = fits and hint != "Context" and (hint in (SyncContext, Any) or not isinstance(hint, type))
+    if not fits:
+        raise BadValue("@workflow", fn, "an async function whose first parameter is the context, or a plain one whose first parameter is a SyncContext")
+    return fn if inspect.iscoroutinefunction(fn) else wraps(fn)(asynchronous(fn))
+
+
+def _first_hint(fn: Callable[..., Any]) -> Any:
+    """The hint of a function's first parameter as far as it can be read without evaluating anything; of one that is text, the last name."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    hint = None
+    with suppress(NameError, AttributeError):  # which say that something that is hinted at is not defined yet
+        hint = getattr(fn, "__annotations__", {}).get(code.co_varnames[0] if code is not None and code.co_argcount else "")
+    return hint.rpartition(".")[2] if isinstance(hint, str) else hint

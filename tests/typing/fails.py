@@ -7,7 +7,7 @@ Never run; `tests/test_typing.py` has it checked.
 from dataclasses import dataclass
 from typing import assert_type
 
-from perdure import Context, Err, Ok, Retry, Signal, Won, step, workflow
+from perdure import AsyncClient, Client, Context, Err, Ok, Retry, Signal, SyncContext, Won, step, workflow
 
 
 @dataclass(frozen=True)
@@ -180,3 +180,135 @@ async def running() -> None:
     greet.run("Ada", id=1)  # wrong: the id's type
     assert_type(greet.run("Ada"), int)  # wrong: what it returns
     greet.arun("Ada")  # wrong: not awaited
+
+
+# without await: plain functions of a SyncContext
+
+
+def sync_user(ctx: SyncContext) -> User:
+    return User(ctx.step(greeting, "Ada"))
+
+
+def sync_stock(ctx: SyncContext) -> Stock:
+    return Stock(len(ctx.step(fetch, None)))
+
+
+def sync_render(ctx: SyncContext, contact: str) -> bytes:
+    return ctx.step(greeting, contact).encode()
+
+
+def sync_wants_more(ctx: SyncContext, more: str) -> str:
+    return ctx.step(greeting, more)
+
+
+@workflow
+def sync_greet(ctx: SyncContext, name: str) -> str:
+    return ctx.step(greeting, name)
+
+
+@workflow(version=2)
+def sync_order(ctx: SyncContext, order_id: str) -> Charge:
+    return ctx.step(charge, order_id, 500)
+
+
+@workflow
+def sync_steps(ctx: SyncContext) -> None:
+    ctx.step(greeting, 1)  # wrong: an argument's type
+    ctx.step(greeting)  # wrong: an argument missing
+    ctx.step(greeting, nom="Ada")  # wrong: a keyword that it doesn't have
+    ctx.step("again", greeting, 1)  # wrong: an argument's type, with a name
+    ctx.step(1, "Ada")  # wrong: not a step
+    assert_type(ctx.step(greeting, "Ada"), bytes)  # wrong: what it returns
+    assert_type(ctx.step(fetch, None), list[int])  # wrong: what an async step returns
+    ctx.attempt(charge, "o1")  # wrong: an argument missing
+
+
+@workflow
+def sync_composition(ctx: SyncContext) -> None:
+    _one, _two, _three = ctx.join(sync_user, sync_stock)  # wrong: two branches, three results
+    user, _stock = ctx.join(sync_user, sync_stock)
+    user.count  # wrong: the stock has it
+    ctx.join(sync_user, sync_wants_more)  # wrong: a branch takes its ctx alone
+    ctx.join(sync_user, greeting)  # wrong: a step is no branch
+    ctx.map(sync_render, [1, 2])  # wrong: what it maps over
+    assert_type(ctx.map(sync_render, ["a"]), list[str])  # wrong: what it returns
+    ctx.race(one=sync_user, other=sync_wants_more)  # wrong: a branch takes its ctx alone
+    assert_type(ctx.race(one=sync_user, other=sync_user), Won[Stock])  # wrong: what it returns
+    ctx.call(sync_greet, 1)  # wrong: an argument's type
+    ctx.call(sync_order)  # wrong: an argument missing
+
+
+@workflow
+def sync_messages_and_values(ctx: SyncContext) -> None:
+    ctx.listen(approved).by  # wrong: an approval has none
+    ctx.listen(1)  # wrong: neither a signal nor a name
+    ctx.send(sync_greet.key("order-1"), approved, "yes")  # wrong: the body's type
+    ctx.sleep(None)  # wrong: not a duration
+    assert_type(ctx.keep("length", lambda: 1), str)  # wrong: what it returns
+    for turn in ctx.loop("audit", state=Cursor(None)):
+        turn.state.done  # wrong: a cursor has none
+        turn.state = None  # wrong: the state's type
+
+
+@workflow
+async def verbs_are_not_awaited(ctx: Context) -> None:
+    async for _ in ctx.loop("audit", state=0):
+        break
+    await ctx.join(load_user, sync_user)  # wrong: a branch of an async workflow is async
+
+
+@workflow
+def verbs_wait_by_themselves(ctx: SyncContext) -> None:
+    ctx.step(greeting, "Ada").send(None)  # wrong: it is the result already
+
+
+@workflow  # wrong: a plain function of a Context
+def sync_of_another_context(ctx: Context) -> None: ...
+
+
+@workflow  # wrong: no ctx
+def sync_without_ctx() -> None: ...
+
+
+@workflow(version=2)  # wrong: no ctx, with options
+def sync_without_ctx_either() -> None: ...
+
+
+def running_sync_ones() -> None:
+    sync_greet.run(1)  # wrong: an argument's type
+    sync_greet.run()  # wrong: an argument missing
+    sync_order.run("o1", cents=500)  # wrong: a keyword that it doesn't have
+    assert_type(sync_greet.run("Ada"), int)  # wrong: what it returns
+
+
+# clients
+
+
+def from_any_process(client: Client) -> None:
+    client.start(greet, 1)  # wrong: an argument's type
+    client.start(greet)  # wrong: an argument missing
+    client.start(greet, nom="Ada")  # wrong: a keyword that it doesn't have
+    client.start(greet, "Ada", id=1)  # wrong: the id's type
+    client.start(greet, "Ada", delay=[5])  # wrong: not a duration
+    client.start(greeting, "Ada")  # wrong: a step is no workflow
+    client.run(greet)  # wrong: an argument missing
+    assert_type(client.run(greet, "Ada"), int)  # wrong: what it returns
+    assert_type(client.start(greet, "Ada", id="k").result(), int)  # wrong: what it returns
+    assert_type(client.get("k", greet).result(), int)  # wrong: what it returns
+    client.get(5)  # wrong: the id's type
+    client.get("k").send(approved, "yes")  # wrong: the body's type
+    client.get("k").ask(approved, "yes")  # wrong: the body's type
+    client.get("k").result(timeout=[5])  # wrong: not a duration
+    client.list(limit="5")  # wrong: a count as text
+    Client(5)  # wrong: the URL's type
+
+
+async def from_any_loop(client: AsyncClient) -> None:
+    await client.start(greet, 1)  # wrong: an argument's type
+    await client.run(greet)  # wrong: an argument missing
+    assert_type(await client.run(greet, "Ada"), int)  # wrong: what it returns
+    client.start(greet, "Ada")  # wrong: not awaited
+    handle = await client.start(greet, "Ada")
+    handle.cancel()  # wrong: not awaited
+    await handle.send(approved, "yes")  # wrong: the body's type
+    assert_type(await handle.result(), int)  # wrong: what it returns

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_type
 
-from perdure import Context, Err, Ok, Retry, Signal, Won, step, workflow
+from perdure import AsyncClient, AsyncHandle, Client, Context, Err, Handle, Ok, Retry, Signal, SyncContext, SyncTurn, Won, step, workflow
 
 
 @dataclass(frozen=True)
@@ -184,3 +184,151 @@ def running() -> None:
 async def running_in_a_loop() -> None:
     assert_type(await greet.arun("Ada"), str)
     assert_type(await greet.arun("Ada", id="k"), str)
+
+
+# without await: plain functions of a SyncContext
+
+
+def sync_user(ctx: SyncContext) -> User:
+    return User(ctx.step(greeting, "Ada"), ())
+
+
+def sync_stock(ctx: SyncContext) -> Stock:
+    return Stock(len(ctx.step(fetch, None)))
+
+
+def sync_render(ctx: SyncContext, contact: str) -> bytes:
+    return ctx.step(render_video, contact)
+
+
+def sync_paid(ctx: SyncContext) -> None:
+    ctx.listen(approved)
+
+
+def sync_page(turn: SyncTurn[Cursor]) -> list[str]:
+    return turn.step(fetch, turn.state.next)
+
+
+@workflow
+def sync_greet(ctx: SyncContext, name: str) -> str:
+    return ctx.step(greeting, name)
+
+
+@workflow(version=2, replays=[1], deadline="7d")
+def sync_order(ctx: SyncContext, order_id: str, cents: int = 100) -> Charge:
+    return ctx.step(charge, order_id, cents)
+
+
+@workflow
+def sync_steps(ctx: SyncContext) -> None:
+    assert_type(ctx.step(greeting, "Ada"), str)
+    assert_type(ctx.step("again", greeting, "Ada"), str)
+    assert_type(ctx.step(fetch, "p2", size=3), list[str])
+    assert_type(ctx.step(charge.with_(name="charge-now", retry=Retry(max=1)), "o1", cents=500), Charge)
+    match ctx.attempt(charge, "o1", 500):
+        case Ok(value):
+            assert_type(value, Charge)
+        case Err(kind):
+            assert_type(str(kind), str)
+
+
+@workflow
+def sync_composition(ctx: SyncContext) -> None:
+    assert_type(ctx.join(sync_user, sync_stock), tuple[User, Stock])
+    _first, _second, third = ctx.join(sync_user, sync_stock, lambda c: c.step(greeting, "Ada"))
+    assert_type(third, str)
+    assert_type(ctx.join(sync_user, load_stock), tuple[User, Stock])
+    assert_type(ctx.join(load_user, lambda c: c.step(greeting, "Ada")), tuple[User, str])
+    assert_type(ctx.join(sync_user, lambda c: c.step(greeting, "Ada")), tuple[User, str])
+    ctx.join(user=sync_user, stock=load_stock, mail=lambda c: c.sleep("3d"))
+    assert_type(ctx.map(sync_render, ["a", "b"], limit=10), list[bytes])
+    assert_type(ctx.map(render, ["a", "b"]), list[bytes])
+    assert_type(ctx.race(one=sync_user, other=sync_user), Won[User])
+    match ctx.race(paid=sync_paid, late=lambda c: c.sleep("3d")):
+        case Won("late"):
+            raise TimeoutError
+        case Won(name):
+            assert_type(name, str)
+    assert_type(ctx.call(greet, "Ada"), str)
+    assert_type(ctx.call(sync_order, "o1", cents=500), Charge)
+
+
+@workflow
+def sync_messages(ctx: SyncContext) -> None:
+    assert_type(ctx.listen(approved), Approval)
+    assert_type(ctx.listen(approved, timeout="2d", default=None), Approval | None)
+    question = ctx.listen(approved, completable=True)
+    assert_type(question.body, Approval)
+    question.complete("thanks")
+    assert_type(ctx.listen_many(approved, limit=3), list[Approval])
+    ctx.send(sync_greet.key("order-1"), approved, Approval(granted=True, by="ada"))
+
+
+@workflow
+def sync_loops(ctx: SyncContext) -> int:
+    for turn in ctx.loop("audit", state=Cursor(None, 0), commit_every=1, keep=10):
+        assert_type(turn.state, Cursor)
+        page = sync_page(turn)
+        if not page:
+            break
+        turn.state = Cursor(page[-1], turn.state.done + turn.number)
+    return 0
+
+
+@workflow
+def sync_time_and_values(ctx: SyncContext) -> None:
+    ctx.sleep("3d")
+    ctx.sleep(timedelta(days=3))
+    assert_type(ctx.keep("length", lambda: len("Ada")), int)
+    assert_type(ctx.start(greet, "Ada").id, str)
+
+
+async def running_sync_ones() -> None:
+    assert_type(sync_greet.run("Ada"), str)
+    assert_type(sync_greet.run(name="Ada", id="k"), str)
+    assert_type(await sync_greet.arun("Ada"), str)
+    assert_type(sync_order.run("o1", cents=500), Charge)
+
+
+# clients
+
+
+def from_any_process(client: Client) -> None:
+    assert_type(client.start(greet, "Ada"), Handle[str])
+    assert_type(client.start(order, "o1", cents=500).result(), Charge)
+    assert_type(client.start(order, "o1", id="k", delay="1h", strict=True).result(timeout="1m"), Charge)
+    assert_type(client.start(greet, "Ada", id=None), Handle[str])
+    assert_type(client.start(greet, "Ada", delay=timedelta(hours=1)), Handle[str])
+    assert_type(client.start(greet, "Ada", deadline=30), Handle[str])
+    assert_type(client.start(greet, "Ada", tenant="acme"), Handle[str])
+    client.start("greet", "Ada", id="k").result()
+    assert_type(client.run(greet, "Ada"), str)
+    assert_type(client.run(order, "o1", id="k"), Charge)
+    assert_type(client.get("k", order).result(), Charge)
+    assert_type(client.get("k", workflow=order, tenant="acme").created, bool)
+    handle = client.get("k")
+    handle.send(approved, Approval(granted=True, by="ada"), key="once")
+    handle.send("anything", {"at": "all"}, may_come=True)
+    handle.ask(approved, Approval(granted=True, by="ada"), timeout="5s")
+    assert_type([one.number for one in handle.stream(after=3)], list[int])
+    assert_type([one.type for one in handle.events(follow=True)], list[str])
+    assert_type(handle.status().why, str)
+    assert_type(client.find("@failed").id, str)
+    assert_type([one.key.id for one in client.list(status=["failed"], since="1h")], list[str])
+    assert_type([one.programs for one in client.engines()], list[list[str]])
+
+
+async def from_any_loop(client: AsyncClient) -> None:
+    handle = await client.start(greet, "Ada")
+    assert_type(handle, AsyncHandle[str])
+    assert_type(await handle.result(), str)
+    assert_type(await client.run(order, "o1", cents=5), Charge)
+    assert_type(await client.run(order, "o1", id="k", deadline="1h"), Charge)
+    assert_type(await client.get("k", greet), AsyncHandle[str])
+    assert_type([one.number async for one in handle.stream()], list[int])
+    await handle.send(approved, Approval(granted=True, by="ada"))
+    await handle.pause("for now", wait=True, timeout="5s")
+    async with AsyncClient("sqlite:///p.db") as other:
+        assert_type(other, AsyncClient)
+    with Client() as sync:
+        assert_type(sync, Client)

@@ -97,7 +97,11 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     execution = Execution(warm.key, None if found is None else found.head.root)
     workflow = engine.workflows[warm.key.workflow]
     instance = program(workflow, warm.key)
-    diverged = await _drive(engine, rebuild(execution, events, instance))
+    try:
+        diverged = await _drive(engine, rebuild(execution, events, instance))
+    except BaseException:
+        instance.close()
+        raise
     warm.execution, warm.program = execution, instance
     if isinstance(diverged, Diverged) and execution.ended is None:
         diff = await _drive(engine, explain(workflow, warm.key, events, diverged))

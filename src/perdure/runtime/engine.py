@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
+from importlib.util import find_spec
 from typing import Any
 
 from perdure.core import log, messages
@@ -68,7 +69,7 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = Payloads(store)
-        self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in workflows}
+        self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in workflows if _can_run(one)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
         self.root = root
@@ -229,9 +230,9 @@ class Engine:
             await self._begin_anew()
             return
         self.clock.told(claimed.now_s)
+        self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._take(assignment)
-        self._alarm.at(claimed.next_at_s)
 
     def _take(self, assignment: Assignment) -> None:
         head = assignment.head
@@ -252,8 +253,7 @@ class Engine:
 
     async def _wait(self) -> None:
         """Wait for a ring, for a time at which something is known to be due, or for the net."""
-        now_s = self.clock.now_s()
-        if now_s >= self._evict_at_s:
+        if (now_s := self.clock.now_s()) >= self._evict_at_s:
             self._warm.evict(now_s, self._idle_s)
             self._evict_at_s = now_s + self._poll_s
         try:
@@ -340,8 +340,7 @@ class Engine:
             self._warm.drop(warm)
         elif execution is not None and not warm.held:
             self._alarm.at(execution.wake_at())
-        if self._warm.get(warm.key) is warm:
-            self._warm.weigh(warm)
+        self._warm.weigh(warm)
         if self._idle_s <= 0 and not warm.undecided:
             warm.forget()
 
@@ -392,3 +391,10 @@ class Engine:
         future = self._endings.pop(key, None)
         if future is not None and not future.done():
             future.set_result(None)
+
+
+def _can_run(workflow: CodeWorkflow) -> bool:
+    able = not workflow.sync or find_spec("greenlet") is not None
+    if not able:
+        logger.warning('%s is left to other engines: greenlet is not installed here (pip install "perdure[sync]")', workflow.name)
+    return able

@@ -164,7 +164,9 @@ class Residents:
                 self.drop(warm)
 
     def weigh(self, warm: Warm) -> None:
-        """Take note of what an execution has grown to, and make room if it is too much."""
+        """Take note of what an execution has grown to, if it is here, and make room if it is too much."""
+        if self._warm.get(warm.key) is not warm:
+            return
         weight = MEMORY_LEAST_BYTES + warm.log_bytes * MEMORY_PER_LOG
         self._memory_bytes += weight - self._weights.get(warm.key, 0)
         self._weights[warm.key] = weight

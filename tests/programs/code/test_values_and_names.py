@@ -536,3 +536,24 @@ async def test_mutating_a_value_after_it_was_passed_changes_nothing() -> None:
 
     async with world(mutating) as w:
         assert await w.run(mutating) == [[1, 2], [1, 99]]
+
+
+@virtually
+async def test_a_function_whose_value_is_kept_may_not_use_verbs_which_replay_would_not_call() -> None:
+    @workflow
+    async def wrong(ctx: Context) -> list[str]:
+        uses: dict[str, Callable[[], object]] = {"emit": lambda: ctx.emit(1), "set": lambda: ctx.set("a", 1), "random": lambda: ctx.random, "now": ctx.now}
+        said = []
+        for name, use in uses.items():
+            try:
+                await ctx.keep(name, lambda use=use: str(use()))  # type: ignore[misc]  # mypy can't infer the default
+                said.append("kept")
+            except StepFailed as failed:
+                said.append(failed.error.message.partition(":")[0])
+        ctx.emit("after")
+        return said
+
+    async with world(wrong) as w:
+        refused = [f"ctx.{verb} in the function of ctx.keep" for verb in ("emit", "set", "random")]
+        assert await w.run(wrong) == [*refused, "kept"]
+        await w.replayed(w.key(wrong))

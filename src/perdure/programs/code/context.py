@@ -483,8 +483,19 @@ class Context:
         """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
         scope = self._enter("keep")
         path = scope.take(checked_name(name, "keep"), name)
-        value = self._instance.remember(path, lambda: values.encode(_plain(fn(), path), "keep", path))
+        value = self._instance.remember(path, lambda: values.encode(self._made(fn, path), "keep", path))
         return Done(self._instance.decode(value, codec_of(fn).result, path))
+
+    def _made(self, fn: Callable[[], T], path: Path) -> T:
+        self._instance.keeping = True
+        try:
+            made = fn()
+        finally:
+            self._instance.keeping = False
+        if isinstance(made, Coroutine):
+            made.close()
+            raise WrongVerb(f"keep {text(path)} was given an async function", "use a step for work that waits: ctx.step(fn)")
+        return made
 
     def set(self, key: str, value: Any) -> None:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
@@ -594,13 +605,6 @@ def program(workflow: CodeWorkflow, key: Key) -> Instance:
 
 def _optional_s(timeout: Duration | None) -> float | None:
     return None if timeout is None else seconds(timeout, "timeout")
-
-
-def _plain(value: Any, path: Path) -> Any:
-    if isinstance(value, Coroutine):
-        value.close()
-        raise WrongVerb(f"keep {text(path)} was given an async function", "use a step for work that waits: ctx.step(fn)")
-    return value
 
 
 async def _with_item(fn: Callable[[Context, T], Awaitable[R]], item: T, context: Context) -> R:

@@ -164,7 +164,7 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class CodeWorkflow:
-    """An async function of a context, with what an engine needs to know of it."""
+    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet."""
 
     fn: Callable[..., Coroutine[Any, Any, Any]]
     name: str
@@ -172,6 +172,7 @@ class CodeWorkflow:
     replays: tuple[int, ...] = ()
     deadline_s: float | None = None
     archive: bool = True
+    sync: bool = False
 
     @cached_property
     def codec(self) -> Codec:

@@ -50,6 +50,7 @@ class Instance:
         "closed",
         "dry",
         "execution",
+        "keeping",
         "loop",
         "steps",
         "workflow",
@@ -61,7 +62,7 @@ class Instance:
         self.steps: dict[Path, Any] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
         self.closed = False
-        self.dry = False
+        self.dry = self.keeping = False
         self.loop = DeterministicLoop()
         self._enter = enter
         self._root: NumberedTask[Any] | None = None
@@ -297,7 +298,7 @@ class Instance:
         """The task that calls a verb.
 
         Raises:
-            WrongVerb: it is not called from the running workflow.
+            WrongVerb: it is not called from the running workflow, or by a function whose value is to be kept.
         """
         if self.closed or self._divergence is not None:
             raise Evicted
@@ -307,6 +308,8 @@ class Instance:
                 f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
                 "a step can't use verbs: return its result, and call the verb in the workflow",
             )
+        if self.keeping and verb != "now":
+            raise WrongVerb(f"ctx.{verb} in the function of ctx.keep", "replay does not call it: call the verb before, and keep what you make of it")
         return task
 
     # comparing with what is remembered
