@@ -29,6 +29,8 @@ def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -
 
     Nothing is executed and nothing decided. Returns how the program diverged, if it did; the execution is folded to the end in any case.
     """
+    if not events:
+        return None
     life = max((index for index, event in enumerate(events) if isinstance(event, e.Reopened)), default=0)
     resumes = {event.path: event.turn for event in events[life:] if isinstance(event, e.Turned)}
     asleep = bool(events) and any(isinstance(event, e.Ended) for event in events[life:])

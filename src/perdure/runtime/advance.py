@@ -6,8 +6,7 @@ delivered again; a decision that was durable already makes them late, and late m
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core import log, messages
@@ -33,7 +32,7 @@ T = TypeVar("T")
 lines = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
 
-NEWS = (Ended, Parked, Resumed, Reopened)
+NEWS = frozenset((Ended, Parked, Resumed, Reopened))
 """The events that people who wait for an execution want to hear of."""
 
 
@@ -147,10 +146,10 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         count=len(decision.events),
         compacted=compacted,
         status=execution.status,
-        wake_at_s=execution.wake_at(frozenset(warm.threads)),
+        wake_at_s=execution.wake_at(warm.threads.keys()),
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=release,
-        news=any(isinstance(event, NEWS) for event in decision.events),
+        news=not NEWS.isdisjoint(map(type, decision.events)),
         sends=tuple(decision.sends),
         acks=(*decision.acks, *acks),
         blobs=tuple(decision.blobs.items()),
@@ -188,30 +187,32 @@ async def _compact(engine: "Engine", warm: Warm) -> None:
 
 async def _drive(engine: "Engine", deciding: Generator[Load, bytes, T]) -> T:
     """Run a generator of the core to its end, fetching the blobs that it asks for."""
-    answer: bytes | None = None
-    while True:
-        asked = await _outside_of_tasks(partial(_step, deciding, answer)) if ONE_TASK_PER_THREAD else _step(deciding, answer)
-        if not isinstance(asked, Load):
-            result: T = asked[0]
-            return result
-        answer = await engine.payloads.get(asked.blob.sha256)
-
-
-def _step(deciding: Generator[Load, bytes, T], answer: bytes | None) -> Load | tuple[T]:
+    answer: Any = None
     try:
-        return deciding.send(answer)  # type: ignore[arg-type]  # the first is None by the rules of generators
+        while True:
+            asked = await _outside_of_tasks(deciding, answer) if ONE_TASK_PER_THREAD else deciding.send(answer)
+            answer = await engine.payloads.get(asked.blob.sha256)
     except StopIteration as end:
-        return (end.value,)
+        result: T = end.value
+        return result
+    except _Ended as end:
+        return end.args[0]  # type: ignore[no-any-return]  # what the generator returned
 
 
-async def _outside_of_tasks(fn: Callable[[], Any]) -> Any:
-    """Call `fn` where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
+class _Ended(Exception):  # a future can't carry a StopIteration
+    """What a generator returned."""
+
+
+async def _outside_of_tasks(deciding: Generator[Load, bytes, object], answer: bytes) -> Load:
+    """Go on with a decision where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    done: asyncio.Future[Load] = loop.create_future()
 
     def call() -> None:
         try:
-            done.set_result(fn())
+            done.set_result(deciding.send(answer))
+        except StopIteration as end:
+            done.set_exception(_Ended(end.value))
         except BaseException as error:
             done.set_exception(error)
 

@@ -331,7 +331,7 @@ class Engine:
         warm.touched_s = self.clock.now_s()
         warm.stop_timer()
         if execution is not None and warm.held and not self.stopping:
-            due_s = execution.wake_at(frozenset(warm.threads))
+            due_s = execution.wake_at(warm.threads.keys())
             if due_s is not None:
                 warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None):

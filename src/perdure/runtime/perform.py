@@ -12,7 +12,7 @@ from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.values import Blob, Value
 from perdure.programs.code.codec import codec_of
-from perdure.programs.code.declare import Step
+from perdure.programs.code.declare import Step, waits
 from perdure.programs.code.info import StepInfo, running
 from perdure.programs.code.instance import error_info
 from perdure.runtime.holder import persistently
@@ -28,12 +28,11 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
     Raises:
         asyncio.CancelledError: nobody wants the answer any more.
     """
-    codec = fn.codec if isinstance(fn, Step) else codec_of(fn)
-    inner = fn.fn if isinstance(fn, Step) else fn
+    codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
     try:
         raw = await persistently(lambda: payloads.get(args.sha256)) if isinstance(args, Blob) else args
         positional, named = codec.decode_args(raw, "the arguments of step", info.path)
-        if _is_async(inner):
+        if is_async:
             result = await _inside(info, inner(*positional, **named))
         else:
             context = contextvars.copy_context()
@@ -77,7 +76,3 @@ def _failure(fn: Any, error: BaseException) -> Err:
             return Err("fatal", error_info(unencodable))
         info = ErrorInfo(info.type, info.message, info.traceback, data)
     return Err("failed" if fn.retry.again(error) else "fatal", info)
-
-
-def _is_async(fn: Any) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # the method, not whether there is one

@@ -1,6 +1,7 @@
 """What users declare: steps, workflows and signals. Declaring touches nothing; an engine binds them later."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Coroutine
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -98,6 +99,11 @@ class Step(Generic[P, R_co, X_co]):
         return self.retry.rule()
 
     @cached_property
+    def is_async(self) -> bool:
+        """Whether the function is to be awaited; if not, it runs in a thread."""
+        return waits(self.fn)
+
+    @cached_property
     def timeout_s(self) -> float | None:
         """The time that each try has, in seconds."""
         return None if self.timeout is None else seconds(self.timeout, f"timeout of step {self.name}")
@@ -114,6 +120,12 @@ class Step(Generic[P, R_co, X_co]):
             queue=self.queue if queue is None else queue,
             idempotent=self.idempotent if idempotent is None else idempotent,
         )
+
+
+def waits(fn: Any) -> bool:
+    """Whether what `fn` returns is to be awaited."""
+    called = getattr(fn, "__call__", None)  # noqa: B004  # the method, not whether there is one
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(called)
 
 
 class _Decorator:

@@ -1,13 +1,13 @@
 """What a step may know of itself while it runs."""
 
 import contextvars
-import dataclasses
+
+import msgspec
 
 from perdure.core.paths import Key, Path, idempotency_key
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StepInfo:
+class StepInfo(msgspec.Struct, frozen=True, gc=False):
     """What a step may know of itself: whose operation it is, and the number of its try, interrupted ones included."""
 
     execution: Key
