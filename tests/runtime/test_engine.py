@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial, wraps
 from random import Random
 from typing import Any
@@ -14,9 +15,11 @@ from perdure import Context, NeedsAttention, Retry, Workflow, step, workflow
 from perdure.core import events as e
 from perdure.core import log
 from perdure.core.errors import UnknownProgram
+from perdure.core.mail import Opening, Send
+from perdure.core.messages import Start, encode
 from perdure.core.paths import Key, text
 from perdure.runtime.engine import CLAIM_MAX, Engine
-from perdure.stores.base import Claim, Filter, Log
+from perdure.stores.base import Claim, Filter, Log, Post
 from perdure.stores.memory import MemoryStore
 from perdure.testing.faults import NO_FAULTS, FaultyStore
 from perdure.testing.virtual import run
@@ -688,3 +691,17 @@ def test_many_kills_at_drawn_moments_lose_nothing_and_settle_each_step_once() ->
 
     for seed in range(10):
         run(partial(world, seed), seed=seed)
+
+
+@virtually
+async def test_what_is_pinned_and_has_not_begun_stays_pinned_whatever_message_comes_before(c: Cluster) -> None:
+    start = Start(2, one.code.codec.encode_args(("x", 0.0), {}, "input"), 7)
+    later = Send(key(one), "start", encode(start), now_s() + 100, Opening("one@2", key(one)))
+    await c.store.commit([Post(sends=(later,))])
+    newer: Workflow[..., str] = Workflow(replace(one.code, version=2), list)
+    engine = await c.engine(newer)
+    await c.send(key(one), "early")
+    await settle(1)
+    head = await c.head(key(one))
+    assert (head.program, head.version, head.status) == ("one@2", 1, "pending")
+    assert await c.result(engine, newer) == "x"

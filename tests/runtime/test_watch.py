@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, ExecutionFailed, NotFound, workflow
+from perdure import Context, ExecutionFailed, NeedsAttention, NotFound, workflow
+from perdure.core import values
 from perdure.core.errors import StoreUnavailable
+from perdure.core.messages import Parent, Resume, Start
 from perdure.core.paths import Key
 from perdure.runtime.endings import result
 from perdure.runtime.host import finished
@@ -61,6 +63,16 @@ async def listener(ctx: Context) -> Any:
 @workflow
 async def failing(ctx: Context) -> None:
     raise LookupError("no such order")
+
+
+@workflow(name="changing")
+async def changing(ctx: Context) -> str:
+    return str(await ctx.listen("go"))
+
+
+@workflow(name="changing")
+async def changed(ctx: Context) -> str:
+    return str(await ctx.listen("come"))
 
 
 def ended(head: Head | None) -> bool:
@@ -153,6 +165,8 @@ async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: C
     await asyncio.sleep(100)
     assert store.asked == []
     assert await watch.until(sleeper.key("e"), lambda head: head is None) is None
+    watch.close()
+    assert c.store._news_rings == []
 
 
 @virtually
@@ -195,17 +209,84 @@ async def test_a_watch_that_is_closed_lets_everybody_go(c: Cluster) -> None:
 
 
 @virtually
-async def test_a_reopened_execution_is_waited_for_again(c: Cluster) -> None:
-    """Between the look that saw the failure and the reading of the log, the execution was reopened."""
-    await c.engine(listener, failing)
+async def test_who_comes_while_the_others_are_looked_at_is_looked_at_next(c: Cluster) -> None:
+    class Slow(FaultyStore):
+        async def heads(self, which: Filter = ALL) -> list[Head]:
+            found = await super().heads(which)
+            await asyncio.sleep(0.01)
+            return found
+
+    await c.engine(sleeper)
+    key = await c.post(sleeper, 0.0)
+    await settle(1)
+    watch = Watch(Slow(c.store, Random(0)))
+    other = asyncio.create_task(watch.until(sleeper.key("never"), ended))
+    await settle(0.005)
+    began_s = now_s()
+    assert ended(await watch.until(key, ended))
+    assert now_s() - began_s < 0.1
+    other.cancel()
+
+
+@virtually
+async def test_an_engine_tells_of_the_ends_that_it_makes_though_the_ring_is_lost(c: Cluster) -> None:
+    process = await c.engine(sleeper)
+    process.store.faults = Faults(lose_ring=1.0)
+    assert await c.start(process, sleeper, 7.35)
+    began_s = now_s()
+    assert await c.result(process, sleeper) == "awake"
+    assert now_s() - began_s < 7.35 + 0.05
+
+
+# Endings.
+
+
+@virtually
+async def test_what_was_before_does_not_count(c: Cluster) -> None:
+    await c.engine(failing, changed)
     key = await c.post(failing)
     await settle(1)
     with pytest.raises(ExecutionFailed, match="no such order"):
         await result(Watch(c.store), c.store, key)
-    version = (await c.head(key)).version
-    waiting = asyncio.create_task(result(Watch(c.store), c.store, key, after=version))
+    waiting = asyncio.create_task(result(Watch(c.store), c.store, key, after=(await c.head(key)).version))
     await asyncio.sleep(30)
     assert not waiting.done()
     waiting.cancel()
     with pytest.raises(NotFound):
         await result(Watch(c.store), c.store, failing.key("nowhere"))
+
+
+@virtually
+async def test_a_message_to_what_is_parked_is_no_news_of_it(c: Cluster) -> None:
+    right = await c.engine(changing)
+    key = await c.post(changing)
+    await settle(1)
+    await right.stop()
+    wrong = await c.engine(changed)
+    await c.send(key, "come")
+    with pytest.raises(NeedsAttention, match="diverged"):
+        await result(Watch(c.store), c.store, key)
+    parked = (await c.head(key)).version
+    waiting = asyncio.create_task(result(Watch(c.store), c.store, key, after=parked))
+    await settle(2)
+    for _ in range(3):
+        await c.send(key, "go")
+    await settle(2)
+    assert (await c.head(key)).version == parked + 3 and not waiting.done()
+    await wrong.stop()
+    await c.engine(changing)
+    await c.tell(key, Resume())
+    assert await waiting == values.encode("None", "result")
+
+
+@virtually
+async def test_an_end_is_found_however_much_was_written_behind_it(c: Cluster) -> None:
+    await c.engine(sleeper)
+    key = await c.post(sleeper, 0.0)
+    await settle(1)
+    for number in range(300):
+        await c.tell(key, Start(parent=Parent(sleeper.key(f"parent {number}"), (("call", 1),))))
+        assert number % 100 or await result(Watch(c.store), c.store, key) == values.encode("awake", "result")
+    await settle(1)
+    assert len(await c.events(key)) > 300
+    assert await result(Watch(c.store), c.store, key) == values.encode("awake", "result")

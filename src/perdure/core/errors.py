@@ -10,7 +10,7 @@
     │   ├── UnknownProgram, NotFound, AlreadyRunning
     │   └── Ambiguous, InputDiffers, HasEnded
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
-    │   ├── StoreUnavailable, StoreInUse
+    │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged
     └── WorkflowError           an outcome of the user's work
         ├── StepFailed, Timeout, Cancelled is asyncio's
@@ -180,14 +180,6 @@ class StoreError(PerdureError):
 
 class StoreUnavailable(StoreError):
     """The store did not answer, or said that it could not; a change that was asked for may have happened or not."""
-
-
-class StoreInUse(StoreError):
-    """Another process has the database file open."""
-
-    def __init__(self, file: str) -> None:
-        super().__init__(f"{file} is in use by another process; wait for it to end, or name another file with db= or PERDURE_DB")
-        self.file = file
 
 
 class LogVersionUnsupported(StoreError):

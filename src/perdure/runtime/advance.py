@@ -91,6 +91,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
         raise LostRace(ours=False)
     warm.exists = found is not None
     warm.version = 0 if found is None else found.head.version
+    warm.pinned = "" if found is None else found.head.program
     warm.log_bytes = 0 if found is None else sum(map(len, found.rows))
     events = [] if found is None else log.decode_all(found.rows)
     execution = Execution(warm.key, None if found is None else found.head.root)
@@ -139,7 +140,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         epoch=engine.epoch,
         holder=engine.holder,
         version=warm.version,
-        program=program_name(warm.key.workflow, execution.started.version if execution.started else 0),
+        program=program_name(warm.key.workflow, execution.started.version) if execution.started else warm.pinned or program_name(warm.key.workflow, 0),
         root=execution.root,
         creates=not warm.exists,
         row=log.encode(decision.events) if decision.events else b"",

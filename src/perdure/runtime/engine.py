@@ -15,12 +15,13 @@ from typing import Any
 from perdure.core import log, messages
 from perdure.core.decide import Host
 from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
-from perdure.core.events import Started
+from perdure.core.events import Ended, Started
 from perdure.core.messages import Message
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
+from perdure.runtime.endings import Endings
 from perdure.runtime.flights import give_back
 from perdure.runtime.holder import Holder, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
@@ -28,6 +29,7 @@ from perdure.runtime.payloads import Payloads
 from perdure.runtime.presence import here
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
+from perdure.runtime.watch import Watch
 from perdure.stores.base import Assignment, Claim, Moment, Store
 
 logger = logging.getLogger("perdure.engine")
@@ -74,7 +76,7 @@ class Engine:
         self.queues = frozenset(("", *queues))
         self.root = root
         self._programs = frozenset(name for one in self.workflows.values() for name in one.programs)
-        self._membership = Holder(store, holder, here("engine", self._programs, self.queues - {""}), lease_s, threaded=threaded)
+        self._membership = Holder(store, holder, here("engine", self._programs, self.queues - {""}, root), lease_s, threaded=threaded)
         self._housekeeping = Housekeeping(store)
         self._poll_s = poll_s
         self._idle_s = idle_s
@@ -82,12 +84,12 @@ class Engine:
         self._evict_at_s = 0.0
         self._warm = Residents(memory_bytes_max)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._endings: dict[Key, asyncio.Future[None]] = {}
+        self._endings = Endings()
+        self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
         self.stopping = False
         self._closed = False
         self._grace_ends_s = 0.0
-        self._failure: Exception | None = None
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
 
@@ -122,6 +124,7 @@ class Engine:
         self._alarm = Alarm(self.clock, self._ring)
         self.threads = DaemonThreads()
         silence = bell(self.store, self._ring)
+        self.watch.listen()
         try:
             self.host = Host(self.holder, self.queues, self.versions)
             self.clock.told((await self._membership.join()).now_s)
@@ -132,12 +135,11 @@ class Engine:
                 await self._housekeeping.turn(self.clock.now_s())
                 await self._wait()
         except Exception as error:
-            self._failure = error
-            for ending in self._endings.values():
-                ending.set_exception(error)
+            self._endings.fail(error)
             raise
         finally:
             silence()
+            self.watch.close()
             await self._leave()
 
     def stop(self, grace_s: float = 0.0) -> None:
@@ -315,9 +317,7 @@ class Engine:
         """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""
         if warm.born is not None and not warm.born.done():
             warm.born.set_exception(defect)
-        ending = self._endings.pop(warm.key, None)
-        if ending is not None and not ending.done():
-            ending.set_exception(defect)
+        self._endings.fail_one(warm.key, defect)
         self._warm.drop(warm)
 
     def _bear(self, warm: Warm) -> None:
@@ -335,7 +335,7 @@ class Engine:
             if due_s is not None:
                 warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None):
-            self._tell(warm.key)
+            self._endings.tell(warm.key, execution.ended)
         if execution is not None and execution.ended is not None and not warm.undecided:
             self._warm.drop(warm)
         elif execution is not None and not warm.held:
@@ -378,19 +378,13 @@ class Engine:
         found = await self.store.read(key)
         return None if found is None else next((event.seed for event in log.decode_all(found.rows) if isinstance(event, Started)), None)
 
-    def ending(self, key: Key) -> "asyncio.Future[None]":
-        """A future that is done when the execution next ends or parks here, and fails if the engine does."""
-        future = self._endings.get(key)
-        if future is None or future.done():
-            future = self._endings[key] = asyncio.get_running_loop().create_future()
-            if self._failure is not None:
-                future.set_exception(self._failure)
-        return future
+    def ending(self, key: Key) -> "asyncio.Future[Ended | None]":
+        """A future that is done when the execution next ends or (then with None) parks here, and fails if the engine does."""
+        return self._endings.of(key)
 
-    def _tell(self, key: Key) -> None:
-        future = self._endings.pop(key, None)
-        if future is not None and not future.done():
-            future.set_result(None)
+    def _holds(self, key: Key) -> bool:
+        warm = self._warm.get(key)
+        return warm is not None and warm.held
 
 
 def _can_run(workflow: CodeWorkflow) -> bool:

@@ -9,21 +9,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from perdure.core import log, messages
-from perdure.core.errors import BadValue, DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound
-from perdure.core.events import Ended, Parked, Reopened, Resumed
+from perdure.core import messages
+from perdure.core.errors import BadValue
 from perdure.core.mail import Send
-from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key
-from perdure.core.values import Blob
 from perdure.programs.code.declare import CodeWorkflow
+from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite import SqliteStore
-
-TURNS = (Ended, Reopened, Parked, Resumed)
-"""The events after which an execution does or doesn't go on; the last of them in a log says which."""
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
@@ -33,7 +28,6 @@ def open_store(url: str | None = None) -> Store:
 
     Raises:
         BadValue: the URL names no store that this Perdure has.
-        StoreInUse: another process has the file open.
         StoreError: the file can't be opened.
     """
     chosen = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
@@ -51,7 +45,7 @@ async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, roo
     """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again."""
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, root=root)
+        engine = Engine(store, workflows, root=root, threaded=True)
         running = asyncio.create_task(engine.run())
         joined = asyncio.create_task(engine.ready())
         try:
@@ -80,36 +74,22 @@ async def resume(engine: Engine, key: Key) -> int:
 async def finished(engine: Engine, key: Key, after: int = 0) -> bytes:
     """Wait for an execution's end and return its encoded result; what happened up to version `after` is of no interest.
 
+    It may be advanced by any process; but if this engine fails, so does this.
+
     Raises:
         NotFound: there is no such execution.
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how it ended.
         NeedsAttention: it is parked.
     """
-    version = after
-    while True:
-        ending = engine.ending(key)
-        found = await engine.store.read(key, after=version)
-        if found is None:
-            raise NotFound(key)
-        version = found.head.version
-        turn = next((event for event in reversed(log.decode_all(found.rows)) if isinstance(event, TURNS)), None)
-        if isinstance(turn, Parked):
-            raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
-        if isinstance(turn, Ended):
-            return await _result(engine, key, turn)
-        done, _ = await asyncio.wait((ending,), timeout=1.0)
-        for one in done:
-            one.result()  # raises what ended the engine, if it ended
-
-
-async def _result(engine: Engine, key: Key, ended: Ended) -> bytes:
-    match ended.outcome:
-        case Ok(Blob() as blob):
-            return await engine.payloads.get(blob.sha256)
-        case Ok(bytes() as raw):
-            return raw
-        case Err(kind, ErrorInfo() as error):
-            if ended.status == "cancelled":
-                raise ExecutionCancelled(key, error.message)
-            raise (DeadlineExceeded if kind == "deadline_exceeded" else ExecutionFailed)(key, error)
-    raise TypeError(f"{ended.outcome!r} is no outcome")
+    waiting = asyncio.create_task(result(engine.watch, engine.store, key, after, through_pauses=False))
+    try:
+        while True:
+            ending = engine.ending(key)
+            _ = await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
+            if ending.done() and (ended := ending.result()) is not None:
+                return await outcome(engine.store, key, ended)
+            if waiting.done():
+                return await waiting
+            engine.watch.ring()
+    finally:
+        waiting.cancel()

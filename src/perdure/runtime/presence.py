@@ -10,9 +10,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from perdure.core.paths import Key
+
 
 class Presence(msgspec.Struct, frozen=True):
-    """Who a holder is: its kind (engine, worker), where it runs, which programs it advances and which queues it serves."""
+    """Who a holder is: its kind (engine, worker), where it runs, which programs it advances and which queues it serves.
+
+    With a `root`, it advances only that execution and its descendants, as the engine of a script does.
+    """
 
     kind: str
     host: str
@@ -20,11 +25,12 @@ class Presence(msgspec.Struct, frozen=True):
     programs: list[str]
     queues: list[str]
     started_at_s: float
+    root: Key | None = None
 
 
-def here(kind: str, programs: Iterable[str] = (), queues: Iterable[str] = ()) -> Presence:
+def here(kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), root: Key | None = None) -> Presence:
     """The presence of something in this process."""
-    return Presence(kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3))
+    return Presence(kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), root)
 
 
 _encoder = msgspec.json.Encoder()

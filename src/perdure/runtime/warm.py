@@ -32,7 +32,8 @@ class Warm:
     """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away.
 
     `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
-    handed it over: what the store said of its holder before the last of them may be outdated. `compact_from` is how many events its log
+    handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
+    not begun. `compact_from` is how many events its log
     is to have before compacting it is tried again.
     """
 
@@ -47,6 +48,7 @@ class Warm:
         "in_hand",
         "key",
         "log_bytes",
+        "pinned",
         "program",
         "taken",
         "threads",
@@ -63,6 +65,7 @@ class Warm:
         self.execution: Execution | None = None
         self.program: Program | None = None
         self.version = 0
+        self.pinned = ""
         self.log_bytes = 0
         self.held = True
         self.busy = False

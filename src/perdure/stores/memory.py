@@ -95,7 +95,9 @@ class MemoryStore:
     async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
         last = None if which.older_than is None else self._executions.get(which.older_than)
-        older = (execution.head for execution in reversed(self._executions.values()) if last is None or execution.number < last.number)
+        known = self._executions.values() if which.keys is None else [self._executions[key] for key in self._executions.keys() & set(which.keys)]
+        newest = reversed(known) if which.keys is None else sorted(known, key=lambda execution: -execution.number)
+        older = (execution.head for execution in newest if last is None or execution.number < last.number)
         return list(islice((head for head in older if _is_meant(head, which)), which.limit))
 
     async def mail(self, to: Address) -> list[Mail]:
@@ -371,7 +373,6 @@ def _is_meant(head: Head, which: Filter) -> bool:
         and which.workflow in (None, head.key.workflow)
         and (which.statuses is None or head.status in which.statuses)
         and head.key.id.startswith(which.id_prefix)
-        and (which.keys is None or head.key in which.keys)
         and which.root in (None, head.root)
         and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
     )

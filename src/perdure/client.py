@@ -1,0 +1,275 @@
+"""The client of everybody else: `Client` and `Handle`, the sync faces of `AsyncClient` and `AsyncHandle`, method by method.
+
+A client runs one event loop in a daemon thread of its own, so it works in scripts, in threads, in notebooks and inside of a
+running loop (which waits meanwhile). What holds of the async twin holds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+
+from perdure.async_client import AsyncClient, AsyncHandle, Engines, Listing
+from perdure.core.paths import Key
+from perdure.core.views import PublicEvent, StepView
+from perdure.loop_thread import LoopThread
+from perdure.programs.code.declare import Signal
+from perdure.programs.code.durations import Duration
+from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.service.following import Emitted
+from perdure.service.queries import EngineView, Listed, Status
+
+__all__ = ["AsyncClient", "AsyncHandle", "Client", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status", "StepView"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class Handle(Generic[R_co]):
+    """One execution, to people and programs outside of it. See `AsyncHandle`."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncHandle[R_co]) -> None:
+        self.key = inner.key
+        self.created = inner.created
+        self._thread = thread
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return f"<handle of {self.key}>"
+
+    @property
+    def id(self) -> str:
+        """See `AsyncHandle.id`."""
+        return self.key.id
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """See `AsyncHandle.result`."""
+        return self._thread.call(self._inner.result(timeout))
+
+    def status(self) -> Status:
+        """See `AsyncHandle.status`."""
+        return self._thread.call(self._inner.status())
+
+    def steps(self) -> list[StepView]:
+        """See `AsyncHandle.steps`."""
+        return self._thread.call(self._inner.steps())
+
+    def query(self, key: str | None = None, default: Any = None) -> Any:
+        """See `AsyncHandle.query`."""
+        return self._thread.call(self._inner.query(key, default))
+
+    def stream(self, after: int = 0, follow: bool = True) -> Iterator[Emitted]:
+        """See `AsyncHandle.stream`."""
+        return self._thread.drain(self._inner.stream(after, follow))
+
+    def events(self, after: int = 0, follow: bool = False) -> Iterator[PublicEvent]:
+        """See `AsyncHandle.events`."""
+        return self._thread.drain(self._inner.events(after, follow))
+
+    @overload
+    def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ...) -> None: ...
+    @overload
+    def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ...) -> None: ...
+    def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False) -> None:
+        """See `AsyncHandle.send`."""
+        self._thread.call(self._inner.send(signal, body, key=key, may_come=may_come))
+
+    @overload
+    def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...
+    @overload
+    def ask(self, signal: str, body: Any = ..., *, timeout: Duration | None = ...) -> Any: ...
+    def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration | None = None) -> Any:
+        """See `AsyncHandle.ask`."""
+        return self._thread.call(self._inner.ask(signal, body, timeout=timeout))
+
+    def cancel(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.cancel`."""
+        self._thread.call(self._inner.cancel(reason, wait=wait, timeout=timeout))
+
+    def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.terminate`."""
+        self._thread.call(self._inner.terminate(reason, wait=wait, timeout=timeout))
+
+    def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.pause`."""
+        self._thread.call(self._inner.pause(reason, wait=wait, timeout=timeout))
+
+    def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.resume`."""
+        self._thread.call(self._inner.resume(reason, wait=wait, timeout=timeout))
+
+    def retry(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.retry`."""
+        self._thread.call(self._inner.retry(reason, wait=wait, timeout=timeout))
+
+
+class Client:
+    """Starts executions and finds them, on the store of a URL. See `AsyncClient`."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self._thread = LoopThread("perdure-client")
+        try:
+            self._inner = self._thread.call(_opened(url))
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def close(self) -> None:
+        """Let the store and the thread go. Closing twice does nothing."""
+        if not self._thread.closed:
+            try:
+                self._thread.call(self._inner.aclose())
+            finally:
+                self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @overload
+    def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    @overload
+    def start(
+        self,
+        workflow: Workflow[..., R],
+        /,
+        *args: Any,
+        id: str | None,
+        delay: Duration | None = ...,
+        deadline: Duration | None = ...,
+        strict: bool = ...,
+        tenant: str = ...,
+        **kwargs: Any,
+    ) -> Handle[R]: ...
+    @overload
+    def start(
+        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | None, deadline: Duration | None = ..., tenant: str = ..., **kwargs: Any
+    ) -> Handle[R]: ...
+    @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
+    @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> Handle[R]: ...
+    @overload
+    def start(
+        self,
+        workflow: str,
+        /,
+        *args: Any,
+        id: str | None = ...,
+        delay: Duration | None = ...,
+        deadline: Duration | None = ...,
+        strict: bool = ...,
+        tenant: str = ...,
+        **kwargs: Any,
+    ) -> Handle[Any]: ...
+    def start(
+        self,
+        workflow: Workflow[..., Any] | str,
+        /,
+        *args: Any,
+        id: Any = None,
+        delay: Any = None,
+        deadline: Any = None,
+        strict: Any = False,
+        tenant: Any = DEFAULT_TENANT,
+        **kwargs: Any,
+    ) -> Handle[Any]:
+        """See `AsyncClient.start`."""
+        return self._handle(self._inner.start(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs))
+
+    @overload
+    def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def run(
+        self,
+        workflow: Workflow[..., R],
+        /,
+        *args: Any,
+        id: str | None,
+        delay: Duration | None = ...,
+        deadline: Duration | None = ...,
+        strict: bool = ...,
+        tenant: str = ...,
+        **kwargs: Any,
+    ) -> R: ...
+    @overload
+    def run(
+        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | None, deadline: Duration | None = ..., tenant: str = ..., **kwargs: Any
+    ) -> R: ...
+    @overload
+    def run(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> R: ...
+    @overload
+    def run(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> R: ...
+    @overload
+    def run(
+        self,
+        workflow: str,
+        /,
+        *args: Any,
+        id: str | None = ...,
+        delay: Duration | None = ...,
+        deadline: Duration | None = ...,
+        strict: bool = ...,
+        tenant: str = ...,
+        **kwargs: Any,
+    ) -> Any: ...
+    def run(
+        self,
+        workflow: Workflow[..., Any] | str,
+        /,
+        *args: Any,
+        id: Any = None,
+        delay: Any = None,
+        deadline: Any = None,
+        strict: Any = False,
+        tenant: Any = DEFAULT_TENANT,
+        **kwargs: Any,
+    ) -> Any:
+        """See `AsyncClient.run`."""
+        return self._thread.call(self._inner.run(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs))
+
+    @overload
+    def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> Handle[R]: ...
+    @overload
+    def get(self, id: str | Key, workflow: str | None = ..., *, tenant: str = ...) -> Handle[Any]: ...
+    def get(self, id: str | Key, workflow: Workflow[..., Any] | str | None = None, *, tenant: str = DEFAULT_TENANT) -> Handle[Any]:
+        """See `AsyncClient.get`."""
+        return self._handle(self._inner.get(id, workflow, tenant=tenant))
+
+    def list(
+        self,
+        *,
+        workflow: Workflow[..., Any] | str | None = None,
+        status: str | Iterable[str] | None = None,
+        id_prefix: str = "",
+        since: Duration | datetime | None = None,
+        limit: int = 100,
+        older_than: Key | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Listing:
+        """See `AsyncClient.list`."""
+        return self._thread.call(
+            self._inner.list(workflow=workflow, status=status, id_prefix=id_prefix, since=since, limit=limit, older_than=older_than, tenant=tenant)
+        )
+
+    def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
+        """See `AsyncClient.find`."""
+        return self._thread.call(self._inner.find(text, tenant=tenant))
+
+    def engines(self) -> Engines:
+        """See `AsyncClient.engines`."""
+        return self._thread.call(self._inner.engines())
+
+    def _handle(self, finding: Coroutine[Any, Any, AsyncHandle[R]]) -> Handle[R]:
+        return Handle(self._thread, self._thread.call(finding))
+
+
+async def _opened(url: str | None) -> AsyncClient:
+    """A client of the store of `url`, opened on the loop that it will be used on."""
+    return AsyncClient(url)

@@ -1,0 +1,85 @@
+"""A loop in a thread: how sync code calls into the async inside. It blocks the caller and nobody else."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from perdure.core.errors import StoreUnavailable, WrongVerb
+
+T = TypeVar("T")
+
+CLOSED = "this client was closed; open another one"
+
+
+class LoopThread:
+    """An event loop that runs in a daemon thread until it is closed, or the process ends."""
+
+    def __init__(self, name: str) -> None:
+        self.closed = False
+        self._closing = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread, and wait for what it returns or raises. Who is interrupted here, interrupts it there.
+
+        Raises:
+            StoreUnavailable: the thread was closed.
+            WrongVerb: the caller is that thread, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise WrongVerb("a client was used on its own event loop", "use the async client there")
+        with self._closing:
+            if self.closed:
+                coroutine.close()
+                raise StoreUnavailable(CLOSED)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except CancelledError as error:
+            raise StoreUnavailable(CLOSED) from error
+        except BaseException:
+            future.cancel()
+            raise
+
+    def drain(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """The items of an async generator, one by one as they are asked for."""
+        try:
+            while (found := self.call(_next(items))) is not None:
+                yield found[0]
+        finally:
+            if not self.closed:
+                self.call(items.aclose())
+
+    def close(self) -> None:
+        """End the loop; what runs on it is cancelled, and waited for. Closing twice does nothing."""
+        with self._closing:
+            if self.closed:
+                return
+            self.closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
+    try:
+        return (await anext(items),)
+    except StopAsyncIteration:
+        return None

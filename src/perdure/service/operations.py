@@ -1,0 +1,221 @@
+"""Operations: what people have an execution do. Each is one post of mail with a key, so that it arrives once and whole.
+
+An answer means that the message is durable; what it makes happen is an engine's business.
+"""
+
+import asyncio
+import inspect
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import log, messages, values
+from perdure.core.errors import BadValue, HasEnded, InputDiffers, NeedsAttention, NotFound, Undecodable
+from perdure.core.mail import Opening, Send
+from perdure.core.messages import Message
+from perdure.core.paths import Key
+from perdure.core.program import program_name
+from perdure.core.values import Value
+from perdure.programs.code.declare import CodeWorkflow, Signal, checked_name
+from perdure.runtime.endings import ENDED, last_turn
+from perdure.service.access import Access
+from perdure.stores.base import Committed, Filter, Head, Post
+
+SEED_BITS = 62
+HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
+"""The shortest and the longest wait before the mail is looked at again, for whether a message was handled."""
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be started: an encoded input, the version to pin (0: the engine's), a delay of the start and a deadline from it on."""
+
+    key: Key
+    input: bytes
+    version: int = 0
+    delay_s: float = 0.0
+    deadline_s: float | None = None
+    strict: bool = False
+
+
+def encoded(workflow: CodeWorkflow | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """The input of an execution, checked against what the workflow takes, as far as that is known here.
+
+    Raises:
+        BadValue: it takes other arguments.
+        Unencodable, TooLarge: they can't be kept.
+    """
+    if isinstance(workflow, str):
+        return values.encode((args, kwargs), f"the input of {workflow}")
+    what = f"the input of {workflow.name}"
+    try:
+        inspect.signature(workflow.fn).bind(None, *args, **kwargs)
+        raw = workflow.codec.encode_args(args, kwargs, what)
+        _ = workflow.codec.decode_args(raw, what)
+    except TypeError as error:
+        raise BadValue(f"the arguments of {workflow.name}", (args, dict(kwargs)), f"what it takes: {error}") from error
+    except Undecodable as error:
+        raise BadValue(f"the arguments of {workflow.name}", (args, dict(kwargs)), f"what it takes: {error.why}") from error
+    return raw
+
+
+async def start(access: Access, wanted: Start) -> bool:
+    """Start an execution unless there is one of this key; return whether it was created.
+
+    Raises:
+        InputDiffers: there is one, of another input, and the start is a strict one.
+    """
+    key, blobs = wanted.key, dict[str, bytes]()
+    given = values.offload(wanted.input, blobs)
+    created = False
+    if not await access.store.heads(Filter(keys=(key,), limit=1)):
+        due_at_s = (await access.store.moment()).now_s + wanted.delay_s if wanted.delay_s else 0.0
+        begin = messages.Start(wanted.version, given, secrets.randbits(SEED_BITS), None, wanted.deadline_s)
+        opens = Opening(program_name(key.workflow, wanted.version), key)
+        send = Send(key, "start", messages.encode(begin), due_at_s, opens)
+        (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])
+        created = isinstance(answer, Committed) and key in answer.created
+    if wanted.strict and not created and await _input(access, key) not in (None, given):
+        raise InputDiffers(key)
+    return created
+
+
+async def _input(access: Access, key: Key) -> Value | None:
+    """What an execution was started with, or will be; None if it has ended without having begun."""
+    found = await access.store.read(key)
+    for row in () if found is None else found.rows:
+        for event in log.decode(row):
+            if isinstance(event, e.Started):
+                return event.input
+    begins = (messages.decode(mail.body) for mail in await access.store.mail(key))
+    return next((begin.input for begin in begins if isinstance(begin, messages.Start)), None)
+
+
+async def send(access: Access, key: Key, signal: messages.Signal, may_come: bool = False) -> Head | None:
+    """Send a signal, which carries a key; return the head as it was before (None: there is none yet, and it `may_come`).
+
+    Raises:
+        NotFound, HasEnded: nobody would read it.
+    """
+    head = await _present(access, key, may_come)
+    if head is not None and head.status in ENDED:
+        raise HasEnded(key, head.status, f"the message {signal.name!r}")
+    blobs: dict[str, bytes] = {}
+    light = msgspec.structs.replace(signal, body=values.offload(signal.body, blobs))
+    await _post(access, key, f"message:{signal.key}", light, blobs)
+    return head
+
+
+def signal(to: Signal[Any] | str, body: Any, key: str | None = None) -> messages.Signal:
+    """A signal from outside, under a key of its own if none is given.
+
+    Raises:
+        BadName: its name or its key is none.
+        BadValue: the body is not of the signal's type.
+        Unencodable, TooLarge: the body can't be kept.
+    """
+    name, kind = (to.name, to.body) if isinstance(to, Signal) else (checked_name(to, "signal"), Any)
+    raw = values.encode(body, f"the body of {name}")
+    try:
+        _ = values.decode(raw, kind, name)
+    except Undecodable as error:
+        raise BadValue(f"the body of {name}", body, f"what the signal takes: {error.why}") from error
+    return messages.Signal(name, raw, uuid4().hex if key is None else checked_name(key, "key"))
+
+
+async def cancel(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """Have an execution unwind and end as cancelled; one that was cancelled before is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to cancel.
+    """
+    await _end(access, key, messages.Cancel(reason), "cancel", wait)
+
+
+async def terminate(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """End an execution as cancelled at once; one that was cancelled before is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to terminate.
+    """
+    await _end(access, key, messages.Terminate(reason), "terminate", wait)
+
+
+async def _end(access: Access, key: Key, message: Message, mail_key: str, wait: bool) -> None:
+    head = await access.head(key)
+    if head.status == "cancelled":
+        return
+    if head.status in ENDED:
+        raise HasEnded(key, head.status, mail_key)
+    await _post(access, key, mail_key, message)
+    if wait:
+        _ = await access.watch.until(key, lambda head: head is None or head.status in ENDED)
+
+
+async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """Have an execution begin nothing more until it is resumed; what is parked already is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to pause.
+    """
+    _ = await _tell(access, key, messages.Pause(reason), "pause", wait)
+
+
+async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:
+    """Have what is paused or parked go on; what is neither is left as it is. Return the version behind which to watch it.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to resume.
+        NeedsAttention: with `wait`, it was resumed and is parked again.
+    """
+    return await _go_on(access, key, messages.Resume(reason), "resume", wait)
+
+
+async def retry(access: Access, key: Key, reason: str, wait: bool) -> int:
+    """Have what has failed go on from what failed, and what is parked from where it stands. Return the version behind which to watch it.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to retry.
+        NeedsAttention: with `wait`, it went on and is parked again.
+    """
+    return await _go_on(access, key, messages.Retry(reason), "retry", wait)
+
+
+async def _go_on(access: Access, key: Key, message: messages.Resume | messages.Retry, what: str, wait: bool) -> int:
+    before = (await access.head(key)).version
+    head = await _tell(access, key, message, what, wait)
+    if wait and head.status == "needs_attention":
+        turn = await last_turn(access.store, head, before)
+        if isinstance(turn, e.Parked):
+            raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
+    return before
+
+
+async def _tell(access: Access, key: Key, message: Message, what: str, wait: bool) -> Head:
+    """Post a message; with `wait`, return once it was handled, with the head as it is then."""
+    head = await access.head(key)
+    if head.status in ENDED and not (head.status == "failed" and isinstance(message, messages.Retry)):
+        raise HasEnded(key, head.status, what)
+    mail_key = f"{what}:{uuid4().hex}"  # pause, resume and pause again are three, even while no engine reads them
+    await _post(access, key, mail_key, message)
+    wait_s = HANDLED_MIN_S
+    while wait and any(mail.key == mail_key for mail in await access.store.mail(key)):
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, HANDLED_MAX_S)
+    return await access.head(key) if wait else head
+
+
+async def _present(access: Access, key: Key, may_come: bool) -> Head | None:
+    try:
+        return await access.head(key)
+    except NotFound:
+        if may_come:
+            return None
+        raise
+
+
+async def _post(access: Access, key: Key, mail_key: str, message: Message, blobs: Mapping[str, bytes] | None = None) -> None:
+    _ = await access.store.commit([Post(sends=(Send(key, mail_key, messages.encode(message)),), blobs=tuple((blobs or {}).items()))])
