@@ -31,7 +31,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Mail(msgspec.Struct, frozen=True, gc=False):
-    """A message that arrived: numbered by the store in order of arrival, the order in which it is delivered.
+    """A message that arrived: numbered by the store in order of arrival, the order in which it is delivered to an execution.
 
     `deliveries` counts how often it was handed to a worker, this time included (0 for mail to an execution).
     """

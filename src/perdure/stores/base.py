@@ -123,7 +123,8 @@ class Assignment(msgspec.Struct, frozen=True, gc=False):
 class Claimed(msgspec.Struct, frozen=True, gc=False):
     """What a claim got: executions, and work leased until acknowledged or until its holder dies.
 
-    At `next_at_s` of the store's time the same claim would get more, though nothing changed meanwhile; None: it never would.
+    At `next_at_s` of the store's time the same claim would get more, though nothing changed meanwhile (the death of a holder is a change);
+    None: it never would.
     """
 
     now_s: float
@@ -174,7 +175,11 @@ ALL = Filter()
 
 
 class Store(Protocol):
-    """Logs and mail, changed by one atomic commit. Any method may raise `StoreUnavailable`; a change whose caller was told so may have happened."""
+    """Logs and mail, changed by one atomic commit.
+
+    Any method may raise `StoreUnavailable`; a change whose caller was told so may have happened, or may happen yet. The store's time may
+    be a server's, which can be set back: nothing rests on it but waiting.
+    """
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
         """Carry out each of `changes` entirely or not at all within its reach, in their order, and make them durable together.
@@ -196,8 +201,8 @@ class Store(Protocol):
         handed over before and not acknowledged; then `wake_at_s` becomes None and `mail_at_s` the due time of the next mail, and `head`
         is as it is after that. Work is ready when due and leased by nobody or by a dead holder. What has waited equally long comes in
         order of creation, work in order of number. Someone who has not renewed, or whose lease has run out, is dead; a dead claimer
-        gets nothing, nor does one of another epoch. Who can't know what a failed claim gave it has to let go (`renew` with 0) and
-        begin anew.
+        gets nothing, nor does one of another epoch. Who can't know what a failed claim gave it, or gives it yet, has to let go (`renew` with
+        0) and begin anew under another name.
         """
         ...
 
@@ -221,8 +226,9 @@ class Store(Protocol):
         """Keep `holder` alive for `lease_s` more seconds of the store's time; 0 lets everything it holds go at once.
 
         One that renews late still holds what nobody took. One that had let go, or whose epoch has ended, begins with nothing: what it held before
-        and nobody took is free, and awake. `about` is shown to people as given, and kept until something else is given. Unlike everything
-        else, this may be called on the event loop of another thread, so that a holder lives while its own loop is busy.
+        and nobody took is free, and awake. `about` is shown to people as given, and kept while the holder lives, until something else is given. Unlike
+        everything else, this may be called on the event loop of another thread, also one that ends with the call, so that a holder lives
+        while its own loop is busy.
         """
         ...
 
@@ -243,7 +249,10 @@ class Store(Protocol):
         ...
 
     async def raise_epoch(self) -> int:
-        """Begin a new epoch, as a recovery must that may have lost commits: all holders are dead, what was decided before is refused."""
+        """Begin a new epoch, as a recovery must that may have lost commits: all holders are dead, what was decided before is refused.
+
+        Nothing but the order of its number means anything; the first need not be 1. It has begun in all reaches when this returns.
+        """
         ...
 
     async def blob(self, sha256: str) -> bytes | None:
@@ -253,7 +262,8 @@ class Store(Protocol):
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Call `ring` (from any thread) when a change may have made something ready; return what ends that.
 
-        Rings come from every process that uses the store. One may be lost: they only save time.
+        Rings come from every process that uses the store, from those others at the latest from the next call on that is awaited. One may be lost: they
+        only save time.
         """
         ...
 

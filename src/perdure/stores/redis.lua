@@ -1,0 +1,274 @@
+-- All that a store in Redis does: what is asked (ARGV[1]) of what (ARGV[2]), at which time (ARGV[3], or Redis's own), by whom (ARGV[4]).
+--
+-- Hashes hold heads, mail and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
+-- by a holder; `due` at an address. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
+
+local prefix, asked, clock, ringer = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
+local call, pack, unpack = redis.call, cmsgpack.pack, cmsgpack.unpack
+local time = call('TIME')
+local now = tonumber(clock) or time[1] + time[2] / 1000000
+local answer, tail, wake, news, ask = {now_s = now}, {}, false, false, {}
+local function at(kind, name) return prefix .. kind .. (name and ':' .. name or '') end
+local function after(number) return '(' .. string.format('%.17g', number) end  -- By itself Lua would round it.
+local function numbered(number) return string.format('%016d', number) end
+local function least(a, b) return a and b and math.min(a, b) or a or b end
+local function is_queue(to) return #to == 2 end
+local function set(names)
+  local found = {}
+  for _, name in ipairs(names) do found[type(name) == 'table' and pack(name) or name] = true end
+  return found
+end
+local function lives(holder)
+  local until_s = call('HGET', at('holders'), holder)
+  return until_s and tonumber(until_s) > now
+end
+
+-- Heads.
+local function load(address)
+  local head = call('HGET', at('heads'), address)
+  return head and unpack(head)
+end
+local function place(head)
+  local ready = least(head.wake_at_s, head.mail_at_s)
+  if head.holder then return at('held', head.holder), ready or '-inf' end
+  return ready and at('ready', head.program), ready
+end
+local function save(head)
+  local address = pack(head.key)
+  local before, member = load(address), numbered(head.number) .. address
+  local left, joined, score = before and place(before), place(head)
+  if left and left ~= joined then call('ZREM', left, member) end
+  if joined then call('ZADD', joined, score, member) end
+  if head.holder then call('SADD', at('holding'), head.holder) end
+  call('HSET', at('heads'), address, pack(head))
+end
+local function first_due(address, from)
+  return tonumber(call('ZRANGEBYSCORE', at('due', address), from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+end
+local function create(head)
+  local address = pack(head.key)
+  head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), now, first_due(address, '-inf')
+  for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
+  call('ZADD', at('listed'), head.number, address)
+  save(head)
+  return head
+end
+
+-- Mail.
+local function mail_of(member) return unpack(call('HGET', at('mail'), member)), call('HGET', at('bodies'), member) end
+local function keep(mail) call('HSET', at('mail'), numbered(mail.number), pack(mail)) end
+local function line_of(mail) return mail.holder and at('leased', mail.holder) or at('work', mail.to[2]) end
+local function give(member, holder)  -- Lease work; or with no holder, free it.
+  local mail = mail_of(member)
+  call('ZREM', line_of(mail), member)
+  mail.holder, mail.deliveries = holder, mail.deliveries + (holder and 1 or 0)
+  call('ZADD', line_of(mail), mail.due_at_s, member)
+  if holder then call('SADD', at('holding'), holder) end
+  keep(mail)
+end
+local function acknowledge(ack)
+  local address = pack(ack.to)
+  local member = call('HGET', at('box', address), ack.key)
+  if not member then return end
+  if is_queue(ack.to) then call('ZREM', line_of(mail_of(member)), member) end
+  call('HDEL', at('box', address), ack.key)
+  for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
+  for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
+end
+local function deliver(send)  -- Return whether an execution was opened.
+  local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
+  local head = not is_queue(send.to) and load(address)
+  if send.opens and not head and not is_queue(send.to) then
+    head, opened = create({key = send.to, program = send.opens.program, root = send.opens.root, version = 0, status = 'pending'}), true
+  end
+  if call('HEXISTS', at('box', address), send.key) == 1 then return opened end
+  local mail = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0}
+  local member = numbered(mail.number)
+  keep(mail)
+  call('HSET', at('bodies'), member, send.body)
+  call('HSET', at('box', address), send.key, member)
+  call('ZADD', at('due', address), due, member)
+  if is_queue(send.to) then call('ZADD', line_of(mail), due, member)
+  elseif not head then call('ZADD', at('unclaimed'), due, member)
+  else
+    head.mail_at_s = least(head.mail_at_s, due)
+    save(head)
+  end
+  return opened
+end
+local function tell(members)  -- Mail in order of number; the bodies go behind the answer.
+  local told = {}
+  table.sort(members)
+  for i, member in ipairs(members) do told[i], tail[#tail + 1] = mail_of(member) end
+  return told
+end
+
+-- Changes.
+local function carry_out(change)  -- Return the executions that were opened.
+  local created = {}
+  for _, ack in ipairs(change.acks) do acknowledge(ack) end
+  for _, send in ipairs(change.sends) do
+    wake = true
+    if deliver(send) then created[#created + 1] = send.to end
+  end
+  for _, blob in ipairs(change.blobs) do call('HSET', at('blobs'), blob[1], blob[2]) end
+  return created
+end
+local function commit(change)
+  local address, version = pack(change.key), change.version + change.count
+  local head = load(address)
+  if not head and not change.creates or head and (change.creates or head.version ~= change.version) then
+    return {conflict = true, head = head or nil}
+  end
+  if not head then create({key = change.key, program = change.program, root = change.root, holder = change.holder, version = 0, status = ''}) end
+  local function append(last, row) call('ZADD', at('log', address), last, numbered(last) .. row) end
+  if change.compacted then
+    call('DEL', at('log', address))
+    append(change.version, change.compacted)
+  end
+  if change.count > 0 then append(version, change.row) end
+  local created = carry_out(change)
+  head = load(address)
+  local released = change.release and head.holder == change.holder
+  if released or change.creates then head.mail_at_s = first_due(address, '-inf') end
+  if released then head.holder = nil elseif not change.release then head.holder = head.holder or change.holder end
+  head.version, head.program, head.status, head.wake_at_s, head.ended_at_s = version, change.program, change.status, change.wake_at_s, change.ended_at_s
+  save(head)
+  wake, news = wake or (least(head.wake_at_s, head.mail_at_s) or now + 1) <= now, news or change.news
+  return {version = version, created = created}
+end
+function ask.commit(changes)
+  answer.answers = {}
+  for i, change in ipairs(changes) do
+    if change.epoch and change.epoch ~= answer.epoch then answer.answers[i] = {superseded = true}
+    else answer.answers[i] = change.key and commit(change) or {version = 0, created = carry_out(change)} end
+  end
+end
+
+-- Holding.
+local function look(found, line, from, to, count, fits)  -- The first in a line; or with `fits`, all of it that fits.
+  local got = call('ZRANGEBYSCORE', line, from, to, 'WITHSCORES', 'LIMIT', 0, fits and -1 or count)
+  for i = 1, #got, 2 do
+    if not fits or fits(got[i]) then found[#found + 1] = {got[i + 1] == '-inf' and -math.huge or tonumber(got[i + 1]), got[i]} end
+  end
+end
+local function longest(found, count)
+  local members = {}
+  table.sort(found, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
+  for i = 1, math.min(count, #found) do members[i] = found[i][2] end
+  return members, found[1] and found[1][1]
+end
+function ask.claim(claim)
+  if claim.epoch ~= answer.epoch or not lives(claim.holder) then return end
+  local programs, queues, ready, work, later = set(claim.programs), set(claim.queues), {}, {}, {}
+  local function fits(member)
+    local head = load(member:sub(17))
+    return programs[head.program] and (not claim.root or pack(head.root) == pack(claim.root))
+  end
+  local function fits_queue(member) return queues[mail_of(member).to[2]] end
+  for _, name in ipairs(claim.programs) do look(ready, at('ready', name), '-inf', now, claim.limit, claim.root and fits) end
+  for _, name in ipairs(claim.queues) do look(work, at('work', name), '-inf', now, claim.limit) end
+  look(ready, at('held', claim.holder), '(-inf', now, nil, fits)
+  for _, holder in ipairs(call('SMEMBERS', at('holding'))) do
+    if not lives(holder) then
+      look(ready, at('held', holder), '-inf', '+inf', nil, fits)
+      look(work, at('leased', holder), '-inf', '+inf', nil, fits_queue)
+      if call('EXISTS', at('held', holder), at('leased', holder)) == 0 then call('SREM', at('holding'), holder) end
+    end
+  end
+  answer.executions = {}
+  for i, member in ipairs(longest(ready, claim.limit)) do
+    local address = member:sub(17)
+    local head = load(address)
+    head.holder, head.wake_at_s, head.mail_at_s = claim.holder, nil, first_due(address, after(now))
+    save(head)
+    answer.executions[i] = {head = head, mail = tell(call('ZRANGEBYSCORE', at('due', address), '-inf', now))}
+  end
+  answer.mail = {}
+  for i, member in ipairs(longest(work, claim.limit)) do
+    give(member, claim.holder)
+    answer.mail[i], tail[#tail + 1] = mail_of(member)
+  end
+  for _, name in ipairs(claim.programs) do look(later, at('ready', name), '-inf', '+inf', 1, claim.root and fits) end
+  for _, name in ipairs(claim.queues) do look(later, at('work', name), '-inf', '+inf', 1) end
+  look(later, at('held', claim.holder), '(-inf', '+inf', nil, fits)
+  answer.next_at_s = select(2, longest(later, 0))
+end
+function ask.renew(renewal)
+  local holder = renewal.holder
+  if renewal.lease_s <= 0 then
+    wake = true
+    for _, kind in ipairs({'holders', 'about'}) do call('HDEL', at(kind), holder) end
+    return
+  end
+  if call('HEXISTS', at('holders'), holder) == 0 then
+    for _, member in ipairs(call('ZRANGE', at('held', holder), 0, -1)) do
+      local head = load(member:sub(17))
+      head.holder, head.wake_at_s, wake = nil, least(head.wake_at_s, now), true
+      save(head)
+    end
+    for _, member in ipairs(call('ZRANGE', at('leased', holder), 0, -1)) do
+      wake = true
+      give(member)
+    end
+  end
+  call('HSET', at('holders'), holder, now + renewal.lease_s)
+  if #renewal.about > 0 then call('HSET', at('about'), holder, renewal.about) end
+end
+function ask.raise_epoch()
+  wake, answer.epoch = true, call('INCR', at('epoch'))
+  call('DEL', at('holders'), at('about'))
+end
+
+-- Looking.
+function ask.moment() end
+function ask.blob(sha256) tail[1] = call('HGET', at('blobs'), sha256) end
+function ask.mail(to) answer.mail = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end
+function ask.read(which)
+  local address = pack(which.key)
+  answer.heads = {load(address) or nil}
+  for i, row in ipairs(call('ZRANGEBYSCORE', at('log', address), after(which.after), '+inf')) do tail[i] = row:sub(17) end
+end
+function ask.heads(which)
+  local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
+  local last = which.older_than and load(pack(which.older_than))
+  answer.heads = {}
+  for _, address in ipairs(call('ZREVRANGEBYSCORE', at('listed'), last and after(last.number) or '+inf', '-inf')) do
+    if #answer.heads >= which.limit then break end
+    local head = load(address)
+    local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
+    if (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
+      and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
+      and head.created_at_s >= (which.created_from_s or 0) then
+      answer.heads[#answer.heads + 1] = head
+    end
+  end
+end
+function ask.leases()
+  answer.leases = {}
+  for _, holder in ipairs(call('HKEYS', at('holders'))) do
+    local alive, executions, work = lives(holder), call('ZCARD', at('held', holder)), call('ZCARD', at('leased', holder))
+    if alive or executions + work > 0 then
+      answer.leases[#answer.leases + 1], tail[#tail + 1] = {holder, alive, executions, work}, call('HGET', at('about'), holder) or ''
+    end
+  end
+end
+function ask.sweep(which)
+  local members = call('ZRANGEBYSCORE', at('unclaimed'), '-inf', now - which.waited_s, 'LIMIT', 0, which.limit)
+  answer.mail = {}
+  for i, member in ipairs(members) do
+    answer.mail[i], tail[i] = mail_of(member)
+    acknowledge(answer.mail[i])
+  end
+end
+
+if call('EXISTS', at('epoch')) == 0 then  -- What has lost everything begins a later epoch than any that it had.
+  call('SET', at('epoch'), string.format('%d', now))
+end
+answer.epoch = tonumber(call('GET', at('epoch')))
+ask[ARGV[1]](asked)
+if wake then call('PUBLISH', at('wake'), ringer) end
+if news then call('PUBLISH', at('news'), ringer) end
+answer.wake, answer.news = wake, news
+table.insert(tail, 1, pack(answer))
+return tail

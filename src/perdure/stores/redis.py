@@ -1,0 +1,255 @@
+"""A store in Redis or Valkey: the hot path. Each operation is one call of one Lua script, which Redis runs alone, hence entirely or not at all.
+
+The script is told what is asked as MessagePack, just as the structs of `perdure.stores.base` are encoded, and answers so. Its Lua can't tell bytes
+from text: they are asked as text, and answered behind the rest. Redis undoes nothing, so the script looks before it writes: only what Redis itself
+finds before the first write (no memory, a full disk, a replica) can refuse a change. All keys begin with one hash tag, to stay together in a cluster.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import asdict
+
+from perdure.core.errors import ProgrammingError, StoreUnavailable
+from perdure.core.limits import UNCLAIMED_MAIL_S
+from perdure.core.mail import Mail
+from perdure.core.paths import Address, Key, Queue
+from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
+
+PREFIX = "{perdure}:"
+CONNECTIONS_MAX = 8
+ANSWER_S = 30.0
+"""How long to wait for a connection, and for an answer."""
+
+SCRIPT = files("perdure.stores").joinpath("redis.lua").read_text(encoding="utf-8")
+
+
+class _Mail(msgspec.Struct):
+    """Mail as the script tells it, without its body."""
+
+    number: int
+    to: list[str]
+    key: str
+    due_at_s: float
+    deliveries: int
+
+
+class _Assignment(msgspec.Struct):
+    head: Head
+    mail: list[_Mail]
+
+
+class _Change(msgspec.Struct):
+    version: int = 0
+    created: list[Key] = []
+    superseded: bool = False
+    conflict: bool = False
+    head: Head | None = None
+
+
+class _Answer(msgspec.Struct):
+    """What the script answers, whatever it was asked."""
+
+    now_s: float
+    epoch: int
+    wake: bool
+    news: bool
+    answers: list[_Change] = []
+    executions: list[_Assignment] = []
+    mail: list[_Mail] = []
+    next_at_s: float | None = None
+    heads: list[Head] = []
+    leases: list[tuple[str, bool, int, int]] = []
+
+
+class RedisStore:
+    """A `Store` in the Redis or Valkey at `url` (``redis://user@host/0``).
+
+    What is acknowledged is as durable as the server is told to make it: with ``appendonly yes`` and ``appendfsync always`` it outlives a loss of power,
+    with ``everysec`` the last second may be lost, without ``appendonly`` all since the last snapshot, and a replica that takes over may lack what
+    it was not yet told: then `raise_epoch`. It belongs to one event loop; `renew` in another has a connection of its own. Time is the
+    server's, unless a test gives its `clock`.
+
+    Raises:
+        ProgrammingError: redis is not installed.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], float] | None = None) -> None:
+        try:
+            self._redis: Any = import_module("redis.asyncio")
+        except ImportError as missing:
+            raise ProgrammingError('RedisStore needs redis; install it: pip install "perdure[redis]"') from missing
+        self._errors = (import_module("redis.exceptions").RedisError, OSError)
+        self._url, self._clock, self._name = url, clock, uuid4().hex.encode()
+        self._rings: dict[bytes, list[Callable[[], None]]] = {f"{PREFIX}wake".encode(): [], f"{PREFIX}news".encode(): []}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: Any = None
+        self._listener: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # What the protocol asks for: see `Store`.
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        answer, _ = await self._ask("commit", [*map(_change, changes)])
+        return [_told(change, answer) for change in answer.answers]
+
+    async def claim(self, claim: Claim) -> Claimed:
+        answer, bodies = await self._ask("claim", claim)
+        executions = tuple(Assignment(assignment.head, _mail(assignment.mail, bodies)) for assignment in answer.executions)
+        return Claimed(answer.now_s, executions, _mail(answer.mail, bodies), answer.next_at_s)
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        answer, rows = await self._ask("read", {"key": key, "after": after})
+        return Log(answer.heads[0], tuple(rows)) if answer.heads else None
+
+    async def heads(self, which: Filter = ALL) -> list[Head]:
+        answer, _ = await self._ask("heads", which)
+        return answer.heads
+
+    async def mail(self, to: Address) -> list[Mail]:
+        answer, bodies = await self._ask("mail", to)
+        return [*_mail(answer.mail, bodies)]
+
+    async def moment(self) -> Moment:
+        answer, _ = await self._ask("moment")
+        return Moment(answer.now_s, answer.epoch)
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+        answer, _ = await self._ask("renew", {"holder": holder, "lease_s": lease_s, "about": _text(about)})
+        return Moment(answer.now_s, answer.epoch)
+
+    async def leases(self) -> list[Lease]:
+        answer, abouts = await self._ask("leases")
+        return sorted((Lease(*lease, about) for lease, about in zip(answer.leases, abouts, strict=True)), key=lambda lease: lease.holder)
+
+    async def relay(self, limit: int = 100) -> int:
+        return 0  # There is one reach, so nothing ever leaves it.
+
+    async def sweep(self, limit: int = 100) -> list[Mail]:
+        answer, bodies = await self._ask("sweep", {"waited_s": UNCLAIMED_MAIL_S, "limit": limit})
+        return [*_mail(answer.mail, bodies)]
+
+    async def raise_epoch(self) -> int:
+        answer, _ = await self._ask("raise_epoch")
+        return answer.epoch
+
+    async def blob(self, sha256: str) -> bytes | None:
+        _, found = await self._ask("blob", sha256)
+        return next((bytes(payload) for payload in found if payload is not None), None)
+
+    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._enlist("wake", ring)
+
+    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._enlist("news", ring)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._client is not None:
+            if self._listener is not None:
+                self._listener.cancel()
+                await asyncio.wait([self._listener])
+            await self._client.aclose()
+
+    # The script, and what carries it.
+
+    async def _ask(self, operation: str, asked: object = None) -> tuple[_Answer, Iterator[Any]]:
+        clock = "" if self._clock is None else repr(self._clock())
+        arguments = (operation, msgspec.msgpack.encode(asked), clock, self._name)
+        async with self._connected() as client:
+            first, *tail = await client.register_script(SCRIPT)(keys=[PREFIX], args=arguments)
+        answer = _decode(first)
+        for channel, rung in zip(self._rings, (answer.wake, answer.news), strict=True):
+            if rung:
+                self._ring(channel)
+        return answer, iter(tail)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        """A client of the running loop, which hears the rings if that is the loop of the store. It never asks twice: it might have been done."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None or self._loop.is_closed():
+            self._loop, self._client, self._listener, self._turn = loop, self._new_client(), None, asyncio.Lock()
+        if self._closed:
+            raise StoreUnavailable("the store has been closed; open a new one")
+        try:
+            if loop is not self._loop:
+                async with self._new_client() as client:
+                    yield client
+            else:
+                if any(self._rings.values()):
+                    await self._hear()
+                yield self._client
+        except self._errors as error:
+            raise StoreUnavailable(f"Redis: {error or type(error).__name__}; look whether it runs, and whether the store's URL is right") from error
+
+    def _new_client(self) -> Any:
+        never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
+        settings = {"protocol": 2, "retry": never, "socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, "max_connections": CONNECTIONS_MAX}
+        return self._redis.Redis.from_pool(self._redis.BlockingConnectionPool.from_url(self._url, timeout=None, **settings))
+
+    async def _hear(self) -> None:
+        """Begin to hear what other processes ring, unless that is so; after a failure, begin anew."""
+        async with self._turn:
+            if self._listener is None or self._listener.done():
+                async with AsyncExitStack() as opened:
+                    hears = await opened.enter_async_context(self._client.pubsub())
+                    await hears.subscribe(*self._rings)
+                    for _ in self._rings:
+                        await hears.get_message(timeout=ANSWER_S)
+                    self._listener = asyncio.create_task(self._listen(hears, opened.pop_all()))
+
+    async def _listen(self, hears: Any, opened: AsyncExitStack) -> None:
+        async with opened:
+            with suppress(*self._errors):
+                while True:
+                    message = await hears.get_message(timeout=ANSWER_S)
+                    if message is not None and message["data"] != self._name:  # What this store does itself has rung already.
+                        self._ring(message["channel"])
+
+    def _enlist(self, kind: str, ring: Callable[[], None]) -> Callable[[], None]:
+        rings = self._rings[f"{PREFIX}{kind}".encode()]
+        rings.append(ring)
+        return lambda: rings.remove(ring) if ring in rings else None
+
+    def _ring(self, channel: bytes) -> None:
+        for ring in tuple(self._rings[channel]):
+            ring()
+
+
+def _change(change: Commit | Post) -> dict[str, object]:
+    fields = asdict(change)
+    fields["sends"] = [asdict(send) | {"body": _text(send.body)} for send in change.sends]
+    fields["blobs"] = [(name, _text(payload)) for name, payload in change.blobs]
+    if isinstance(change, Commit):
+        fields["row"], fields["compacted"] = _text(change.row), None if change.compacted is None else _text(change.compacted)
+    return fields
+
+
+def _text(payload: bytes) -> msgspec.Raw:
+    """Bytes in the guise of text, as Redis knows only the types of old MessagePack."""
+    return msgspec.Raw(b"\xdb" + len(payload).to_bytes(4, "big") + payload)
+
+
+def _told(change: _Change, answer: _Answer) -> Answer:
+    if change.superseded:
+        return Superseded(answer.epoch)
+    return Conflict(change.head) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
+
+
+def _mail(told: Iterable[_Mail], bodies: Iterator[bytes]) -> tuple[Mail, ...]:
+    """Mail, each with the next of the bodies."""
+
+    def address(to: list[str]) -> Address:
+        return Key(*to) if len(to) == 3 else Queue(*to)
+
+    return tuple(Mail(mail.number, address(mail.to), mail.key, next(bodies), mail.due_at_s, mail.deliveries) for mail in told)
+
+
+_decode = msgspec.msgpack.Decoder(_Answer).decode

@@ -1,0 +1,227 @@
+"""What a store on a server must do besides the conformance suite: several processes share it, and it outlives the absence of its server.
+
+Two stores on one database stand for two processes: they have nothing in common but the server. Time is the server's.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine
+
+import pytest
+
+from perdure.core.errors import StoreUnavailable
+from perdure.core.mail import Ack
+from perdure.core.paths import Key
+from perdure.stores.base import Claim, Committed, Conflict, Filter, Store, Superseded
+from perdure.testing.conformance import Clock, World
+from perdure.testing.conformance.world import key, letter, queue
+from tests.stores.servers import Server
+
+SEVERAL = 30
+RING_S = 10.0
+Pair = tuple[World, World]
+
+
+class SharedStore:
+    """See the module. Before each test `server` is set and empty."""
+
+    server: Server
+
+    def open(self) -> Store:
+        """A store on the server."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def pair(self) -> AsyncIterator[Pair]:
+        """Two stores; holder ``one`` lives by the first, holder ``two`` by the second."""
+        stores = self.open(), self.open()
+        one, two = [World(store, Clock(), (await store.moment()).epoch) for store in stores]
+        await one.renew("one")
+        await two.renew("two")
+        yield one, two
+        for store in stores:
+            await store.close()
+
+    async def test_time_is_that_of_the_server(self, pair: Pair) -> None:
+        for world in pair:
+            assert abs((await world.store.moment()).now_s - time.time()) < 10
+
+    async def test_no_two_stores_claim_the_same(self, pair: Pair) -> None:
+        one, two = pair
+        names = [str(number) for number in range(SEVERAL)]
+        await one.open(*map(key, names))
+        await two.post(*(letter(queue(), name) for name in names))
+
+        async def drain(world: World, holder: str) -> list[str]:
+            got = []
+            while (claimed := await world.claim(holder, queues=["pay"], limit=2)).next_at_s is not None or claimed.executions or claimed.work:
+                got += [assignment.head.key.id for assignment in claimed.executions] + [mail.key for mail in claimed.work]
+            return got
+
+        first, second = await asyncio.gather(drain(one, "one"), drain(two, "two"))
+        assert sorted(first + second) == sorted(names + names)
+        assert first and second
+
+    async def test_of_two_decisions_at_one_version_one_is_made(self, pair: Pair) -> None:
+        await pair[0].open(key())
+        for version in range(SEVERAL):
+            answers = await asyncio.gather(*(world.commit(key(), version) for world in pair))
+            (made,) = (answer for answer in answers if isinstance(answer, Committed))
+            (refused,) = (answer for answer in answers if isinstance(answer, Conflict))
+            assert refused.head is not None and refused.head.version == made.version == version + 1
+        assert len(await pair[1].rows(key())) == SEVERAL
+
+    async def test_batches_that_meet_head_on_are_all_made(self, pair: Pair) -> None:
+        keys = [key(str(number)) for number in range(10)]
+        await pair[0].open(*keys)
+
+        async def decide(world: World, mine: list[Key], version: int) -> None:
+            sends = tuple(letter(to, f"{mine[0]} {version}") for to in (keys if mine[0] == keys[0] else keys[::-1]))
+            answers = await world.change(*(world.decision(each, version, sends=sends) for each in mine))
+            assert all(isinstance(answer, Committed) for answer in answers)
+
+        for version in range(5):
+            await asyncio.gather(decide(pair[0], keys[::2], version), decide(pair[1], keys[::-2], version))
+        assert len(await pair[0].keys(keys[3])) == 1 + 2 * 5
+
+    async def test_mail_that_comes_while_an_execution_is_opened_wakes_it(self, pair: Pair) -> None:
+        one, two = pair
+        for number in range(SEVERAL):
+            to = key(str(number))
+            await asyncio.gather(one.post(letter(to)), two.commit(to, creates=True, release=True, holder="two"))
+            assert await mail_claimed(one) == {(to, "letter")}
+
+    async def test_mail_that_comes_while_an_execution_is_claimed_is_handed_over(self, pair: Pair) -> None:
+        one, two = pair
+        await one.open(key())
+        for number in range(SEVERAL):
+            first, _ = await asyncio.gather(mail_claimed(one), two.post(letter(key(), str(number))))
+            got = first | await mail_claimed(one)
+            assert (key(), str(number)) in got
+            await one.post(acks=[Ack(to, name) for to, name in got])
+
+    async def test_nothing_of_an_earlier_epoch_is_made_or_handed_over(self, pair: Pair) -> None:
+        one, two = pair
+        assert await two.store.raise_epoch() == one.epoch + 1
+        assert await one.commit(key(), creates=True) == Superseded(one.epoch + 1)
+        await one.open(key())
+        assert await mail_claimed(one) == set()
+
+    async def test_what_was_made_before_an_epoch_is_there_when_it_begins(self, pair: Pair) -> None:
+        one, two = pair
+        for number in range(SEVERAL):
+            one.epoch = (await one.store.moment()).epoch
+            commits = [asyncio.create_task(one.commit(key(f"{number} {n}"), creates=True)) for n in range(4)]
+            await asyncio.sleep(number * 0.0002)
+            await two.store.raise_epoch()
+            there = {head.key.id for head in await two.store.heads(Filter(limit=1000))}
+            answers = await asyncio.gather(*commits)
+            made = {f"{number} {n}" for n, answer in enumerate(answers) if isinstance(answer, Committed)}
+            assert made == {id for id in there if id.startswith(f"{number} ")}
+
+    async def test_others_hear_the_rings_from_the_next_call_on(self, pair: Pair) -> None:
+        one, two = pair
+        wake, news = Bell(), Bell()
+        stop = two.store.on_wake(wake)
+        await two.store.moment()
+        await one.open(key())
+        await wake.rung()
+        wake.clear()
+        two.store.on_news(news)
+        await two.store.moment()
+        stop()
+        await one.commit(key(), 0, news=True, sends=(letter(key()),))
+        await news.rung()
+        assert not wake.is_set()
+
+    async def test_a_lease_is_renewed_in_another_thread_while_the_loop_is_busy(self, pair: Pair) -> None:
+        one, two = pair
+        await one.open(key())
+        assert await one.claimed("one") == [key()]
+        await one.renew("one", lease_s=0.5)
+        for about in (b"about", b""):
+            in_a_thread(one.store.renew("one", 60, about))
+        await asyncio.sleep(0.6)
+        assert await two.claimed("two") == []
+        assert [(lease.holder, lease.alive, lease.about) for lease in await two.store.leases()] == [("one", True, b"about"), ("two", True, b"")]
+        assert isinstance(await one.commit(key(), 0), Committed)
+
+    async def test_it_works_again_when_the_server_is_back(self, pair: Pair) -> None:
+        one, two = pair
+        bell = Bell()
+        two.store.on_wake(bell)
+        await two.commit(key(), creates=True, blobs=(("blob", b"bytes"),), sends=(letter(queue()),))
+        before = await everything(one.store)
+        self.server.stop()
+        try:
+            for world in (one, two, one):
+                for refused in (world.commit(key(), 1), world.claim(), world.store.read(key()), world.renew("one"), world.store.moment()):
+                    with pytest.raises(StoreUnavailable, match="look whether it runs"):
+                        await refused
+        finally:
+            self.server.start()
+        assert await everything(two.store) == await everything(one.store) == before
+        assert isinstance(await two.commit(key(), 1), Committed)
+        bell.clear()
+        await one.open(key("new"))
+        await bell.rung()
+
+    async def test_it_can_be_closed_though_the_server_is_gone(self, pair: Pair) -> None:
+        pair[1].store.on_wake(Bell())
+        await pair[1].store.moment()
+        self.server.stop()
+        try:
+            for world in pair:
+                await world.store.close()
+        finally:
+            self.server.start()
+
+    async def test_who_stops_waiting_harms_nobody(self, pair: Pair) -> None:
+        one, _ = pair
+        for number in range(SEVERAL):
+            changes = [one.commit(key(f"{number} {n}"), creates=True, sends=(letter(queue(), f"{number} {n}"),)) for n in range(3)]
+            tasks = [asyncio.create_task(change) for change in changes]
+            await asyncio.sleep(number * 0.0002)
+            tasks[0].cancel()
+            _, *answers = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(answer, Committed) for answer in answers)
+        assert {head.key.id for head in await one.store.heads()} == set(await one.keys(queue()))
+
+    async def test_a_closed_store_says_so(self, pair: Pair) -> None:
+        store = pair[0].store
+        await store.close()
+        await store.close()
+        for refused in (store.commit([]), store.claim(Claim(holder="one", epoch=1)), store.moment(), store.renew("one", 60)):
+            with pytest.raises(StoreUnavailable, match="has been closed"):
+                await refused
+
+
+class Bell(asyncio.Event):
+    """A ring that can be waited for."""
+
+    def __call__(self) -> None:
+        self.set()
+
+    async def rung(self) -> None:
+        """Wait until it rings."""
+        async with asyncio.timeout(RING_S):
+            await self.wait()
+
+
+async def mail_claimed(world: World) -> set[tuple[Key, str]]:
+    """The mail that holder ``one`` is handed, with the executions that it is for."""
+    return {(mail.to, mail.key) for assignment in (await world.claim("one")).executions for mail in assignment.mail if isinstance(mail.to, Key)}
+
+
+async def everything(store: Store) -> tuple[object, ...]:
+    """What the tests above have left."""
+    return await store.read(key()), await store.mail(queue()), await store.blob("blob"), await store.leases(), (await store.moment()).epoch
+
+
+def in_a_thread(asked: Coroutine[object, object, object]) -> None:
+    """Do something in the loop of another thread, while that of this one stands still."""
+    thread = threading.Thread(target=asyncio.run, args=(asked,))
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()

@@ -1,0 +1,63 @@
+"""The stores on servers do what the memory store does, whatever is asked of them: the walk of `test_differential`, with another twin."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]  # it has no types
+import pytest
+from redis.asyncio import Redis
+
+from perdure.stores.postgres import PostgresStore
+from perdure.stores.redis import PREFIX, RedisStore
+from tests.stores import test_differential as walk
+from tests.stores.servers import Server, postgres, valkey
+
+
+class PostgresTwin(PostgresStore):
+    """A file that is closed lets all holders go. So does this."""
+
+    async def close(self) -> None:
+        for holder in walk.HOLDERS:
+            await self.renew(holder, 0)
+        await super().close()
+
+
+class RedisTwin(RedisStore):
+    """The same."""
+
+    async def close(self) -> None:
+        for holder in walk.HOLDERS:
+            await self.renew(holder, 0)
+        await super().close()
+
+
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[Server]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def valkey_server() -> Iterator[Server]:
+    with valkey() as server:
+        yield server
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("seed", range(3))
+async def test_postgres_does_what_memory_does(seed: int, postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = await asyncpg.connect(postgres_server.url)
+    await connection.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
+    await connection.close()
+    monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: PostgresTwin(postgres_server.url, clock))
+    await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("seed", range(5))
+async def test_redis_does_what_memory_does(seed: int, valkey_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Redis.from_url(valkey_server.url) as client:
+        await client.flushall()
+        await client.set(f"{PREFIX}epoch", 1)
+    monkeypatch.setattr(walk, "SqliteStore", lambda _file, clock, **_settings: RedisTwin(valkey_server.url, clock))
+    await walk.compare_stores(seed, Path(), walk.OPERATIONS_MIN)

@@ -1,0 +1,82 @@
+"""The Redis store does what every store must, on a real Valkey that waits for its disk."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from redis.asyncio import Redis
+
+from perdure.core.errors import ProgrammingError, StoreUnavailable
+from perdure.core.mail import Ack
+from perdure.stores.base import Committed, Post, Store, Superseded
+from perdure.stores.redis import RedisStore
+from perdure.testing.conformance import Clock, StoreConformance, World
+from perdure.testing.conformance.world import key, letter
+from tests.stores.servers import Server, valkey
+from tests.stores.shared import SharedStore
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with valkey() as server:
+        yield server
+
+
+class TestRedisStore(StoreConformance, SharedStore):
+    """Both suites."""
+
+    @pytest.fixture(autouse=True)
+    async def _server(self, server: Server) -> None:
+        self.server = server
+        await empty(server)
+
+    async def make(self, clock: Clock) -> Store:
+        return RedisStore(self.server.url, clock)
+
+    def open(self) -> Store:
+        return RedisStore(self.server.url)
+
+
+async def empty(server: Server) -> None:
+    """Leave nothing, the scripts excepted."""
+    async with Redis.from_url(server.url) as client:
+        await client.flushall()
+
+
+@pytest.fixture
+async def world(server: Server) -> AsyncIterator[World]:
+    await empty(server)
+    clock = Clock()
+    store = RedisStore(server.url, clock)
+    yield World(store, clock, (await store.moment()).epoch)
+    await store.close()
+
+
+async def test_what_was_decided_before_all_was_lost_is_refused(server: Server, world: World) -> None:
+    await world.commit(key(), creates=True)
+    lost = await world.store.raise_epoch()
+    world.clock.advance(60)
+    await empty(server)
+    epoch = (await world.store.moment()).epoch
+    assert epoch > lost
+    assert await world.commit(key(), 1) == Superseded(epoch)
+
+
+async def test_a_server_without_memory_makes_nothing_of_a_change(server: Server, world: World) -> None:
+    await world.open(key())
+    before = await world.store.heads(), await world.store.mail(key())
+    async with Redis.from_url(server.url) as client:
+        await client.config_set("maxmemory", 1)
+        with pytest.raises(StoreUnavailable, match="maxmemory"):
+            await world.commit(key(), 0, blobs=(("blob", b"bytes"),), sends=(letter(key("other")), letter(key())))
+        assert (await world.store.heads(), await world.store.mail(key()), await world.store.blob("blob")) == (*before, None)
+        (answer,) = await world.store.commit([Post(acks=(Ack(key(), "start"),))])
+        await client.config_set("maxmemory", 0)
+    assert isinstance(answer, Committed)
+    assert await world.keys(key()) == []
+
+
+def test_without_redis_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    with pytest.raises(ProgrammingError, match=r'pip install "perdure\[redis\]"'):
+        RedisStore("redis://nowhere")
