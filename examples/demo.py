@@ -1,229 +1,166 @@
-"""What Perdure is for, in a quarter of a minute: a workflow is killed in the middle, started again, and goes on.
+"""The story of an order, told live: kill its worker with kill -9 whenever you like, and see it go on at the same step.
 
-The workflow is the trace of a real one if the traces are at hand (58 tasks of an astronomer's image mosaic), else a small one that is
-shipped. Every line that this prints is read from the processes, the log or the effect file; if a claim does not hold, it says so and exits with 1.
+    python examples/demo.py             # k kills the worker, a and r are the customer's decision, q quits
+    python examples/demo.py --auto      # plays itself, as it does without a terminal
+
+The order is that of `examples/order.py`, and `examples/story.py` tells it. In the end it is held to what is promised, beside one that
+nobody disturbed: if a claim is false, this says so and exits with 1.
 """
 
-import asyncio
-import json
+import os
 import re
-import shlex
+import select
+import shutil
 import signal
 import sys
 import tempfile
+import termios
 import time
-from collections import Counter
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from perdure import Key
-from perdure.core import events, log
-from perdure.runtime.host import open_store
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script has nothing but its own directory there
 
-EXAMPLES = Path(__file__).resolve().parent
-TRACES = EXAMPLES.parent.parent / "shared/data/wfinstances"
-ID = "demo"
+from examples.story import BOLD, TICK_S, Claims, Player, Shop, Story, Stuck, ordered, painted, say
 
-QUIET_S = 0.15
-"""After how long without a line it is worth saying how things stand."""
+TAKES_S, TAKES_S_LIVE = 0.5, 1.5
+"""How long the world takes for a request: long enough for a kill in the middle, also for one by hand."""
 
-RUN_S_MAX = 15.0
-"""How long a run may take; they take six seconds and a bit."""
+SEQUENCE = re.compile(r"\x1b(\[[0-9;]*.|O?.)?")
+"""What an arrow sends, or another key that is no letter."""
+
+KEYS = "k kills the worker (kill -9)   a approves   r rejects   q quits"
 
 
-@dataclass(frozen=True)
-class Effect:
-    """A line of the effect file: a try of a task began or ended."""
-
-    event: str
-    task: str
-    at_s: float
+# The keys.
 
 
-@dataclass(frozen=True)
-class Remembered:
-    """What the log knows: the tasks that have settled, and those that were begun and have not."""
+class Person:
+    """Somebody before a terminal that passes on each key at once."""
 
-    events: int
-    settled: Counter[str]
-    in_flight: set[str]
+    live = True
 
+    def __init__(self) -> None:
+        self._pressed: list[str] = []
 
-@dataclass(frozen=True)
-class Run:
-    """What a process printed last, its exit code, and how long it lived."""
-
-    last: str
-    code: int
-    took_s: float
-
-
-class Demo:
-    """The trace, where its history is kept, and the claims that turned out false."""
-
-    def __init__(self, file: Path, directory: Path) -> None:
-        specified = json.loads(file.read_bytes())["workflow"]["specification"]["tasks"]
-        self.parents: dict[str, list[str]] = {task["id"]: task["parents"] for task in specified}
-        self.url = f"sqlite:///{directory}/perdure.db"
-        self.effect_file = directory / f"trace-{ID}.effects"
-        self.command = [sys.executable, str(EXAMPLES / "trace.py"), str(file), "--id", ID, "--db", self.url]
-        self.ended = 0
-        self.failed: list[str] = []
-
-    async def play(self) -> None:
-        """The four acts."""
-        total = len(self.parents)
-        say(f"1. Run it: {total} tasks, each a step, in a process of its own.")
-        say(f"   $ {shlex.join(['python', *map(shown, self.command[1:])])}")
-        first = await self.run(kill_at=total // 3)
-        self.claim("it was killed in the middle", first.code == -signal.SIGKILL)
-        if self.failed:
-            return
-
-        before, seen = await self.remembered(), len(self.effects())
-        settled, in_flight = len(before.settled), len(before.in_flight)
-        say(f"\n2. That was kill -9, after {first.took_s:.1f} s: no goodbye, no clean-up. What the log on the disk knows, in {before.events} events:")
-        say(f"   {settled} tasks have settled, {in_flight} were in flight, {total - settled - in_flight} had not begun.")
-
-        say("\n3. Start it again: the same command, the same id.")
-        self.ended = settled
-        second = await self.run()
-        self.check(before, await self.remembered(), second, self.effects()[seen:])
-
-        say("\n4. And once more, now that it has ended.")
-        seen = len(self.effects())
-        third = await self.run()
-        self.claim("the stored result came back, and no task ran", third.code == 0 and len(self.effects()) == seen)
-
-    def check(self, before: Remembered, after: Remembered, second: Run, later: list[Effect]) -> None:
-        """What must be true after the second run, given what that did."""
-        everything, total, settled = self.effects(), len(self.parents), len(before.settled)
-        ended = {effect.task for effect in everything if effect.event == "ended"}
-        began_later = Counter(effect.task for effect in later if effect.event == "began")
-        figures = re.search(r"makespan (\S+) s.* critical path, (\S+) s; (\d+) remembered from before, (\d+) ran now", second.last)
-        say("\n   What the log says now, and the effect file, to which every try of every task adds a line when it begins and when it ends:")
-        self.claim(f"all {total} tasks have ended", second.code == 0 and ended == self.parents.keys())
-        self.claim(f"each settled once, {settled} before the kill and {total - settled} after it", after.settled == Counter(self.parents.keys()))
-        self.claim(f"none of the {settled} that had settled ran again", not before.settled.keys() & began_later.keys())
-        self.claim(
-            f"the {len(before.in_flight)} in flight ran again, and what had not begun ran, each once",
-            began_later == Counter(self.parents.keys() - before.settled.keys()),
-        )
-        self.claim("no task began before its parents had ended", self.in_order(everything))
-        self.claim("its own figures say the same", figures is not None and (int(figures[3]), int(figures[4])) == (settled, total - settled))
-        self.claim("it took no less than the critical path", figures is not None and float(figures[1]) >= float(figures[2]))
-
-    def in_order(self, effects: list[Effect]) -> bool:
-        """Whether each task began when all of its parents had ended."""
-        ended: set[str] = set()
-        for effect in effects:
-            if effect.event == "ended":
-                ended.add(effect.task)
-            elif not ended.issuperset(self.parents[effect.task]):
-                return False
-        return True
-
-    async def run(self, kill_at: int | None = None) -> Run:
-        """Run the trace in a process; kill it once `kill_at` tasks have ended while others are running."""
-        began_s, last, stuck = time.monotonic(), "", False
-        running: set[str] = set()
-        process = await asyncio.create_subprocess_exec(*self.command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-        try:
-            async with asyncio.timeout(RUN_S_MAX):
-                async for line in lines_of(process.stdout):
-                    if line is None:
-                        say(f"   {time.monotonic() - began_s:4.1f} s  {self.ended:2} of {len(self.parents)} ended, {len(running)} running; last: {last}")
-                        continue
-                    last = line
-                    self.note(line, running)
-                    if kill_at is not None and self.ended >= kill_at and running:
-                        process.kill()
-                        break
-        except TimeoutError:
-            process.kill()
-            last, stuck = f"stopped, for it had not ended after {RUN_S_MAX:g} s; its last line: {last}", True
-        code, took_s = await process.wait(), time.monotonic() - began_s
-        say(f"   {took_s:4.1f} s  {last}")
-        return Run(last, 1 if stuck else code, took_s)
-
-    def note(self, line: str, running: set[str]) -> None:
-        """Keep count of what the trace says: a task started, or one ended."""
-        if found := re.fullmatch(r"started (.*?)(, try \d+)?", line):
-            running.add(found[1])
-        elif found := re.fullmatch(r"ended (.*) \((\d+) of \d+\)", line):
-            running.discard(found[1])
-            self.ended = int(found[2])
-
-    def effects(self) -> list[Effect]:
-        """The whole lines of the effect file but the first, which says what it is about."""
-        lines = self.effect_file.read_text().splitlines()[1:]
-        found = [json.loads(line) for line in lines if line.endswith("}")]
-        return [Effect(line["event"], line["task"], line["at_s"]) for line in found]
-
-    async def remembered(self) -> Remembered:
-        """Read the log of the execution."""
-        store = open_store(self.url)
-        try:
-            found = await store.read(Key("default", "trace", ID))
-        finally:
-            await store.close()
-        opened, settled, count = set[str](), Counter[str](), 0
-        for event in log.decode_all(found.rows if found else ()):
-            count += 1
-            match event:
-                case events.Opened(path=((str(task), _),)):
-                    opened.add(task)
-                case events.Settled(path=((str(task), _),)):
-                    settled[task] += 1
-        return Remembered(count, settled, opened - settled.keys())
-
-    def claim(self, claim: str, holds: bool) -> None:
-        """Say that it holds, or that it does not."""
-        say(f"   {'ok' if holds else 'NOT TRUE'}: {claim}")
-        if not holds:
-            self.failed.append(claim)
+    def key(self, story: Story) -> str:
+        """See `Player.key`. A terminal that goes away quits."""
+        if not self._pressed and select.select([sys.stdin], [], [], TICK_S)[0]:
+            with suppress(OSError):
+                typed = os.read(sys.stdin.fileno(), 64).decode(errors="replace")
+                self._pressed += SEQUENCE.sub("", typed).lower() if typed else "q"
+        return self._pressed.pop(0) if self._pressed else ""
 
 
-async def lines_of(stream: asyncio.StreamReader | None) -> AsyncIterator[str | None]:
-    """The lines that the trace prints, without their times; None whenever it has fallen silent."""
-    silent = True
-    while stream is not None:
-        try:
-            raw = await asyncio.wait_for(stream.readline(), None if silent else QUIET_S)
-        except TimeoutError:
-            silent = True
-            yield None
-            continue
-        if not raw:
-            return
-        silent = False
-        yield re.sub(r"^ *\d+ ms  ", "", raw.decode(errors="replace").rstrip())
+class Plan:
+    """Keys, each with the moment at which it is to be pressed."""
+
+    live = False
+
+    def __init__(self, *keys: tuple[Callable[[Story], bool], str]) -> None:
+        self._left = list(keys)
+
+    def key(self, story: Story) -> str:
+        """See `Player.key`."""
+        time.sleep(TICK_S)
+        return self._left.pop(0)[1] if self._left and self._left[0][0](story) else ""
 
 
-def say(line: str) -> None:
-    """Print it now, also into a pipe."""
-    print(line, flush=True)
+@contextmanager
+def keys_at_once() -> Iterator[None]:
+    """Keys come without Enter, and unseen. Whatever happens, also while it is suspended, the terminal is as it was before."""
+    before = termios.tcgetattr(sys.stdin)
+
+    def restore() -> None:
+        with suppress(termios.error):  # which says that it has gone away
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+    def suspend(*_: object) -> None:
+        restore()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        tty.setcbreak(sys.stdin)
+
+    try:
+        tty.setcbreak(sys.stdin)
+        signal.signal(signal.SIGTSTP, suspend)
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        restore()
 
 
-def shown(part: str) -> str:
-    """A part of the command, with files as seen from the project's root."""
-    return part.replace(f"{EXAMPLES.parent}/", "").replace(f"{TRACES.parent.parent.parent}/", "../")
+# What is played.
 
 
-def main() -> int:
-    """0 if every claim was true."""
-    found = [*sorted(TRACES.glob("montage*.json")), *sorted(TRACES.glob("epigenomics*.json")), EXAMPLES / "data/photo-mosaic.json"]
+def approved() -> Plan:
+    """An approved order, killed at the worst moment of all (the bank has charged, and nobody knows), while it waits, and while it is shipped."""
+    return Plan(
+        (lambda story: "done charge" in story.happened, "k"),
+        (lambda story: "done remind" in story.happened and story.waits, "k"),
+        (lambda story: len(story.shop.ready()) > 1, "a"),
+        (lambda story: "asked ship" in story.happened, "k"),
+    )
+
+
+def rejected() -> Plan:
+    """A rejected one, killed while it gives back."""
+    return Plan(
+        (lambda story: "waiting" in story.happened and len(story.shop.ready()) > 1, "r"),
+        (lambda story: "asked refund" in story.happened, "k"),
+    )
+
+
+def play(directory: Path, players: Sequence[Player]) -> list[str] | None:
+    """Play an order for each player; return the claims that turned out false, or None if it was quit."""
     began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="perdure-demo-") as directory:
-        demo = Demo(found[0], Path(directory))
-        asyncio.run(demo.play())
-    if demo.failed:
-        say(f"\nNot true: {'; '.join(demo.failed)}")
+    live = players[0].live
+    with ExitStack() as stack:
+        takes_s = float(os.environ.get("ORDER_WORLD_TAKES_S", TAKES_S_LIVE if live else TAKES_S))
+        shop, calm = [stack.enter_context(closing(Shop(directory / name, takes_s * times))) for name, times in (("shop", 1), ("calm", 0))]
+        claims = Claims()
+        _ = shop.hire(), shop.hire(), calm.hire()
+        say("Two workers, each a process of its own, run orders: reserve the goods, charge the card, wait for the customer, ship.")
+        shop.until_ready(2)
+        for number, player in enumerate(players, 1001):
+            say(f"{painted(f'Order {number}', BOLD)}{f'   {KEYS}' if live else ''}\n")
+            story = Story(shop, ordered(shop, str(number)), player)
+            if not story.play():
+                say("quit")
+                return None
+            say()
+            claims.check(story, calm)
+            say()
+    if not live:
+        say(f"{'All of it was true' if not claims.false else 'Not all of it was true'}; it took {time.monotonic() - began_s:.0f} s.")
+    return claims.false
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 if every claim was true, or if it was quit; 1 if one was false; 130 after Ctrl-C."""
+    if list(arguments) not in ([], ["--auto"]):
+        print("python examples/demo.py [--auto]", file=sys.stderr)
+        return 2
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    live = not arguments and sys.stdin.isatty() and sys.stdout.isatty()
+    directory = tempfile.mkdtemp(prefix="perdure-demo-")
+    try:
+        with keys_at_once() if live else ExitStack():
+            false = play(Path(directory), [Person()] if live else [approved(), rejected()])
+    except KeyboardInterrupt:
+        return 130
+    except Stuck as stuck:
+        print(stuck, file=sys.stderr)
         return 1
-    say(f"\nAll of it was true, in {time.monotonic() - began_s:.0f} seconds.")
-    return 0
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 1 if false else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -2,9 +2,13 @@
 
     python examples/trace.py examples/data/photo-mosaic.json
 
+A task starts as soon as its parents have ended and, with ``--at-once m``, fewer than m are running. So its makespan is at most
+1.05 × (W/m + (1 − 1/m)·L) + 5 ms a task, where W is the time that all tasks take together and L that of the longest path through
+them: no machine is idle while a task could run (Graham's bound for list scheduling), and what is durable costs no more than the rest.
+
 Kill it at any moment, with kill -9 as well, and start it again with the same id: it goes on, no task that had ended runs twice,
-and only the tasks in flight at the kill run again. The effect file beside the database, `trace-<id>.effects`, is the witness: every
-try of every task adds a line when it begins and one when it ends, each forced to the disk.
+and only the tasks in flight at the kill run again; what runs then keeps the same bound. The effect file beside the database,
+`trace-<id>.effects`, is the witness: every try of every task adds a line when it begins and one when it ends, each forced to the disk.
 """
 
 import argparse
@@ -69,23 +73,23 @@ class Witness:
     def __init__(self) -> None:
         self.file = Path()
 
-    def bind(self, file: Path, tasks: Sequence[Task], scale: float) -> None:
-        """Write to `file`, whose first line ties it, and with it the id, to these tasks.
+    def bind(self, file: Path, tasks: Sequence[Task], scale: float, at_once: int) -> None:
+        """Write to `file`, whose first line ties it, and with it the id, to these tasks, and to how many run at once.
 
         Raises:
-            BadInput: it is tied to other tasks.
+            BadInput: it is tied to others.
         """
         self.file = file
-        tied = {"tasks": hashlib.sha256(msgspec.json.encode(tasks)).hexdigest(), "scale": scale}
+        tied = {"tasks": hashlib.sha256(msgspec.json.encode(tasks)).hexdigest(), "scale": scale, "at_once": at_once}
         lines = file.read_bytes().splitlines(keepends=True) if file.exists() else []
         if not lines or not lines[0].endswith(b"\n"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(b"")
             self._append(tied)
-        elif (found := msgspec.json.decode(lines[0]))["tasks"] != tied["tasks"]:
+        elif (found := msgspec.json.decode(lines[0])) != tied:
             raise BadInput(
-                f"{file} belongs to other tasks, or to these at another scale (it has --scale {found['scale']}, asked for is {scale}); "
-                "give it what it began with, or choose another --id"
+                f"{file} belongs to other tasks, or to these with other options (it has --scale {found['scale']} --at-once {found['at_once']}, "
+                f"asked for is --scale {scale} --at-once {at_once}); give it what it began with, or choose another --id"
             )
         elif not lines[-1].endswith(b"\n"):
             with file.open("ab") as end:  # A kill can cut the last line short.
@@ -119,15 +123,17 @@ async def work(task: str, takes_s: float) -> Finished:
 
 
 @workflow
-async def trace(ctx: Context, tasks: list[Task]) -> list[Finished]:
-    """Run each task once its parents have ended. In `tasks`, parents come before their children."""
+async def trace(ctx: Context, tasks: list[Task], at_once: int) -> list[Finished]:
+    """Run each task once its parents have ended, at most `at_once` at a time. In `tasks`, parents come before their children."""
     running: dict[str, asyncio.Task[Finished]] = {}
+    machines = asyncio.Semaphore(at_once)
     ended = 0
 
     async def after(parents: list[asyncio.Task[Finished]], task: Coroutine[Any, Any, Finished]) -> Finished:
         nonlocal ended
         await asyncio.gather(*parents)
-        finished = await task
+        async with machines:
+            finished = await task
         ended += 1
         line = f"ended {finished.task} ({ended} of {len(tasks)})"
         ctx.log.info(line)  # once it is durable, and never on replay
@@ -220,11 +226,16 @@ def _in_order(file: Path, found: _Workflow) -> list[Task]:
 
 
 def critical_path_s(tasks: Sequence[Task]) -> float:
-    """The longest way through the tasks, in seconds: no schedule is shorter."""
+    """The longest path through the tasks, in seconds: no schedule is shorter. Parents that are not among them have ended before."""
     ends_s: dict[str, float] = {}
     for task in tasks:
-        ends_s[task.id] = task.takes_s + max((ends_s[parent] for parent in task.parents), default=0.0)
-    return max(ends_s.values())
+        ends_s[task.id] = task.takes_s + max((ends_s.get(parent, 0.0) for parent in task.parents), default=0.0)
+    return max(ends_s.values(), default=0.0)
+
+
+def bound_s(tasks: Sequence[Task], at_once: int) -> float:
+    """How long the tasks take at most, in seconds, when no machine is idle while a task could run: W/m + (1 − 1/m)·L."""
+    return sum(task.takes_s for task in tasks) / at_once + (1 - 1 / at_once) * critical_path_s(tasks)
 
 
 def scaled(tasks: Sequence[Task], scale: float | None) -> tuple[list[Task], float]:
@@ -253,22 +264,37 @@ def effects_of(url: str, id: str) -> Path:
     return Path(unquote(parts.path[1:])).absolute().parent / f"trace-{id}.effects"
 
 
-def execute(file: Path, scale: float | None, id: str, url: str) -> str:
+def execute(file: Path, scale: float | None, at_once: int | None, id: str, url: str) -> str:
     """Run the trace to its end, or from where it was to its end; return what there is to say about it."""
     tasks, scale = scaled(load(file), scale)
+    if at_once is None:
+        at_once = len(tasks)
+    elif at_once < 1:
+        raise BadInput(f"--at-once {at_once} is no number from 1; leave it out to run all that can run")
     effects = effects_of(url, id)
     try:
-        witness.bind(effects, tasks, scale)
+        witness.bind(effects, tasks, scale, at_once)
     except OSError as error:
         raise BadInput(f"{effects} can't be written ({error.strerror}); name a database in another directory with --db") from error
-    all_finished: list[Finished] = trace.run(tasks, id=id, db=url)
-    now = sum(finished.process == PROCESS for finished in all_finished)
-    makespan_s = max(finished.ended_s for finished in all_finished) - min(finished.began_s for finished in all_finished)
-    gaps = ", breaks included" if len({finished.process for finished in all_finished}) > 1 else ""
+    return figures(tasks, at_once, trace.run(tasks, at_once, id=id, db=url))
+
+
+def figures(tasks: Sequence[Task], at_once: int, finished: Sequence[Finished]) -> str:
+    """How long everything took, and what ran in this process, with the bounds on both."""
+    here = [one for one in finished if one.process == PROCESS]
+    names = {one.task for one in here}
+    gaps = ", breaks included" if len({one.process for one in finished}) > 1 else ""
+    bound = bound_s([task for task in tasks if task.id in names], at_once)
+    now = f"; what ran now took {makespan_s(here):.2f} s, at most {at_once} at once, for which W/m + (1 − 1/m)·L is {bound:.2f} s" if here else ""
     return (
-        f"{len(all_finished)} tasks ended; makespan {makespan_s:.2f} s{gaps}; no schedule beats the critical path, {critical_path_s(tasks):.2f} s; "
-        f"{len(all_finished) - now} remembered from before, {now} ran now"
+        f"{len(finished)} tasks ended; makespan {makespan_s(finished):.2f} s{gaps}; no schedule beats the critical path, {critical_path_s(tasks):.2f} s{now}; "
+        f"{len(finished) - len(here)} remembered from before, {len(here)} ran now"
     )
+
+
+def makespan_s(finished: Sequence[Finished]) -> float:
+    """From the first beginning to the last end, in seconds."""
+    return max(one.ended_s for one in finished) - min(one.began_s for one in finished)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -279,6 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", type=Path, metavar="FILE", help=f"the trace, such as {SMALL_TRACE}")
     parser.add_argument("--scale", type=float, help=f"run times are multiplied by it (default: one with a critical path of {CRITICAL_PATH_S:g} s)")
+    parser.add_argument("--at-once", type=int, metavar="M", help="how many tasks run at a time at most (default: all that can)")
     parser.add_argument("--id", help="the id of the execution (default: the file's name)")
     parser.add_argument("--db", metavar="URL", help="sqlite:///path/to/file.db (default: PERDURE_DB, else sqlite:///.perdure/perdure.db)")
     options = parser.parse_args(arguments)
@@ -286,7 +313,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.raiseExceptions = False  # A reader that goes away, such as `| head`, ends the lines and not the work.
     url = options.db or os.environ.get("PERDURE_DB") or "sqlite:///.perdure/perdure.db"
     try:
-        logger.info("%s", execute(options.file, options.scale, options.file.stem if options.id is None else options.id, url))
+        id = options.file.stem if options.id is None else options.id
+        logger.info("%s", execute(options.file, options.scale, options.at_once, id, url))
     except KeyboardInterrupt:
         print("interrupted; start it again to go on", file=sys.stderr)
         return INTERRUPTED
