@@ -1,0 +1,92 @@
+"""The commands that tell an execution something: `send`, `cancel`, `terminate`, `pause`, `resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.root import Command
+from perdure.cli.settings import F, Settings, id_argument, id_arguments, value_format
+
+if TYPE_CHECKING:
+    from perdure.client import Client, Handle
+
+
+@click.command("send", cls=Command)
+@id_argument
+@click.argument("signal")
+@click.argument("body", required=False)
+@click.option("--key", metavar="TEXT", help="Sent again with the same key within 24 hours, it arrives once.")
+@click.option("--ask", is_flag=True, help="Wait for the reply of the workflow, and print it.")
+@click.option("--timeout", metavar="TIME", help="How long to wait for it at most.")
+@value_format
+@click.pass_obj
+def send(settings: Settings, /, *, id: str, signal: str, body: str | None, key: str | None, ask: bool, timeout: str | None, format: str) -> None:
+    """Send an execution a message. BODY is JSON where it parses, else text.
+
+    It is durable when the command returns, and waits until the workflow listens to it.
+    """
+    from perdure.cli import asking, output, values
+    from perdure.core.errors import BadValue
+
+    content = None if body is None else values.value(body)
+    if ask and key is not None:
+        raise BadValue("--key", key, "to be combined with --ask, which waits for a reply to a message of its own")
+    with settings.client() as client:
+        handle = asking.one(client, settings, id)
+        if ask:
+            output.value(handle.ask(signal, content, timeout=timeout), format)
+        else:
+            handle.send(signal, content, key=key)
+
+
+def _act_options(command: F) -> F:
+    command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
+    command = click.option("--wait", is_flag=True, help="Wait until it has taken effect.")(command)
+    command = click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")(command)
+    return id_arguments(command)
+
+
+def _act(settings: Settings, given: dict[str, Any], done: str, tell: Callable[[Handle[Any]], Callable[..., None]]) -> None:
+    from perdure.cli import asking
+    from perdure.cli.complaints import name
+
+    def do(client: Client, handle: Handle[Any]) -> None:
+        tell(handle)(given["reason"], wait=given["wait"], timeout=given["timeout"])
+        click.echo(f"{name(handle.key)} {done if given['wait'] else 'is told to ' + tell(handle).__name__}")
+
+    asking.each(settings, given["ids"], do)
+
+
+@click.command("cancel", cls=Command)
+@_act_options
+@click.pass_obj
+def cancel(settings: Settings, /, **given: Any) -> None:
+    """Have executions unwind and end as cancelled."""
+    _act(settings, given, "is cancelled", lambda handle: handle.cancel)
+
+
+@click.command("terminate", cls=Command)
+@_act_options
+@click.pass_obj
+def terminate(settings: Settings, /, **given: Any) -> None:
+    """End executions at once, as cancelled; the workflows get no say."""
+    _act(settings, given, "is terminated", lambda handle: handle.terminate)
+
+
+@click.command("pause", cls=Command)
+@_act_options
+@click.pass_obj
+def pause(settings: Settings, /, **given: Any) -> None:
+    """Have executions begin nothing more until they are resumed."""
+    _act(settings, given, "is paused", lambda handle: handle.pause)
+
+
+@click.command("resume", cls=Command)
+@_act_options
+@click.pass_obj
+def resume(settings: Settings, /, **given: Any) -> None:
+    """Have executions go on that are paused, or that needed attention."""
+    _act(settings, given, "goes on", lambda handle: handle.resume)

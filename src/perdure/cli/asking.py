@@ -1,0 +1,81 @@
+"""What several commands ask the client: which executions are meant, who knows a program, how one ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any
+
+import click
+
+from perdure.cli import exits, words
+from perdure.cli.complaints import complaint, complaint_lines, name
+from perdure.cli.exits import Exit
+from perdure.cli.root import Outcome
+from perdure.cli.settings import Settings
+from perdure.client import Client, Handle, Listed, Status
+from perdure.core.errors import BadValue, PerdureError, Timeout
+from perdure.core.program import program_name
+from perdure.runtime.endings import ENDED
+
+
+def one(client: Client, settings: Settings, text: str) -> Handle[Any]:
+    """The execution that `text` means."""
+    chosen = list(_texts([text]))
+    if len(chosen) != 1:
+        raise BadValue("standard input", words.count(len(chosen), "id"), "one id; this command is about one execution")
+    return client.get(client.find(chosen[0], tenant=settings.tenant))
+
+
+def each(settings: Settings, texts: Iterable[str], do: Callable[[Client, Handle[Any]], None]) -> None:
+    """Do something to each execution that is meant. One that fails does not keep the others from it; the first failure gives the exit code."""
+    failure = Exit.OK
+    with settings.client() as client:
+        for text in _texts(texts):
+            try:
+                do(client, client.get(client.find(text, tenant=settings.tenant)))
+            except PerdureError as error:
+                click.echo(f"perdure: {complaint(error)}", err=True)
+                failure = failure or exits.of_error(type(error))
+    if failure:
+        raise Outcome(failure)
+
+
+def known(client: Client) -> set[str]:
+    """The programs that living engines know."""
+    return {program for engine in client.engines() if engine.alive for program in engine.programs}
+
+
+def unknown(one: Status | Listed, programs: Container[str]) -> str | None:
+    """The program of an execution that will not go on, because none of `programs` is its own."""
+    program = program_name(one.key.workflow, one.workflow_version)
+    return None if one.status in ENDED or program in programs else program.removesuffix("@")
+
+
+def waited(handle: Handle[Any], timeout: str | None = None) -> Any:
+    """The result of an execution, once it has ended; if it has not by then, the command ends with why it waits."""
+    try:
+        return handle.result(timeout=timeout)
+    except Timeout as late:
+        raise not_ended(handle.status()) from late
+    except KeyboardInterrupt:
+        click.echo(f"perdure: {complaint_lines(f'{name(handle.key)} goes on', f'perdure result --wait {name(handle.key)} waits for it')}", err=True)
+        raise
+
+
+def not_ended(status: Status) -> Outcome:
+    """What is said of an execution whose result was asked for, and is not there."""
+    shown = name(status.key)
+    what_to_do = f"perdure resume {shown} lets it go on" if status.status == "paused" else f"perdure result --wait {shown} waits for its end"
+    word = status.status.replace("_", " ")
+    why = status.why if status.why.startswith(word) else f"{word}: {status.why}"
+    return Outcome(exits.of_status(status.status), complaint_lines(f"{shown} is {why}", what_to_do))
+
+
+def _texts(texts: Iterable[str]) -> Iterator[str]:
+    """The ids that are given, those from standard input in place of ``-``."""
+    for text in texts:
+        if text == "-":
+            yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
+        else:
+            yield text

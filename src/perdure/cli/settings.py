@@ -1,0 +1,85 @@
+"""What is said once for a whole command line: the database, the tenant, whether tracebacks are wanted; and how options look."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from perdure.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class Settings:
+    """The global options. Without a database: PERDURE_DB, else the file in ``.perdure``."""
+
+    db: str | None = None
+    tenant: str = "default"
+    debug: bool = False
+
+    def client(self) -> Client:
+        """A client of the database; the first thing that reaches the store."""
+        from perdure.client import Client
+
+        return Client(self.db)
+
+    def url(self) -> str:
+        """Which database that is; it may hold a password."""
+        from perdure.runtime.host import DEFAULT_URL
+
+        return self.db or os.environ.get("PERDURE_DB") or DEFAULT_URL
+
+    def log(self, speaker: str) -> None:
+        """Have what `speaker` logs go to standard error, unless the code that was loaded has its own idea of where logs go."""
+        import logging
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("perdure" if self.debug else speaker).setLevel(logging.DEBUG if self.debug else logging.INFO)
+
+
+def shared() -> list[click.Parameter]:
+    """The global options, which may stand before the command and behind it."""
+    return [
+        click.Option(["--db"], metavar="URL", expose_value=False, callback=_keep, help="The database; else PERDURE_DB, else sqlite:///.perdure/perdure.db."),
+        click.Option(["--tenant"], metavar="NAME", expose_value=False, callback=_keep, help="Whose executions are meant."),
+        click.Option(["--debug"], is_flag=True, default=None, expose_value=False, callback=_keep, help="Show tracebacks, and log what engines do."),
+    ]
+
+
+def _keep(context: click.Context, option: click.Parameter, given: Any) -> None:
+    settings = context.find_root().ensure_object(Settings)
+    if given is not None and option.name is not None:
+        setattr(settings, option.name, given)
+
+
+def format_option(choices: Sequence[str] = ("table", "json", "jsonl", "ids")) -> Callable[[F], F]:
+    """``-o``: in which form things are printed; the first choice is for people."""
+    return click.option("-o", "--output", "format", type=click.Choice(choices), default=choices[0], show_default=True, help="How it is printed.")
+
+
+def value_format(command: F) -> F:
+    """``-o`` of a command that prints a value."""
+    return format_option(("text", "json"))(command)
+
+
+def input_options(command: F) -> F:
+    """The arguments of a workflow: by position, by name, from a file."""
+    command = click.option("--input", "source", metavar="FILE", help="All of them, as JSON from a file, or from standard input (-).")(command)
+    command = click.option("-i", "pairs", metavar="KEY=VALUE", multiple=True, help="An argument by name.")(command)
+    return click.argument("arguments", nargs=-1, metavar="[ARGS]...")(command)
+
+
+def id_arguments(command: F) -> F:
+    """One or more executions."""
+    return click.argument("ids", nargs=-1, required=True, metavar="ID...")(command)
+
+
+def id_argument(command: F) -> F:
+    """One execution."""
+    return click.argument("id", metavar="ID")(command)

@@ -1,0 +1,176 @@
+"""Targets: where workflows and steps are found by name: ``FILE.py``, ``FILE.py:workflow``, ``module``, ``module:workflow``.
+
+A file is imported as the module that it is called, with its directory on `sys.path`, as `python FILE.py` would have it; but not
+as ``__main__``, so that what stands behind ``if __name__ == "__main__"`` does not run.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any
+
+from perdure.core.errors import BadValue, PerdureError
+from perdure.programs.code.declare import Step
+from perdure.sdk import Workflow
+
+FORMS = "FILE.py, FILE.py:workflow or module:workflow"
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:.+)?", re.DOTALL)
+
+
+class NoTarget(BadValue):
+    """There is no such file, module, workflow or step, or its code can't be imported."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What was found in files and modules: one of each name."""
+
+    workflows: tuple[Workflow[..., Any], ...]
+    steps: tuple[Step[..., Any, Any], ...]
+
+
+def is_target(text: str) -> bool:
+    """Whether `text` says where code is, rather than what a workflow is called."""
+    file, name = _split(text)
+    return file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
+
+
+def workflow(text: str) -> Workflow[..., Any]:
+    """The workflow that `text` names; of a file without a name, the only one that is defined in it.
+
+    Raises:
+        NoTarget: there is none, or there are several.
+    """
+    place, name = _split(text)
+    module = _module(text, place)
+    if name:
+        return _named(text, module, name)
+    found = _defined(module)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NoTarget("target", text, "a file with a workflow in it; decorate an async function with @workflow")
+    names = ", ".join(f"{place}:{one.code.name}" for one in found)
+    raise NoTarget("target", text, f"one workflow but {len(found)}; choose: {names}")
+
+
+def code(texts: Sequence[str]) -> Code:
+    """All workflows and steps that these files and modules can name, or of ``place:name`` the one workflow, with all steps beside it.
+
+    Raises:
+        NoTarget: there is no such place or name, or two workflows or two steps have the same name.
+    """
+    workflows: dict[str, Workflow[..., Any]] = {}
+    steps: dict[str, Step[..., Any, Any]] = {}
+    for text in texts:
+        place, name = _split(text)
+        module = _module(text, place)
+        for one in [_named(text, module, name)] if name else _all(module, Workflow):
+            _add(workflows, one.code.name, one, text, "workflow")
+        for step in _all(module, Step):
+            _add(steps, step.name, step, text, "step")
+    if not workflows and not steps:
+        raise NoTarget("targets", " ".join(texts), "code with a workflow or a step in it; decorate functions with @workflow and @step")
+    return Code(tuple(workflows.values()), tuple(steps.values()))
+
+
+def _add(found: dict[str, Any], name: str, one: Any, text: str, what: str) -> None:
+    if found.setdefault(name, one) is not one:
+        raise NoTarget("target", text, f"the only one to have a {what} called {name}; rename one of the two with name=")
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The place and the name in it; a colon within the path of a file is no separator."""
+    if text.endswith(".py"):
+        return text, ""
+    head, found, name = text.rpartition(".py:")
+    if found:
+        return f"{head}.py", name
+    place, _, name = text.partition(":")
+    return place, name
+
+
+def _named(text: str, module: ModuleType, name: str) -> Workflow[..., Any]:
+    """By the name of its variable, else by its own."""
+    workflows: list[Workflow[..., Any]] = _all(module, Workflow)
+    chosen = getattr(module, name, None)
+    if isinstance(chosen, Workflow):
+        return chosen
+    for one in workflows:
+        if one.code.name == name:
+            return one
+    there = ", ".join(sorted(one.code.name for one in workflows)) or "none"
+    raise NoTarget("target", text, f"a workflow: there is no {name}; workflows there: {there}")
+
+
+def _defined(module: ModuleType) -> list[Workflow[..., Any]]:
+    """Its own workflows, or if it has none, those that it imports."""
+    found: list[Workflow[..., Any]] = _all(module, Workflow)
+    return [one for one in found if one.code.fn.__module__ == module.__name__] or found
+
+
+def _all(module: ModuleType, kind: Any) -> list[Any]:
+    return list({id(one): one for one in vars(module).values() if isinstance(one, kind)}.values())
+
+
+def _module(text: str, place: str) -> ModuleType:
+    try:
+        return _from_file(Path(place)) if place.endswith(".py") else _from_path(place)
+    except PerdureError:
+        raise
+    except SyntaxError as error:
+        raise NoTarget("target", text, f"Python: {error.msg} ({error.filename}, line {error.lineno})") from error
+    except (Exception, SystemExit) as error:
+        raise NoTarget("target", text, f"code that can be imported: {type(error).__name__}: {error}{_where(error)}") from error
+
+
+def _from_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise NoTarget("target", str(file), f"a file that is there; a target is {FORMS}")
+    file = file.resolve()
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    name = file.stem
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) == str(file):
+            return known
+        name = f"perdure target {file}"  # a module of this name is in use, and stays what it is
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise NoTarget("target", str(file), "a file of Python code")
+    sys.modules[name] = module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _from_path(name: str) -> ModuleType:
+    if not _MODULE.fullmatch(name):
+        raise NoTarget("target", name, FORMS)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise NoTarget("target", name, f"a module that is there (no {error.name} in {here} or on sys.path); a target is {FORMS}") from error
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the caller's own code that led there, as far as there is one."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename and frame.filename != __file__]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -1,0 +1,102 @@
+"""A history for the commands to look at: executions in every state, made once by a real engine; each test has a copy of the file."""
+
+import asyncio
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from perdure import Context, Workflow, workflow
+from perdure.async_client import AsyncClient, AsyncHandle
+from perdure.core.errors import WorkflowError
+from perdure.runtime.engine import Engine
+from perdure.stores.sqlite import SqliteStore
+from tests.cli.shell import FLOWS, Shell
+
+
+def flows() -> ModuleType:
+    """The workflows of the tests, as a module of their own."""
+    if "tests_cli_flows" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("tests_cli_flows", FLOWS)
+        assert spec is not None and spec.loader is not None
+        sys.modules["tests_cli_flows"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules["tests_cli_flows"]
+
+
+@workflow(name="changing")
+async def before(ctx: Context) -> None:
+    await ctx.listen("never")
+
+
+@workflow(name="changing")
+async def after(ctx: Context) -> None:
+    await ctx.sleep("1d")
+
+
+async def until(handle: AsyncHandle[Any], *statuses: str) -> None:
+    """Wait until the execution is in one of these."""
+    while (await handle.status()).status not in statuses:
+        await asyncio.sleep(0.01)
+
+
+async def make(file: Path) -> None:
+    """One execution in each state, in the file."""
+    code = flows()
+    store = SqliteStore(file)
+    known: list[Workflow[..., Any]] = [one for one in vars(code).values() if isinstance(one, Workflow)]
+    async with AsyncClient(store) as client:
+        engine = Engine(store, [one.code for one in (*known, before)])
+        running = asyncio.create_task(engine.run())
+        await engine.ready()
+        await client.run(code.greet, "Ada", id="ada")
+        await client.run(code.branches, id="tree")
+        await client.run(code.odd, {"deep": [1, None]}, id="käse & brot/☕ \x1b[31m")
+        for failing in (client.run(code.order, "o2", 5000, id="failing"), client.run(code.late, id="late")):
+            with pytest.raises(WorkflowError):
+                await failing
+        waiting = await client.start(code.order, "o1", id="waiting")
+        await until(waiting, "waiting")
+        paused = await client.start(code.order, "o3", id="paused")
+        await until(paused, "waiting")
+        await paused.pause("lunch", wait=True)
+        cancelled = await client.start(code.order, "o4", id="cancelled")
+        await cancelled.cancel("out of stock", wait=True)
+        changed = await client.start(before, id="changed")
+        await until(changed, "waiting")
+        engine.stop()
+        await running
+        again = Engine(store, [after.code])
+        running = asyncio.create_task(again.run())
+        await changed.send("nothing")
+        await until(changed, "needs_attention")
+        again.stop()
+        await running
+        await client.start("nowhere", 1, id="pending")
+    await store.close()
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that all copies are made of."""
+    file = tmp_path_factory.mktemp("history") / "perdure.db"
+    asyncio.run(make(file))
+    return file
+
+
+@pytest.fixture
+def shell(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    """A shell on a copy of the history, in an empty directory."""
+    for part in history.parent.glob("perdure.db*"):
+        if part.is_file():
+            shutil.copy(part, tmp_path / part.name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("PERDURE_DB", raising=False)
+    yield Shell(f"sqlite:///{tmp_path}/perdure.db")
+    sys.modules.pop("flows", None)  # which commands have imported by its path

@@ -1,0 +1,51 @@
+"""Every exit code is reached: those that golden files do not show are reached here."""
+
+import re
+
+import pytest
+
+from perdure.cli.exits import Exit
+from perdure.client import Client
+from tests.cli.shell import GOLDEN, Shell
+
+ELSEWHERE = {
+    Exit.DEFECT: "here",
+    Exit.APPROVAL: "here",
+    Exit.INTERRUPTED: "test_processes: it takes a signal",
+    Exit.PIPE: "test_processes: it takes a pipe",
+}
+
+
+def test_every_code_is_in_a_golden_file_or_reached_elsewhere() -> None:
+    seen = {Exit(int(found)) for file in GOLDEN.glob("*.txt") for found in re.findall(r"^= (\d+)$", file.read_text(), re.MULTILINE)}
+    assert seen | set(ELSEWHERE) == set(Exit)
+    assert not seen & set(ELSEWHERE)
+
+
+def test_a_defect_is_said_in_two_lines_and_shown_with_debug(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Client) -> None:
+        raise KeyError("x\ny")
+
+    monkeypatch.setattr(Client, "engines", broken)
+    said = shell.run("engines")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.splitlines() == ["perdure: KeyError: 'x\\ny'", "this is a defect of Perdure; --debug shows where, please report it"]
+    assert "Traceback (most recent call last)" in shell.run("engines --debug").err
+
+
+def test_a_database_that_nobody_knows_is_bad_input_and_its_password_is_not_shown(shell: Shell) -> None:
+    said = shell.run("ls --db mysql://user:secret@host/db")
+    assert (said.code, said.out) == (10, "")
+    assert "mysql://user:***@host/db" in said.err
+    assert "secret" not in said.err
+
+
+def test_what_waits_for_an_approval_has_a_code_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    import msgspec
+
+    from perdure.client import Handle
+
+    truth = Handle.status
+    monkeypatch.setattr(Handle, "status", lambda self: msgspec.structs.replace(truth(self), status="waiting_approval", why="waits for ops"))
+    said = shell.run("result waiting")
+    assert (said.code, said.err.splitlines()[0]) == (31, "perdure: order/waiting is waiting approval: waits for ops")
