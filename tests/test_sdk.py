@@ -1,5 +1,6 @@
 """Claims about what users import: `run` and `arun`, ids, errors, signals from the keyboard, and what an import costs."""
 
+import ast
 import asyncio
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -525,3 +527,18 @@ async def test_an_execution_that_was_parked_goes_on_when_it_is_run_again_and_its
             await asyncio.wait_for(after.arun(id="k", db=db), 30)
     assert await asyncio.wait_for(before.arun(id="k", db=db), 30) == "one and on"
     assert ran == ["first"]
+
+
+def test_every_public_name_is_there_and_is_what_type_checkers_take_it_for() -> None:
+    tree = ast.parse(Path(perdure.__file__).read_text())
+    seen = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("perdure.")
+        for alias in node.names
+    }
+    assert seen == perdure._HOME and sorted(seen) == sorted(perdure.__all__)
+    assert all(getattr(perdure, name) is getattr(import_module(module), name) for name, module in perdure._HOME.items())
+    assert set(perdure.__all__) <= set(dir(perdure))
+    with pytest.raises(AttributeError, match="'perdure' has no attribute 'nothing'"):
+        _ = perdure.nothing

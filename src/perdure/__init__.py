@@ -1,42 +1,45 @@
-"""Perdure: durable workflows. What ran is remembered; killed at any instant, an execution goes on where it stood."""
+"""Perdure: durable workflows. What ran is remembered; killed at any instant, an execution goes on where it stood.
 
+Each name is imported when it is first asked for, so that whoever needs one, such as the command line, does not wait for all.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from perdure.core.errors import (
-    Ambiguous,
-    ChildFailed,
-    DeadlineExceeded,
-    Diverged,
-    ErrorInfo,
-    ExecutionCancelled,
-    ExecutionFailed,
-    Fatal,
-    HasEnded,
-    InputDiffers,
-    JoinFailed,
-    NeedsAttention,
-    NoReply,
-    NotFound,
-    PerdureError,
-    ProgrammingError,
-    RaceFailed,
-    StepFailed,
-    StoreError,
-    Timeout,
-    WorkflowError,
-    WrongVerb,
-)
-from perdure.core.ops import Err
-from perdure.core.paths import Key
-from perdure.programs.code.context import Context, Turn
-from perdure.programs.code.declare import Retry, Signal, Step, step
-from perdure.programs.code.info import StepInfo, step_info
-from perdure.programs.code.results import Attempt, Message, Ok, Record, Won
-from perdure.programs.code.sync import SyncContext, SyncTurn
-from perdure.sdk import Workflow, workflow
 
 if TYPE_CHECKING:
     from perdure.client import AsyncClient, AsyncHandle, Client, Handle
+    from perdure.core.errors import (
+        Ambiguous,
+        ChildFailed,
+        DeadlineExceeded,
+        Diverged,
+        ErrorInfo,
+        ExecutionCancelled,
+        ExecutionFailed,
+        Fatal,
+        HasEnded,
+        InputDiffers,
+        JoinFailed,
+        NeedsAttention,
+        NoReply,
+        NotFound,
+        PerdureError,
+        ProgrammingError,
+        RaceFailed,
+        StepFailed,
+        StoreError,
+        Timeout,
+        WorkflowError,
+        WrongVerb,
+    )
+    from perdure.core.ops import Err
+    from perdure.core.paths import Key
+    from perdure.programs.code.context import Context, Turn
+    from perdure.programs.code.declare import Retry, Signal, Step, step
+    from perdure.programs.code.info import StepInfo, step_info
+    from perdure.programs.code.results import Attempt, Message, Ok, Record, Won
+    from perdure.programs.code.sync import SyncContext, SyncTurn
+    from perdure.sdk import Workflow, workflow
 
 __all__ = [
     "Ambiguous",
@@ -86,17 +89,50 @@ __all__ = [
     "workflow",
 ]
 
-_OF_CLIENT = ("AsyncClient", "AsyncHandle", "Client", "Handle")
+_HOMES = {
+    "perdure.client": ("AsyncClient", "AsyncHandle", "Client", "Handle"),
+    "perdure.core.errors": (
+        "Ambiguous",
+        "ChildFailed",
+        "DeadlineExceeded",
+        "Diverged",
+        "ErrorInfo",
+        "ExecutionCancelled",
+        "ExecutionFailed",
+        "Fatal",
+        "HasEnded",
+        "InputDiffers",
+        "JoinFailed",
+        "NeedsAttention",
+        "NoReply",
+        "NotFound",
+        "PerdureError",
+        "ProgrammingError",
+        "RaceFailed",
+        "StepFailed",
+        "StoreError",
+        "Timeout",
+        "WorkflowError",
+        "WrongVerb",
+    ),
+    "perdure.core.ops": ("Err",),
+    "perdure.core.paths": ("Key",),
+    "perdure.programs.code.context": ("Context", "Turn"),
+    "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
+    "perdure.programs.code.info": ("StepInfo", "step_info"),
+    "perdure.programs.code.results": ("Attempt", "Message", "Ok", "Record", "Won"),
+    "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
+    "perdure.sdk": ("Workflow", "workflow"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """The client brings the stores along, so it is imported when it is first asked for."""
-    if name in _OF_CLIENT:
-        from perdure import client
-
-        return getattr(client, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_OF_CLIENT})
+    return sorted({*globals(), *__all__})

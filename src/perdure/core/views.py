@@ -10,7 +10,7 @@ import msgspec
 from perdure.core import events as e
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
-from perdure.core.ops import Call, Err, Op, kind, target
+from perdure.core.ops import Call, Err, Op, Outcome, kind, target
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Settlement
 
@@ -97,14 +97,18 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
         case e.Interrupted(path, attempt, due_s):
             yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_s": due_s}
         case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
-            failed = isinstance(outcome, Err)
-            yield "step.failed" if failed else "step.completed", path, {"attempt": execution.open[path].attempt}
+            name = "step.failed" if isinstance(outcome, Err) else "step.completed"
+            yield name, path, {"attempt": execution.open[path].attempt, **_error(outcome)}
         case e.Dropped(path) if path in execution.open and isinstance(execution.open[path].op, Call):
             yield "step.cancelled", path, {}
         case e.Arrived(number, name):
             yield "message.received", (), {"number": number, "name": name}
         case _:
             yield from _public_life(event)
+
+
+def _error(outcome: Outcome) -> dict[str, str | int | float]:
+    return {"error": f"{outcome.error.type}: {outcome.error.message}"} if isinstance(outcome, Err) else {}
 
 
 def _public_life(event: e.Event) -> Iterator[Named]:
@@ -117,8 +121,10 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.reopened", (), {"reason": reason}
         case e.Trimmed(path, before):
             yield "execution.trimmed", path, {"before": before}
-        case e.Ended(status):
-            yield f"execution.{status}", (), {}
+        case e.Ended("cancelled", Err(_, ErrorInfo(_, reason))):
+            yield "execution.cancelled", (), {"reason": reason}
+        case e.Ended(status, outcome):
+            yield f"execution.{status}", (), _error(outcome)
 
 
 def steps(execution: Execution) -> list[StepView]:

@@ -37,7 +37,8 @@ def open_store(url: str | None = None) -> Store:
     file = unquote(parts.path[1:])
     if chosen[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment:
         return SqliteStore(Path(file))
-    raise BadValue("database URL", chosen, "sqlite:///path/to/file.db or memory:")
+    shown = chosen.replace(f":{parts.password}@", ":***@") if parts.password else chosen
+    raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
 
 
 @asynccontextmanager

@@ -28,8 +28,8 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
     Raises:
         asyncio.CancelledError: nobody wants the answer any more.
     """
-    codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
     try:
+        codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
         raw = await persistently(lambda: payloads.get(args.sha256)) if isinstance(args, Blob) else args
         positional, named = codec.decode_args(raw, "the arguments of step", info.path)
         if is_async:

@@ -78,4 +78,4 @@ def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _known(hint: Any) -> Any:
     """The hint, or Any where it names no type of its own."""
-    return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint is inspect.Parameter.empty else hint
+    return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint in (inspect.Parameter.empty, object) else hint
