@@ -45,7 +45,7 @@ class Twins:
         self.random = random.Random(seed)
         self.clock = Clock()
         self.file = file
-        self.memory: Store = MemoryStore(self.clock)
+        self.memory = MemoryStore(self.clock)
         self.sqlite: Store = SqliteStore(file, self.clock, synchronous="OFF")
         self.until_s: dict[str, float] = {}
         self.epoch = 1
@@ -231,7 +231,9 @@ class Twins:
 
     async def raise_epoch(self) -> None:
         self.note("epoch", any(map(self.lives, HOLDERS)))
-        self.epoch = await self.both(lambda store: store.raise_epoch())
+        self.epoch = await self.sqlite.raise_epoch()
+        await self.memory.raise_epoch()
+        self.memory._epoch = self.epoch  # each numbers its epochs in its own way
         self.until_s.clear()
 
     async def reopen(self) -> None:

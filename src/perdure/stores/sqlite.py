@@ -1,123 +1,124 @@
-"""The default store: one SQLite file, one process, nothing to set up.
+"""The default store: one SQLite file that any number of processes of one host share, with nothing to set up.
 
-What is asked for in one turn of the event loop is done in one transaction (group commit). Its statements run at once, on the
-thread of the loop: in another they would wait for the GIL one by one. Only the last, which waits for the disk, is left to
-another thread, and not even that if there is a single change to wait for: changing threads would cost more than it saves. What
-is asked for meanwhile is the next transaction. Reading has a connection of its own, and never waits for writing.
+Any of them may be killed at any instant: what it had acknowledged is durable, its death is known to the others within
+milliseconds, and what it held goes on elsewhere. Each finds out what the others have changed at the beginning of each
+transaction; so that none needs to ask again and again, the one that changes something rings those that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from perdure.core.errors import StoreError, StoreInUse, StoreUnavailable
+from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Filter, Head, Lease, Log, Moment, Post
-from perdure.stores.sqlite_tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION, Execute, Tables, read_blob, read_heads, read_log, read_mail
+from perdure.stores.sqlite_backup import Copies
+from perdure.stores.sqlite_checkpoints import Checkpoints
+from perdure.stores.sqlite_claims import next_at, ready
+from perdure.stores.sqlite_file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
+from perdure.stores.sqlite_fork import Forkable, closed, opened
+from perdure.stores.sqlite_lives import watch
+from perdure.stores.sqlite_members import HOLDERS, Presence, forgettable, leases, standing
+from perdure.stores.sqlite_opening import open_database
+from perdure.stores.sqlite_readers import Readers
+from perdure.stores.sqlite_reading import read_blob, read_heads, read_log, read_mail
+from perdure.stores.sqlite_rings import MEMBERS, NEWS, WAKE, ring
+from perdure.stores.sqlite_tables import META, Tables
+from perdure.stores.sqlite_time import Anchor, SteadyClock
+from perdure.stores.sqlite_turns import RETRY_S
+from perdure.stores.sqlite_writer import WAIT_MAX_S, Writer
 
 T = TypeVar("T")
-BUSY_S = 0.5
-SYNCHRONOUS = ("FULL", "NORMAL", "OFF")
 
 
 class SqliteStore:
     """A `Store` in the SQLite file at `path`, which it makes if there is none, with the directory.
 
-    The file belongs to one process at a time, and to one event loop at a time. `synchronous` is SQLite's: with FULL what is
-    acknowledged survives a loss of power, with NORMAL or OFF (far faster on slow disks) only the death of the process.
+    It may be used in several event loops, also of several threads. `synchronous` is SQLite's: with FULL what is acknowledged survives a
+    loss of power, with NORMAL or OFF (far faster on slow disks) only the death of the process. `clock` tells its time and `monotonic` that
+    of leases; without the latter, a `clock` that was given tells both.
 
     Raises:
-        StoreInUse: another process, or another store in this one, has the file.
-        StoreUnavailable: the file can't be opened.
-        StoreError: the file is damaged, is no store, or is one of a newer Perdure.
+        StoreUnavailable: the file can't be opened now.
+        StoreError: the file is damaged, is no store, or one of a newer Perdure; or it must be upgraded, and others have it open.
     """
 
-    def __init__(self, path: str | Path, clock: Callable[[], float] = time.time, synchronous: str = "FULL") -> None:
+    def __init__(
+        self, path: str | Path, clock: Callable[[], float] | None = None, monotonic: Callable[[], float] | None = None, synchronous: str = "FULL"
+    ) -> None:
         if synchronous not in SYNCHRONOUS:
             raise ValueError(f"synchronous={synchronous!r}: give one of {', '.join(SYNCHRONOUS)}")
-        self._file = Path(path).absolute()
-        self._clock = clock
+        self._clock = clock or SteadyClock()
+        self._lease_clock = monotonic or clock or time.monotonic
+        self._file = DatabaseFile(Path(path).absolute(), synchronous)
+        self._presence = Presence(self._file.processes, self._heard)
         self._rings: list[Callable[[], None]] = []
         self._news_rings: list[Callable[[], None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: list[_Job] = []
-        self._flushing = False
-        self._closed = False
-        self._writing, self._reading = Lock(), Lock()
-        with ExitStack() as opened, _said_clearly(self._file):
-            opened.callback(os.close, _lock(self._file))
-            self._writer = _connect(self._file, synchronous)
-            opened.callback(self._writer.close)
-            _prepare(self._file, self._writer)
-            self._reader = _connect(self._file, synchronous)
-            opened.callback(self._reader.close)
-            self._tables = Tables(self._writer)
-            self._rolled_back = False
-            self._opened = opened.pop_all()
-        self._committer = ThreadPoolExecutor(1, "perdure-sqlite")
+        self._unannounced = False
+        self._watched: dict[str, Callable[[], None]] = {}
+        self._watching = Lock()
+        self._refusal: StoreError | None = None
+        self._readers = Readers(self._file)
+        self._writer = Writer(self._file, self._lay, self._written)
+        self._checkpoints = Checkpoints(self._file, self._writer.alone)
+        self._copies = Copies(self._file)
+        self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
+        self._writer.adopt(open_database(self._file))
+        opened(self)
 
     # What the protocol asks for.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
         """See `Store.commit`."""
-
         asked = tuple(changes)
-
-        def carry_out() -> list[Answer]:
-            now_s = self._clock()
-            return [self._tables.change(change, now_s) for change in asked]
-
-        return await self._write(carry_out, len(asked))
+        return await self._write(lambda tables: tables.change(asked), len(asked))
 
     async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`."""
-        return await self._write(lambda: self._tables.claim(claim, self._clock()))
+        """See `Store.claim`. Whether there is anything for it is read first, so that who finds nothing keeps nobody from writing."""
+        idle = await self._read(lambda execute: self._idle(execute, claim))
+        return await self._write(lambda tables: tables.claim(claim)) if idle is None else idle
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`."""
-        return self._read(lambda execute: read_log(execute, key, after))
+        return await self._read(lambda execute: read_log(execute, key, after))
 
     async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
-        return self._read(lambda execute: read_heads(execute, which))
+        return await self._read(lambda execute: read_heads(execute, which))
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
-        return self._read(lambda execute: read_mail(execute, to))
+        return await self._read(lambda execute: read_mail(execute, to))
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""
-        return Moment(self._clock(), self._tables.epoch)
 
-    async def leases(self) -> list[Lease]:
-        """See `Store.leases`."""
-        return await self._write(lambda: self._tables.leases(self._clock()))
+        def look(execute: Execute) -> Moment:
+            epoch, _, _, *anchor = execute(META).fetchone()
+            if isinstance(self._clock, SteadyClock):
+                self._clock.follow(Anchor(*anchor))
+            return Moment(self._clock(), epoch)
+
+        return await self._read(look)
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
         """See `Store.renew`."""
-        holders = self._tables.holders
-        if about:
-            self._tables.about[holder] = about
-        if lease_s <= 0:
-            holders.pop(holder, None)
-            self._tables.about.pop(holder, None)
-            self._ring()
-        else:
-            if holder not in holders:
-                await self._write(lambda: self._tables.let_go(holder, self._clock()))
-            holders[holder] = self._clock() + lease_s
-        return Moment(self._clock(), self._tables.epoch)
+        if lease_s > 0:
+            self._appear()
+        return await self._write(lambda tables: tables.renew(holder, lease_s, about))
+
+    async def leases(self) -> list[Lease]:
+        """See `Store.leases`."""
+        return await self._read(lambda execute: leases(execute, self._presence, self._lease_clock()))
 
     async def relay(self, limit: int = 100) -> int:
         """There is one reach, so nothing ever leaves it."""
@@ -125,234 +126,186 @@ class SqliteStore:
 
     async def sweep(self, limit: int = 100) -> list[Mail]:
         """See `Store.sweep`."""
-        return await self._write(lambda: self._tables.sweep(self._clock(), limit))
+        return await self._write(lambda tables: tables.sweep(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
-        return await self._write(self._tables.raise_epoch)
+        return await self._write(Tables.raise_epoch)
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
-        return self._read(lambda execute: read_blob(execute, sha256))
+        return await self._read(lambda execute: read_blob(execute, sha256))
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        self._rings.append(ring)
-        return lambda: self._rings.remove(ring) if ring in self._rings else None
+        return self._enlist(self._rings, ring)
 
     def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`."""
-        self._news_rings.append(ring)
-        return lambda: self._news_rings.remove(ring) if ring in self._news_rings else None
+        return self._enlist(self._news_rings, ring)
 
     async def close(self) -> None:
         """See `Store.close`. What was asked for before is done before."""
-        if self._closed:
+        if self._refusal is not None:
             return
-        await self._write(lambda: None)
-        self._closed = True
-        self._committer.shutdown()
-        with self._writing, self._reading:
-            self._opened.close()
+        with suppress(StoreError):  # Then the others find out that it is gone by its lock.
+            await self._writer.write(lambda tables: tables.leave() if self._presence.name else None)
+        self._refusal = StoreUnavailable(f"{self._file.path} has been closed; open a new store on it")
+        with self._watching:
+            for unwatch in self._watched.values():
+                unwatch()
+        self._checkpoints.close()
+        self.quiet()
+        self._writer.close()
+        self._readers.close()
+        self.go_on()
+        self._presence.end()
+        closed(self)
 
-    # Group commit.
+    # Beyond the protocol.
 
-    async def _write(self, do: Callable[[], T], changes: int = 1) -> T:
-        """Do it in the next transaction, and wait until that is durable."""
+    async def backup(self, target: str | Path) -> None:
+        """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.
+
+        Raises:
+            StoreError: there is a `target`, or it can't be written.
+        """
         self._must_be_open()
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # What waited in another loop has ended with it.
-            self._loop, self._waiting, self._flushing = loop, [], False
-        future: asyncio.Future[T] = loop.create_future()
-        self._waiting.append(_Job(do, changes, future))
-        if not self._flushing:
-            self._flushing = True
-            loop.call_soon(self._flush, loop)
-        return await future
+        await asyncio.to_thread(self._copies.copy, Path(target))
 
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Do what waits in one transaction, then what has come to wait meanwhile in the next."""
-        jobs, self._waiting = self._waiting, []
-        self._writing.acquire()
-        before = self._writer.total_changes
-        if not self._apply(jobs):
-            self._writing.release()
-            self._done(loop, jobs)
-        elif sum(job.changes for job in jobs) > 1 and self._writer.total_changes > before:
-            committed = loop.run_in_executor(self._committer, self._conclude, jobs)
-            committed.add_done_callback(lambda _: self._done(loop, jobs))
-        else:
-            self._conclude(jobs)
-            self._done(loop, jobs)
+    # Writing and reading.
 
-    def _done(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job]) -> None:
-        if loop is self._loop:
-            self._flushing = bool(self._waiting)
-            if self._flushing:
-                loop.call_soon(self._flush, loop)
-        for job in jobs:
-            job.tell()
-        if any(job.stirred and job.failure is None for job in jobs):
-            self._ring()
-        if self._tables.news:
-            self._tables.news = False
-            for ring in tuple(self._news_rings):
-                ring()
-
-    def _apply(self, jobs: list[_Job]) -> bool:
-        """Do everything in a transaction that is left open; False if there is none left to commit."""
-        try:
-            self._writer.execute("BEGIN IMMEDIATE")
-            if self._rolled_back:
-                self._tables.reload()
-                self._rolled_back = False
-            for job in jobs:
-                self._tables.stirred = False
-                job.result = job.do()
-                job.stirred = self._tables.stirred
-        except BaseException as error:
-            self._roll_back()
-            if len(jobs) == 1 or isinstance(error, sqlite3.Error):
-                self._fail(jobs, error)
-            else:  # One has brought what can't be stored. Each in a transaction of its own, nobody suffers for another.
-                for job in jobs:
-                    if self._apply([job]):
-                        self._commit([job])
-            return False
-        return True
-
-    def _conclude(self, jobs: list[_Job]) -> None:
-        """Commit, and let others write. Done by either thread."""
-        try:
-            self._commit(jobs)
-        finally:
-            self._writing.release()
-
-    def _commit(self, jobs: list[_Job]) -> None:
-        try:
-            self._writer.execute("COMMIT")
-        except BaseException as error:
-            self._roll_back()
-            self._fail(jobs, error)
-
-    def _roll_back(self) -> None:
-        self._rolled_back = True
-        with suppress(sqlite3.Error):  # SQLite may have done it itself; and if it can't, then beginning the next one fails.
-            self._writer.execute("ROLLBACK")
-
-    def _fail(self, jobs: list[_Job], error: BaseException) -> None:
-        for job in jobs:
-            job.failure = error
-            if isinstance(error, sqlite3.Error):
-                job.failure = _trouble(self._file, error)
-                job.failure.__cause__ = error
-
-    # Reading.
-
-    def _read(self, read: Callable[[Execute], T]) -> T:
+    def _write(self, do: Callable[[Tables], T], changes: int = 1) -> Coroutine[Any, Any, T]:
         self._must_be_open()
-        with self._reading, _said_clearly(self._file):
-            self._reader.execute("BEGIN")
+        return self._announce(do, changes) if self._unannounced else self._writer.write(do, changes)
+
+    async def _announce(self, do: Callable[[Tables], T], changes: int) -> T:
+        """Write, and have the other processes know of this one."""
+        self._appear()
+        self._unannounced = False
+        try:
+            return await self._writer.write(do, changes)
+        except BaseException:
+            self._unannounced = True
+            raise
+
+    async def _read(self, read: Callable[[Execute], T]) -> T:
+        self._must_be_open()
+        if self._unannounced:
+            await self._write(lambda _: None)
+        began_s = time.monotonic()
+        while True:
             try:
-                return read(self._reader.execute)
-            finally:
-                self._reader.rollback()
+                return self._readers.read(read)
+            except TROUBLE as error:
+                if not is_busy(error) or time.monotonic() - began_s > WAIT_MAX_S:
+                    raise self._file.trouble(error) from error
+            await asyncio.sleep(RETRY_S)
+
+    def _idle(self, execute: Execute, claim: Claim) -> Claimed | None:
+        """The answer to a claim that gets nothing; None if it gets something, or if there is something to be cleaned up."""
+        now_s = self._clock()
+        stands = standing(execute, self._presence, self._lease_clock())
+        (epoch,) = execute("SELECT epoch FROM meta").fetchone()
+        if claim.epoch != epoch or claim.holder not in stands.living:
+            return Claimed(now_s)
+        if forgettable(execute, stands.gone) or any(ready(execute, claim, stands.dead, now_s)):
+            return None
+        return Claimed(now_s, next_at_s=next_at(execute, claim))
 
     def _must_be_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable(f"{self._file} has been closed; open a new store on it")
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
 
-    def _ring(self) -> None:
-        for ring in tuple(self._rings):
-            ring()
+    def _lay(self, connection: sqlite3.Connection) -> Tables:
+        return Tables(connection, self._presence, self._clock, self._lease_clock)
 
+    # Rings and deaths.
 
-class _Job:
-    """Something to be done in a transaction, and what became of it."""
+    def _enlist(self, rings: list[Callable[[], None]], ring: Callable[[], None]) -> Callable[[], None]:
+        """Ring from now on; the other processes know of it before anything else is read or written here."""
+        rings.append(ring)
+        wakes, news = bool(self._rings), bool(self._news_rings)
+        if (wakes, news) != (self._presence.wakes, self._presence.news):
+            self._presence.wakes, self._presence.news = wakes or self._presence.wakes, news or self._presence.news
+            self._unannounced = True
+        return lambda: rings.remove(ring) if ring in rings else None
 
-    __slots__ = ("changes", "do", "failure", "future", "result", "stirred")
+    def _appear(self) -> None:
+        with self._file.said_clearly():
+            self._presence.appear()
 
-    def __init__(self, do: Callable[[], Any], changes: int, future: asyncio.Future[Any]) -> None:
-        self.do, self.changes, self.future = do, changes, future
-        self.stirred = False
-        self.result: Any = None
-        self.failure: BaseException | None = None
-
-    def tell(self) -> None:
-        """Let go on who waits for it, if they still do."""
-        if self.future.done():
+    def _written(self, tables: Tables, changes: int) -> None:
+        """A transaction is durable: whoever waits for what it stirred is rung, each process once."""
+        self._checkpoints.wrote(changes)
+        members, stirred, own = tables.members, tables.stirred, self._presence.name
+        if members.changed:
+            members.changed = False
+            self._watch_over({*members.holders.values()})
+        if not stirred:
             return
-        if self.failure is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(self.failure)
+        woken = {members.holders.get(holder) for holder in stirred.holders}
+        everyone = stirred.everyone or not woken <= members.processes.keys()
+        if everyone or own in woken:
+            _ring_all(self._rings)
+        if stirred.news:
+            _ring_all(self._news_rings)
+        for name, process in members.processes.items():
+            if name != own and process.bell is not None:
+                wakes = process.wakes and (everyone or name in woken)
+                if about := wakes * WAKE | (stirred.news and process.news) * NEWS | (stirred.members and process.wakes) * MEMBERS:
+                    ring(process.bell, about)
+
+    def _heard(self, about: int) -> None:
+        """Another process has rung."""
+        if about & MEMBERS and self._rings and self._refusal is None:
+            with suppress(*TROUBLE, StoreError):  # It is found out at the next transaction.
+                self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(HOLDERS)}))
+        if about & WAKE:
+            _ring_all(self._rings)
+        if about & NEWS:
+            _ring_all(self._news_rings)
+
+    def _watch_over(self, processes: set[str | None]) -> None:
+        """Be told when one of these processes dies, if there is somebody to tell."""
+        if not self._rings:
+            return
+        with self._watching:
+            for gone in self._watched.keys() - processes:
+                self._watched.pop(gone)()
+            for name in processes - self._watched.keys() - {None, self._presence.name}:
+                if name is not None and self._refusal is None:
+                    self._watched[name] = watch(self._file.processes / name, partial(self._died, name))
+
+    def _died(self, name: str) -> None:
+        with self._watching:
+            self._watched.pop(name, None)
+        _ring_all(self._rings)
+
+    # Forks: see `sqlite_fork`.
+
+    def quiet(self) -> None:
+        """Before a fork: wait until nothing happens here."""
+        for part in self._parts:
+            part.quiet()
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        for part in self._parts:
+            part.go_on()
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._refusal = StoreError(f"this store on {self._file.path} was opened before a fork, and is the parent's; open a new store in the child")
+        self._writer.abandon()
+        self._readers.close()
+        self._presence.abandon()
 
 
-def _lock(file: Path) -> int:
-    """Take the lock beside the file; it is let go when the descriptor is closed, at the latest by the end of the process."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreInUse(str(file)) from None
-    return descriptor
-
-
-def _connect(file: Path, synchronous: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
-        connection.execute("PRAGMA fullfsync = 1")  # On macOS fsync alone does not reach the disk.
-        connection.execute("PRAGMA checkpoint_fullfsync = 1")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(file: Path, connection: sqlite3.Connection) -> None:
-    """Make the tables in a new file; refuse one that is not ours, before it is changed."""
-    (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application not in (0, APPLICATION_ID) or (application == 0 and tables):
-        raise StoreError(f"{file} is the database of another program; name another file with db= or PERDURE_DB")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{file} was written by a newer Perdure (its tables are of version {version}, known here is {SCHEMA_VERSION}); upgrade perdure to open it"
-        )
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise StoreUnavailable(f"{file} can't be written ahead (journal mode {mode}); put it on a local disk")
-    made = "" if application else SCHEMA
-    connection.executescript(f"BEGIN IMMEDIATE; {made} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")  # A file that may not be written is refused here.
-
-
-@contextmanager
-def _said_clearly(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _trouble(file, error) from error
-    except OSError as error:
-        raise StoreUnavailable(f"{error.filename or file} can't be opened ({error.strerror}); name another file with db= or PERDURE_DB") from error
-
-
-def _trouble(file: Path, error: sqlite3.Error) -> StoreError:
-    """What is the matter, and what to do about it."""
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return StoreError(f"{file} is damaged, or no SQLite database ({error}); restore it from a backup, or name another file with db= or PERDURE_DB")
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailable(f"{file} is locked by another program ({error}); end what writes to it, such as a database shell")
-        case sqlite3.SQLITE_FULL:
-            return StoreUnavailable(f"there is no room for {file} ({error}); free some space on its disk")
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return StoreUnavailable(
-                f"{file} can't be written ({error}); let this user write the file and its directory, or name another with db= or PERDURE_DB"
-            )
-        case sqlite3.SQLITE_IOERR:
-            return StoreUnavailable(f"the disk of {file} failed ({error}); look at the system's log, and restore from a backup if it is broken")
-        case _:
-            return StoreUnavailable(f"{file}: SQLite refuses: {error}")
+def _ring_all(rings: list[Callable[[], None]]) -> None:
+    for each in tuple(rings):
+        try:
+            each()
+        except RuntimeError:  # The loop that it would wake is closed.
+            with suppress(ValueError):
+                rings.remove(each)

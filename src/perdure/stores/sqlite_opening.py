@@ -1,0 +1,221 @@
+"""Opening a file: a new one gets its tables, an older one is upgraded if nobody else has it, and anything else is refused unchanged.
+
+Each step of an upgrade is one transaction together with the number of its version, so whatever kills it leaves the version before.
+"""
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.stores.sqlite_file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, is_busy
+from perdure.stores.sqlite_lives import others
+from perdure.stores.sqlite_schema import STEPS, VERSION, create
+
+WAIT_S = 10.0
+"""How long opening waits for others that create, upgrade or recover the same file."""
+
+SILENT_S = 0.5
+"""How long after taking the lock, at most, who upgrades says so. Processes of version 1 never say anything."""
+
+RECOVER = "UPDATE meta SET restored = 0, membership = membership + 1, time_s = 0, boot = '', epoch = max(epoch + 1, ?)"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How a database file is: `mode` is ``wal`` if it is well. `damage` is empty if all of it can be read; `processes` are the others that use it."""
+
+    version: int
+    version_known: int
+    epoch: int | None
+    size_bytes: int
+    wal_bytes: int
+    free_bytes: int
+    mode: str
+    damage: tuple[str, ...]
+    processes: tuple[int, ...]
+
+
+def open_database(file: DatabaseFile) -> sqlite3.Connection:
+    """A connection to the file, with all of its tables as they are in this version; the first to a backup begins a new epoch.
+
+    Raises:
+        StoreUnavailable: the file can't be opened now.
+        StoreError: it is damaged, is no store, or one of a newer Perdure; or it is to be upgraded, and others have it open.
+    """
+    with file.said_clearly():
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        if file.path.exists() and file.path.stat().st_size == 1:  # SQLite takes that for a new one.
+            raise StoreError(f"{file.path} is damaged, or no SQLite database; restore it from a backup, or name another file with db= or PERDURE_DB")
+        connection = file.connect(creates=True, wait_s=WAIT_S, cache_kib=WRITING_CACHE_KIB)
+        try:
+            version = _version(file, connection)
+            _write_ahead(file, connection)
+            if version == 0:
+                _create(connection)
+            elif version < VERSION:
+                _upgrade(file, connection)
+            _recover(connection)
+            connection.execute("PRAGMA busy_timeout = 0")
+            _try_to_write(connection)
+        except BaseException:
+            connection.close()
+            raise
+        file.remember()
+    return connection
+
+
+def upgrade(path: Path) -> list[str]:
+    """Bring the tables of a file up to this version; return what was done. See `open_database` for the errors."""
+    file = _existing(path)
+    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+        version = _version(file, connection)
+        if version == 0:
+            raise StoreError(f"{file.path} has no tables yet; they are made when it is first used")
+        return _upgrade(file, connection) if version < VERSION else []
+
+
+def check(path: Path) -> Health:
+    """Look at all of a file, without changing it. See `open_database` for the errors."""
+    file = _existing(path)
+    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+        version = _version(file, connection)
+
+        def told(name: str) -> int:
+            (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+            return int(value)
+
+        damage = tuple(line for (line,) in connection.execute("PRAGMA quick_check") if line != "ok")
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        epoch = connection.execute("SELECT epoch FROM meta").fetchone()[0] if version == VERSION else None
+        size_bytes, free_bytes = (told("page_size") * told(pages) for pages in ("page_count", "freelist_count"))
+        wal_bytes = file.wal.stat().st_size if file.wal.exists() else 0
+        return Health(version, VERSION, epoch, size_bytes, wal_bytes, free_bytes, mode, damage, tuple(others(file.processes)))
+
+
+def _existing(path: Path) -> DatabaseFile:
+    if not path.exists():
+        raise StoreError(f"there is no file {path}; name the database with db= or PERDURE_DB")
+    return DatabaseFile(path.absolute())
+
+
+def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
+    """Which version the tables are of, 0 if there are none; what is not ours, or newer, is refused before it is changed."""
+    (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application not in (0, APPLICATION_ID) or (application == 0 and tables):
+        raise StoreError(f"{file.path} is the database of another program; name another file with db= or PERDURE_DB")
+    if version > VERSION:
+        raise StoreError(
+            f"{file.path} was written by a newer Perdure (its tables are of version {version}, known here is {VERSION}); upgrade perdure to open it"
+        )
+    return int(version) if application else 0
+
+
+def _write_ahead(file: DatabaseFile, connection: sqlite3.Connection) -> None:
+    ends_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:  # SQLite does not wait for that by itself.
+            if not is_busy(error) or time.monotonic() > ends_s:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise StoreUnavailable(f"{file.path} can't be written ahead (journal mode {mode}); put it on a local disk")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _try_to_write(connection: sqlite3.Connection) -> None:
+    """A file that may not be written is refused here; one that is being written may be."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    with _transaction(connection):
+        if connection.execute("PRAGMA application_id").fetchone() == (0,):  # Nobody else has done it meanwhile.
+            create(connection)
+
+
+def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
+    done = []
+    with _locked(file):
+        if _version(file, connection) == VERSION:  # Whoever had the lock has done it, and uses it now.
+            return []
+        if pids := others(file.processes):
+            raise _in_use(file, pids)
+        for step in STEPS:
+            with _transaction(connection):
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if version < step.version:
+                    step.carry_out(connection)
+                    connection.execute(f"PRAGMA user_version = {step.version}")
+                    done.append(f"version {step.version}: {step.title}")
+    return done
+
+
+@contextmanager
+def _locked(file: DatabaseFile) -> Iterator[None]:
+    """Hold the lock that a process of version 1 holds as long as it has the file open, and that who upgrades holds meanwhile."""
+    lock = file.path.with_name(f"{file.path.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        began_s = time.monotonic()
+        while not _lock(descriptor):
+            upgrading = os.fstat(descriptor).st_size > 0
+            if time.monotonic() - began_s > (WAIT_S if upgrading else SILENT_S):
+                raise _in_use(file, [])
+            time.sleep(0.02)
+        os.write(descriptor, b"upgrading")  # Who finds it locked waits for that. If this is killed, whoever gets the lock upgrades.
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _in_use(file: DatabaseFile, pids: list[int]) -> StoreError:
+    who = f"process {', '.join(map(str, pids))} has" if pids else "a process of an older Perdure has"
+    return StoreError(f"{file.path} must be upgraded, and {who} it open; end all that use it, and run `perdure db upgrade`")
+
+
+def _recover(connection: sqlite3.Connection) -> None:
+    """If this is a backup that was never opened: what was decided after it was made is void."""
+    if connection.execute("SELECT restored FROM meta").fetchone() == (0,):
+        return
+    with _transaction(connection):
+        if connection.execute("SELECT restored FROM meta").fetchone() == (1,):
+            connection.execute(RECOVER, (int(time.time()),))
+            connection.execute("UPDATE holders SET process = NULL, until_s = NULL, about = NULL")
+            connection.execute("DELETE FROM processes")

@@ -1,0 +1,177 @@
+"""Reading: logs, mail, and lists of heads, on any connection. A list is made by looking up its first heads in an index, however many there are."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import LogDamaged
+from perdure.core.mail import Mail
+from perdure.core.paths import Address, Key, Queue
+from perdure.stores.base import Filter, Head, Log
+from perdure.stores.sqlite_file import Execute
+
+HEAD_COLUMNS = "address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s"
+MAIL_COLUMNS = "number, address, key, body, due_at_s, deliveries"
+
+HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
+LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
+ROWS = "SELECT row FROM log WHERE execution = ? AND version > ? ORDER BY version"
+ALL_MAIL = f"SELECT {MAIL_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
+OLDEST = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
+LAST = 2**63 - 1
+BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
+HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
+
+
+def read_head(execute: Execute, key: Key) -> Head | None:
+    """The head of an execution."""
+    row = execute(HEAD, (text(key),)).fetchone()
+    return row and head(row)
+
+
+def read_log(execute: Execute, key: Key, after: int) -> Log | None:
+    """The head and the rows that hold an event after version `after`; to be asked for in one transaction."""
+    row = execute(LOG, (text(key),)).fetchone()
+    if row is None:
+        return None
+    return Log(head(row[1:]), tuple(row for (row,) in execute(ROWS, (row[0], after)).fetchall()))
+
+
+def read_mail(execute: Execute, to: Address) -> list[Mail]:
+    """All mail of an address."""
+    return [mail(row) for row in execute(ALL_MAIL, (text(to),)).fetchall()]
+
+
+def read_blob(execute: Execute, sha256: str) -> bytes | None:
+    """The payload of this name."""
+    row: tuple[bytes] | None = execute(BLOB, (sha256,)).fetchone()
+    return row and row[0]
+
+
+# Lists.
+
+
+def read_heads(execute: Execute, which: Filter) -> list[Head]:
+    """The heads that are meant, newest first."""
+    if which.limit <= 0:
+        return []
+    where = _Where()
+    where.also(which.root is not None, "root = ?", which.root and text(which.root))
+    where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json([text(key) for key in which.keys or ()]))
+    if which.created_from_s is not None:  # Heads are numbered nearly in the order of their times: so a list needs not go back to the first.
+        (oldest,) = execute(OLDEST, (which.created_from_s,)).fetchone()
+        where.also(True, "number >= ?", LAST if oldest is None else oldest)
+        where.also(True, "created_at_s >= ?", which.created_from_s)
+    where.also(
+        which.older_than is not None, f"number < coalesce((SELECT number FROM heads WHERE address = ?), {LAST})", which.older_than and text(which.older_than)
+    )
+    after, before = _range(which.id_prefix)
+    where.also(bool(which.id_prefix), "id >= ?", after)
+    where.also(bool(which.id_prefix) and before is not None, "id < ?", before)
+    numbers = chain.from_iterable(_line(execute, index, where.and_also(line), which.limit) for index, line in _lines(execute, which))
+    newest = sorted(numbers, reverse=True)[: which.limit]
+    return [head(row) for row in execute(HEADS, (json(newest),)).fetchall()]
+
+
+class _Where:
+    """Conditions, with their arguments."""
+
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self.arguments: list[Any] = []
+
+    def also(self, needed: bool, condition: str, argument: Any) -> None:
+        """One more, if it is needed."""
+        if needed:
+            self.conditions.append(condition)
+            self.arguments.append(argument)
+
+    def and_also(self, line: dict[str, str]) -> tuple[str, tuple[Any, ...]]:
+        """All of them, and those of a line."""
+        return " AND ".join([*self.conditions, *(f"{column} = ?" for column in line), "1"]), (*self.arguments, *line.values())
+
+
+def _line(execute: Execute, index: str, where: tuple[str, tuple[Any, ...]], limit: int) -> list[int]:
+    """The numbers of the newest heads of a line."""
+    conditions, arguments = where
+    return [number for (number,) in execute(f"SELECT number FROM heads {index} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
+
+
+def _lines(execute: Execute, which: Filter) -> Iterator[tuple[str, dict[str, str]]]:
+    """The lines, each in the order of numbers in an index, that have all heads that are meant."""
+    given = {column: value for column, value in (("tenant", which.tenant), ("workflow", which.workflow)) if value is not None}
+    statuses = sorted(which.statuses or ())
+    narrow = "sqlite_autoindex_heads_1" if which.keys is not None else "heads_of_family" if which.root is not None else "heads_by_id" * bool(which.id_prefix)
+    if given and not narrow:
+        for tenant in _each(execute, "tenant", {}, which.tenant):
+            for workflow in _each(execute, "workflow", {"tenant": tenant}, which.workflow):
+                line = {"tenant": tenant, "workflow": workflow}
+                for status in _each(execute, "status", line, None) if which.statuses is None else statuses:
+                    yield "INDEXED BY heads_by_workflow", {**line, "status": status}
+    elif which.statuses is None:
+        yield f"INDEXED BY {narrow}" if narrow else "", given
+    else:
+        yield from ((f"INDEXED BY {narrow or 'heads_by_status'}", {**given, "status": status}) for status in statuses)
+
+
+def _each(execute: Execute, column: str, line: dict[str, str], given: str | None) -> Iterator[str]:
+    """The values of a column within a line, each looked up behind the one before; or only the one that is given."""
+    if given is not None:
+        yield given
+        return
+    within = " AND ".join([*(f"{name} = ?" for name in line), "1"])
+    smallest = f"SELECT min({column}) FROM heads INDEXED BY heads_by_workflow WHERE {within}"
+    (value,) = execute(smallest, (*line.values(),)).fetchone()
+    while value is not None:
+        yield value
+        (value,) = execute(f"{smallest} AND {column} > ?", (*line.values(), value)).fetchone()
+
+
+def _range(prefix: str) -> tuple[str, str | None]:
+    """What begins with `prefix` is from the first up to but not including the second (None: up to the end), in the order of code points."""
+    shortened = prefix.rstrip(chr(sys.maxunicode))
+    if not shortened:
+        return prefix, None
+    last = ord(shortened[-1])
+    return prefix, shortened[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+
+
+# Rows and texts.
+
+
+def text(address: Address) -> str:
+    """An address as the tables have it."""
+    return json(address)
+
+
+def json(data: object) -> str:
+    """Data as JSON text."""
+    return _encode(data).decode()
+
+
+def head(row: Sequence[Any]) -> Head:
+    """The head of a row of `HEAD_COLUMNS`."""
+    address, tenant, workflow, id, program, root, *rest = row
+    key = Key(tenant, workflow, id)
+    return Head(key, program, key if root == address else Key(*_decode(root)), *rest)
+
+
+def mail(row: Sequence[Any]) -> Mail:
+    """The mail of a row of `MAIL_COLUMNS`."""
+    number, address, *rest = row
+    parts = _decode(address)
+    return Mail(number, Key(*parts) if len(parts) == 3 else Queue(*parts), *rest)
+
+
+def _decode(address: str) -> list[str]:
+    try:
+        return _decoder(address)
+    except msgspec.DecodeError as error:
+        raise LogDamaged(f"it names {address!r}, which is no address ({error})") from error
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(list[str]).decode

@@ -1,0 +1,135 @@
+"""The tables of the SQLite store, and the steps that lead to them from those of each earlier version.
+
+An address is kept as JSON text, of three parts for an execution and two for a queue, so that no two addresses are the same
+text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
+program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
+dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch.
+
+`meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
+in a backup that was not yet opened, and the rest is the anchor of the store's time.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.stores.sqlite_file import APPLICATION_ID
+
+_STRICT = " STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
+
+_META = f"""
+CREATE TABLE meta (
+    version INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    membership INTEGER NOT NULL,
+    time_s REAL NOT NULL,
+    monotonic_s REAL NOT NULL,
+    boot TEXT NOT NULL,
+    restored INTEGER NOT NULL
+){_STRICT};
+CREATE TABLE processes (
+    name TEXT PRIMARY KEY,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    port INTEGER,
+    token BLOB,
+    wakes INTEGER NOT NULL,
+    news INTEGER NOT NULL
+){_STRICT};
+CREATE TABLE holders (name TEXT PRIMARY KEY, process TEXT, until_s REAL, about BLOB){_STRICT};
+"""
+_HEADS = f"""
+CREATE TABLE heads (
+    number INTEGER PRIMARY KEY,
+    address TEXT NOT NULL UNIQUE,
+    tenant TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    id TEXT NOT NULL,
+    program TEXT NOT NULL,
+    root TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    holder TEXT,
+    wake_at_s REAL,
+    mail_at_s REAL,
+    status TEXT NOT NULL,
+    created_at_s REAL NOT NULL,
+    ended_at_s REAL,
+    ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL
+){_STRICT};
+CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s);
+CREATE INDEX heads_of_family ON heads (root, ready_at_s);
+CREATE INDEX heads_by_id ON heads (id);
+CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
+CREATE INDEX heads_by_status ON heads (status);
+CREATE INDEX heads_by_time ON heads (created_at_s);
+"""
+_REST = f"""
+CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
+CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
+CREATE TABLE mail (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    address TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body BLOB NOT NULL,
+    due_at_s REAL NOT NULL,
+    queue TEXT,
+    holder TEXT,
+    deliveries INTEGER NOT NULL DEFAULT 0,
+    unclaimed INTEGER,
+    UNIQUE (address, key)
+){_STRICT};
+CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
+CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
+CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
+"""
+
+
+class Step(NamedTuple):
+    """What makes the tables of `version` from those of the version before, inside of a transaction."""
+
+    version: int
+    title: str
+    carry_out: Callable[[sqlite3.Connection], None]
+
+
+def statements(script: str) -> list[str]:
+    """The statements of a script that has no semicolon but between them. (`executescript` would commit.)"""
+    return [statement for part in script.split(";") if (statement := part.strip())]
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make all tables, inside of a transaction."""
+    for statement in statements(_META + _HEADS + _REST):
+        connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _share(connection: sqlite3.Connection) -> None:
+    """From version 1: one process had the file, and knew by heart who holds what."""
+    decode = msgspec.json.Decoder(list[str]).decode
+    connection.create_function("part", 2, lambda address, number: decode(address)[number], deterministic=True)
+    carried_over = f"""
+    ALTER TABLE meta RENAME TO meta_1;
+    ALTER TABLE heads RENAME TO heads_1;
+    DROP INDEX heads_waiting;
+    DROP INDEX heads_of_family;
+    {_META}
+    {_HEADS}
+    INSERT INTO meta SELECT 2, value, 0, 0, 0, '', 0 FROM meta_1 WHERE name = 'epoch';
+    INSERT INTO heads SELECT number, address, part(address, 0), part(address, 1), part(address, 2),
+        program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s FROM heads_1;
+    INSERT INTO holders (name) SELECT holder FROM heads WHERE holder IS NOT NULL
+        UNION SELECT holder FROM mail WHERE holder IS NOT NULL AND queue IS NOT NULL;
+    DROP TABLE meta_1;
+    DROP TABLE heads_1
+    """
+    for statement in statements(carried_over):
+        connection.execute(statement)
+
+
+STEPS = (Step(2, "share the file among processes, and list executions by an index", _share),)
+VERSION = STEPS[-1].version

@@ -1,0 +1,83 @@
+"""Turns at writing. SQLite lets in whoever asks in the right moment, so a process that writes without pause would starve the others.
+
+Who has to wait shows it by a shared lock on a file that is there for nothing else, and that dies with it. Who has been writing
+for some milliseconds without a pause looks whether somebody waits, and if so pauses for long enough to be overtaken.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+TURN_S = 0.004
+PAUSE_S = 0.002
+RETRY_S = 0.001
+
+
+class Turns:
+    """This process's turns; used by one thread at a time. `directory` may not be there yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._descriptor: int | None = None
+        self._shown = False
+        self._since_s = self._ended_s = 0.0
+
+    def gives_way(self, now_s: float) -> bool:
+        """Whether this process has had its turn, and somebody waits; it is then to pause for `PAUSE_S`."""
+        if now_s - self._ended_s >= RETRY_S:  # It has paused by itself, and whoever waited was let in.
+            self._since_s = now_s
+            return False
+        if now_s - self._since_s < TURN_S:
+            return False
+        self._since_s = now_s
+        return self._somebody_waits()
+
+    def ended(self, now_s: float) -> None:
+        """A transaction has ended."""
+        self._ended_s = now_s
+
+    def wait(self) -> None:
+        """Show that this process has to wait."""
+        if not self._shown and self._open(os.O_CREAT) is not None:
+            self._shown = self._lock(fcntl.LOCK_SH)
+
+    def go(self) -> None:
+        """It no longer has to."""
+        if self._shown:
+            self._unlock()
+            self._shown = False
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor, self._shown = None, False
+
+    def _somebody_waits(self) -> bool:
+        if self._open() is None or self._descriptor is None:
+            return False
+        if not self._lock(fcntl.LOCK_EX):
+            return True
+        self._unlock()
+        return False
+
+    def _open(self, flags: int = 0) -> int | None:
+        if self._descriptor is None:
+            try:
+                if flags:
+                    self._directory.mkdir(exist_ok=True)
+                self._descriptor = os.open(self._directory / "waiting", os.O_RDWR | flags, 0o666)
+            except OSError:  # Then nobody is ever seen to wait; whatever else is wrong here, writing itself will tell.
+                return None
+        return self._descriptor
+
+    def _unlock(self) -> None:
+        if not self._lock(fcntl.LOCK_UN):
+            self.close()
+
+    def _lock(self, kind: int) -> bool:
+        try:
+            fcntl.flock(self._descriptor or 0, kind | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
