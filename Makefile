@@ -8,6 +8,7 @@ PROGRAMS = $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PACKAGE := $(VENV)/.package
 TOOLS := $(VENV)/.tools
+PEER := .venv-bench/.dbos
 INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
 	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
@@ -40,7 +41,7 @@ prove: $(TOOLS) ## Search for counter-examples, long: simulator, kill -9 loops, 
 real: $(TOOLS) ## Run the tests against real servers and real inputs
 	@$(PY) -m pytest -q -n $(JOBS) -m real
 
-bench: $(TOOLS) ## Measure: run each program in bench/
+bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; $(PY) "$$program"; done
 
 format: $(TOOLS) ## Format, and mend what lint can mend
@@ -48,7 +49,7 @@ format: $(TOOLS) ## Format, and mend what lint can mend
 	@$(PY) -m ruff check --fix $(SOURCES)
 
 clean: ## Remove what make made: the environment, caches, builds
-	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
@@ -63,6 +64,12 @@ $(PACKAGE): $(PY) pyproject.toml
 $(TOOLS): $(PACKAGE)
 	@echo "make: installing the development tools into $(VENV)"
 	@$(INSTALL) --group dev || $(NO_INDEX)
+	@touch $@
+
+# What Perdure is measured against, in an environment of its own.
+$(PEER):
+	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS"; "$$python" -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' || $(NO_INDEX)
 	@touch $@
 
 # Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing

@@ -14,14 +14,14 @@ import pytest
 from perdure import Context, NeedsAttention, Retry, Workflow, step, workflow
 from perdure.core import events as e
 from perdure.core import log
-from perdure.core.errors import UnknownProgram
+from perdure.core.errors import StoreError, UnknownProgram
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Start, encode
 from perdure.core.paths import Key, text
 from perdure.runtime.engine import CLAIM_MAX, Engine
-from perdure.stores.base import Claim, Filter, Log, Post
+from perdure.stores.base import Claim, Filter, Log, Moment, Post
 from perdure.stores.memory import MemoryStore
-from perdure.testing.faults import NO_FAULTS, FaultyStore
+from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
 from perdure.testing.virtual import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, cluster, now_s, settle, until
 
@@ -705,3 +705,32 @@ async def test_what_is_pinned_and_has_not_begun_stays_pinned_whatever_message_co
     head = await c.head(key(one))
     assert (head.program, head.version, head.status) == ("one@2", 1, "pending")
     assert await c.result(engine, newer) == "x"
+
+
+def test_claims_that_fail_while_all_else_works_are_tried_again_with_patience() -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            engine = await c.engine(one)
+            failing = Faults(fail_before=1.0, failing=frozenset(["claim"]))
+            outage = asyncio.create_task(c.outage(failing, 60.0))
+            await c.post(one, "x", 1.0)
+            await outage
+            assert await c.result(engine, one) == "x"
+
+    run(world, handles_max=5_000)
+
+
+@virtually
+async def test_an_engine_that_can_not_be_kept_alive_ends_and_says_why(c: Cluster) -> None:
+    class Damaged(MemoryStore):
+        renewals = 0
+
+        async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+            self.renewals += 1
+            if self.renewals > 2 and lease_s:
+                raise StoreError("the file is damaged; restore it from a backup")
+            return Moment((await super().renew(holder, lease_s, about)).now_s, self.renewals)
+
+    engine = Engine(Damaged(now_s), [one.code])
+    with pytest.raises(StoreError, match="damaged"):
+        await engine.run()

@@ -21,7 +21,7 @@ from perdure.stores import sqlite_checkpoints, sqlite_writer
 from perdure.stores.base import Committed
 from perdure.stores.sqlite import SqliteStore
 from perdure.stores.sqlite_file import DatabaseFile
-from perdure.stores.sqlite_turns import PAUSE_S, TURN_S, Turns
+from perdure.stores.sqlite_turns import IMPATIENCE_S, PATIENCE_S, RETRY_S, TURN_S, Turns
 from perdure.stores.sqlite_writer import CHECK_S
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.world import key
@@ -213,35 +213,72 @@ def test_of_three_processes_that_commit_without_pause_none_starves(file: Path) -
         assert [version for (version,) in found.execute("SELECT version FROM heads ORDER BY address")] == counts
 
 
-def test_who_has_had_its_turn_gives_way_to_who_waits(tmp_path: Path) -> None:
-    writing, waiting = Turns(tmp_path / "new"), Turns(tmp_path / "new")
-    now_s = 100.0
-    assert not writing.gives_way(now_s)
+class Turn:
+    """A process that writes, and another that may wait, in a time of their own."""
 
-    def write_on(for_s: float) -> bool:
-        """Whether it gives way when it has written for so long."""
-        nonlocal now_s
-        ends_s = now_s + for_s
-        while now_s < ends_s:
-            now_s += 0.0003
-            writing.ended(now_s)
-        return writing.gives_way(now_s)
+    def __init__(self, directory: Path) -> None:
+        self.writing, self.waiting = Turns(directory / "new"), Turns(directory / "new")
+        self.now_s = 100.0
 
-    assert not write_on(TURN_S * 2), "nobody waits"
-    waiting.wait()
-    waiting.wait()
-    assert not write_on(TURN_S / 2)
-    assert write_on(TURN_S)
-    now_s += PAUSE_S
-    assert not writing.gives_way(now_s), "once it has paused it goes on, whether it was overtaken or not"
-    assert not write_on(TURN_S / 2)
-    assert write_on(TURN_S)
-    waiting.go()
-    assert not write_on(TURN_S * 2)
-    waiting.wait()
-    waiting.close()
-    assert not write_on(TURN_S * 2), "who dies no longer waits"
-    writing.close()
+    def write_on(self, for_s: float) -> bool:
+        """Whether the one gives way when it has written without a pause for so long."""
+        ends_s = self.now_s + for_s
+        while self.now_s < ends_s:
+            self.now_s += 0.0003
+            self.writing.ended(self.now_s)
+        return self.writing.gives_way(self.now_s)
+
+    def give_way(self, for_s: float) -> bool:
+        """Whether it still gives way after so long."""
+        ends_s = self.now_s + for_s
+        while self.now_s < ends_s and self.writing.gives_way(self.now_s):
+            self.now_s += RETRY_S
+        return self.writing.gives_way(self.now_s)
+
+
+def test_who_has_had_its_turn_gives_way_to_who_waits_until_nobody_does(tmp_path: Path) -> None:
+    turn = Turn(tmp_path)
+    assert not turn.write_on(TURN_S * 2), "nobody waits"
+    turn.waiting.wait()
+    turn.waiting.wait()
+    assert not turn.write_on(TURN_S / 2)
+    assert turn.write_on(TURN_S)
+    assert turn.give_way(PATIENCE_S / 2)
+    turn.waiting.go()
+    assert not turn.give_way(RETRY_S)
+    turn.waiting.wait()
+    assert not turn.write_on(TURN_S / 2), "and begins a turn anew"
+    assert turn.write_on(TURN_S)
+    turn.waiting.close()
+    assert not turn.give_way(RETRY_S), "who dies no longer waits"
+    turn.writing.close()
+
+
+def test_who_waits_and_never_comes_costs_little(tmp_path: Path) -> None:
+    turn = Turn(tmp_path)
+    turn.waiting.wait()
+    assert turn.write_on(TURN_S * 2)
+    assert not turn.give_way(PATIENCE_S * 2)
+    assert not turn.write_on(IMPATIENCE_S / 2)
+    assert turn.write_on(IMPATIENCE_S)
+    turn.waiting.close()
+    turn.writing.close()
+
+
+def test_who_waits_itself_and_who_pauses_gives_way_to_nobody(tmp_path: Path) -> None:
+    turn = Turn(tmp_path)
+    turn.waiting.wait()
+    turn.write_on(TURN_S / 2)
+    turn.now_s += 2 * TURN_S
+    assert not turn.writing.gives_way(turn.now_s), "in its pause anybody could have come"
+    turn.writing.wait()
+    assert not turn.write_on(TURN_S * 2)
+    other = Turns(tmp_path / "new")
+    assert other._somebody_waits()
+    turn.writing.close()
+    turn.waiting.close()
+    assert not other._somebody_waits(), "looking has not ended their waiting before"
+    other.close()
 
 
 # The log that is written ahead.

@@ -23,7 +23,7 @@ from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.endings import Endings
 from perdure.runtime.flights import give_back
-from perdure.runtime.holder import Holder, bell, persistently
+from perdure.runtime.holder import Holder, Patience, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.presence import here
@@ -92,6 +92,7 @@ class Engine:
         self._grace_ends_s = 0.0
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
+        self._patience = Patience()
 
     # its life
 
@@ -128,9 +129,12 @@ class Engine:
         try:
             self.host = Host(self.holder, self.queues, self.versions)
             self.clock.told((await self._membership.join()).now_s)
-            _ = self.spawn(self._membership.keep_alive(self._renewed))
+            keeping = self.spawn(self._membership.keep_alive(self._renewed))
+            keeping.add_done_callback(lambda _: self._ring.set())
             self._is_ready.set()
             while not self.stopping:
+                if keeping.done():
+                    keeping.result()  # raises why it is not alive any more
                 await self._claim()
                 await self._housekeeping.turn(self.clock.now_s())
                 await self._wait()
@@ -230,7 +234,9 @@ class Engine:
             logger.warning("could not claim: %s; what the store may have given is let go", error)
             await self._let_go()
             await self._begin_anew()
+            await self._patience.wait()
             return
+        self._patience = Patience()
         self.clock.told(claimed.now_s)
         self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:

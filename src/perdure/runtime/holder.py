@@ -127,16 +127,27 @@ class Holder:
             thread.join()
 
 
+class Patience:
+    """Waits longer each time."""
+
+    def __init__(self) -> None:
+        self.wait_s = WAIT_MIN_S
+
+    async def wait(self) -> None:
+        """Wait, twice as long as the last time."""
+        wait_s, self.wait_s = self.wait_s, min(self.wait_s * 2, WAIT_MAX_S)
+        await asyncio.sleep(wait_s)
+
+
 async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask the store until it answers, waiting longer each time."""
-    wait_s = WAIT_MIN_S
+    patience = Patience()
     while True:
         try:
             return await ask()
         except StoreUnavailable as error:
-            logger.warning("the store is unavailable: %s; trying again in %.2g s", error, wait_s)
-            await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, WAIT_MAX_S)
+            logger.warning("the store is unavailable: %s; trying again in %.2g s", error, patience.wait_s)
+            await patience.wait()
 
 
 def bell(store: Store, ring: asyncio.Event) -> Callable[[], None]:

@@ -20,7 +20,7 @@ from perdure.core.values import offload
 from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo
 from perdure.runtime.clock import Alarm, StoreClock
-from perdure.runtime.holder import Holder, bell, persistently
+from perdure.runtime.holder import Holder, Patience, bell, persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
 from perdure.runtime.presence import here
@@ -57,6 +57,7 @@ class Worker:
         self._threads: Executor | None = None
         self._stopping = False
         self._grace_ends_s = 0.0
+        self._patience = Patience()
 
     async def run(self) -> None:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
@@ -116,7 +117,9 @@ class Worker:
         except StoreError as error:
             logger.warning("could not claim: %s; what the store may have leased is let go", error)
             await self._begin_anew()
+            await self._patience.wait()
             return
+        self._patience = Patience()
         self._clock.told(claimed.now_s)
         self._alarm.at(claimed.next_at_s)
         for mail in claimed.work:

@@ -1,7 +1,8 @@
 """Turns at writing. SQLite lets in whoever asks in the right moment, so a process that writes without pause would starve the others.
 
 Who has to wait shows it by a shared lock on a file that is there for nothing else, and that dies with it. Who has been writing
-for some milliseconds without a pause looks whether somebody waits, and if so pauses for long enough to be overtaken.
+for some milliseconds without a pause gives way to all that wait, and goes on when none is left: so each has its turn before any has
+its next. Who waits and does not come, because it is stopped, is given some time for that, and then none for a while.
 """
 
 import fcntl
@@ -9,8 +10,8 @@ import os
 from pathlib import Path
 
 TURN_S = 0.004
-PAUSE_S = 0.002
 RETRY_S = 0.001
+PATIENCE_S, IMPATIENCE_S = 0.05, 0.5
 
 
 class Turns:
@@ -20,17 +21,27 @@ class Turns:
         self._directory = directory
         self._descriptor: int | None = None
         self._shown = False
-        self._since_s = self._ended_s = 0.0
+        self._since_s = self._ended_s = self._impatient_until_s = 0.0
+        self._giving_way_s: float | None = None
 
     def gives_way(self, now_s: float) -> bool:
-        """Whether this process has had its turn, and somebody waits; it is then to pause for `PAUSE_S`."""
-        if now_s - self._ended_s >= RETRY_S:  # It has paused by itself, and whoever waited was let in.
-            self._since_s = now_s
+        """Whether this process has had its turn, and somebody waits; it is then to ask again in `RETRY_S`."""
+        if self._shown:
             return False
-        if now_s - self._since_s < TURN_S:
+        if self._giving_way_s is None:
+            has_paused, has_had_its_turn = now_s - self._ended_s >= TURN_S, now_s - self._since_s >= TURN_S
+            if has_had_its_turn and not has_paused and now_s >= self._impatient_until_s and self._somebody_waits():
+                self._giving_way_s = now_s
+                return True
+            if has_had_its_turn:
+                self._since_s = now_s
             return False
-        self._since_s = now_s
-        return self._somebody_waits()
+        if now_s - self._giving_way_s >= PATIENCE_S:
+            self._impatient_until_s = now_s + IMPATIENCE_S
+        elif self._somebody_waits():
+            return True
+        self._giving_way_s, self._since_s = None, now_s
+        return False
 
     def ended(self, now_s: float) -> None:
         """A transaction has ended."""

@@ -20,7 +20,7 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.sqlite_file import TROUBLE, WRITING_CACHE_KIB, DatabaseFile, is_about_data, is_busy
 from perdure.stores.sqlite_tables import Tables
 from perdure.stores.sqlite_threads import started
-from perdure.stores.sqlite_turns import PAUSE_S, RETRY_S, Turns
+from perdure.stores.sqlite_turns import RETRY_S, Turns
 
 T = TypeVar("T")
 logger = logging.getLogger("perdure.stores")
@@ -140,7 +140,7 @@ class Writer:
         now_s = monotonic()
         if self._wanted_by not in (None, lane):
             self._wanted_by = None
-            lane.loop.call_later(PAUSE_S, self._flush, lane)
+            lane.loop.call_later(2 * RETRY_S, self._flush, lane)
             return
         if not self._lock.acquire(blocking=False):
             self._wanted_by = lane
@@ -149,7 +149,7 @@ class Writer:
         self._wanted_by = None
         if self._turns.gives_way(now_s):
             self._lock.release()
-            lane.loop.call_later(PAUSE_S, self._flush, lane)
+            lane.loop.call_later(RETRY_S, self._flush, lane)
             return
         try:
             tables = self._begin(now_s)
