@@ -22,14 +22,15 @@ LIMIT_S = 300.0
 SIMULATOR = ("-m", "perdure.testing.simulator", "--worlds", "200", "--seed")
 FAULTS = (*SIMULATOR, "0")
 SUSPEND = (*SIMULATOR, "0", "--always-suspend")
+IN_FILES = ("-m", "perdure.testing.simulator", "--worlds", "40", "--seed", "0", "--store", "sqlite")
 CALM = (*SIMULATOR, "0", "--no-faults")
 CALM_SUSPEND = (*SIMULATOR, "0", "--no-faults", "--always-suspend")
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 CONFORMANCE = (*PYTEST, "tests/stores/test_memory.py")
+CONFORMANCE_IN_FILES = (*PYTEST, "tests/stores/test_sqlite.py")
 DIES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "not_late or parked")
 NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothing_fails")
 WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
-LET_GO = (*PYTEST, "tests/testing/test_simulator.py", "-k", "back_to_life")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
 
 
@@ -41,6 +42,11 @@ def core(module: str) -> tuple[str, ...]:
 def code(module: str) -> tuple[str, ...]:
     """The tests of a module of code programs."""
     return (*PYTEST, f"tests/programs/code/test_{module}.py")
+
+
+def runtime(module: str) -> tuple[str, ...]:
+    """The tests of some of the runtime's claims."""
+    return (*PYTEST, f"tests/runtime/test_{module}.py")
 
 
 class Bug(NamedTuple):
@@ -64,8 +70,9 @@ class Caught(NamedTuple):
     words: str
 
 
+TABLES = "stores/sqlite_tables.py"
 MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
-INSTANCE = "programs/code/instance.py"
+INSTANCE, REBUILD = "programs/code/instance.py", "core/rebuild.py"
 
 BUGS = [
     # the store
@@ -81,7 +88,15 @@ BUGS = [
         CONFORMANCE,
         quick=True,
     ),
-    Bug("holder in claim", "one process at a time holds an execution", MEMORY, "            elif is_dead(holder):\n", "            else:\n", CALM, quick=True),
+    Bug(
+        "holder in claim",
+        "one process at a time holds an execution",
+        "stores/lines.py",
+        "            elif is_dead(holder):\n",
+        "            else:\n",
+        CALM,
+        quick=True,
+    ),
     Bug("key in the mail", "sending twice is sending once", MEMORY, "        if send.key not in box:\n", "        if True:\n", FAULTS),
     Bug(
         "sends of a stale commit",
@@ -94,6 +109,56 @@ BUGS = [
     ),
     Bug(
         "mail_at_s at release", "mail that was not dealt with wakes", MEMORY, "        if released or commit.creates:\n", "        if commit.creates:\n", FAULTS
+    ),
+    Bug(
+        "rings",
+        "whoever waits is rung when something becomes ready",
+        MEMORY,
+        "        if any(self._may_wake(change, now_s) for change in done):\n",
+        "        if False:\n",
+        CALM,
+        quick=True,
+    ),
+    # the store in a file
+    Bug(
+        "version in a commit to a file",
+        "of two decisions at one version, one counts",
+        TABLES,
+        "            return row is not None and row[0] == commit.version\n",
+        "            return row is not None\n",
+        CONFORMANCE_IN_FILES,
+    ),
+    Bug(
+        "epoch in a commit to a file",
+        "what was decided before a recovery is void",
+        TABLES,
+        "        if commit.epoch != self.epoch:\n",
+        "        if False:\n",
+        IN_FILES,
+    ),
+    Bug(
+        "the dead, in a file",
+        "what the dead held goes on elsewhere",
+        TABLES,
+        "ready(self._execute, claim, stands.dead, now_s)",
+        "ready(self._execute, claim, [], now_s)",
+        IN_FILES,
+    ),
+    Bug(
+        "mail_at_s at release, in a file",
+        "mail that was not dealt with wakes",
+        TABLES,
+        "    mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE",
+        "    mail_at_s = iif(holder = ?, mail_at_s, mail_at_s) WHERE",
+        IN_FILES,
+    ),
+    Bug(
+        "rings of a file",
+        "whoever waits is rung when something becomes ready",
+        TABLES,
+        "            if ready_at_s is not None and ready_at_s <= now_s:\n",
+        "            if False:\n",
+        IN_FILES,
     ),
     # the rules
     Bug(
@@ -222,6 +287,91 @@ BUGS = [
         "            if True:\n",
         core("execution"),
     ),
+    # pauses
+    Bug(
+        "nothing begins while paused",
+        "messages wait while an execution is paused",
+        DECIDE,
+        "        if promise is None or self.execution.parked is not None:\n",
+        "        if promise is None:\n",
+        core("decide"),
+        quick=True,
+    ),
+    Bug(
+        "time while paused",
+        "timers wait while an execution is paused",
+        EXECUTION,
+        "        if self.ended is not None or self.parked is not None or self.started is None:\n",
+        "        if self.ended is not None or self.started is None:\n",
+        core("decide"),
+    ),
+    Bug(
+        "due when resumed",
+        "what became due during a pause is done after it",
+        DECIDE,
+        "            yield e.Resumed(self.now_s, message.reason)\n            yield from self.tick(messages.Tick())\n",
+        "            yield e.Resumed(self.now_s, message.reason)\n",
+        core("decide"),
+        quick=True,
+    ),
+    Bug(
+        "ready when resumed",
+        "what could have gone on during a pause does so after it",
+        DECIDE,
+        "        if isinstance(event, e.Resumed):\n            self.ready.extend(self.execution.open)\n",
+        "",
+        FAULTS,
+    ),
+    Bug(
+        "answers while paused",
+        "what ends during a pause is remembered, and the program is told after it",
+        EXECUTION,
+        "        elif isinstance(event, e.FED):\n            self.backlog.append(event)\n",
+        "",
+        FAULTS,
+        quick=True,
+    ),
+    Bug(
+        "replay of a pause",
+        "a program that is replayed is told after a pause what it was told then",
+        REBUILD,
+        "    return [*execution.backlog, event] if isinstance(event, e.Resumed) else (event,)\n",
+        "    return (event,)\n",
+        SUSPEND,
+    ),
+    Bug(
+        "programs while paused",
+        "a program is told nothing during a pause, live and replayed",
+        REBUILD,
+        "    if execution.parked is not None or not isinstance(event, e.FED):\n",
+        "    if not isinstance(event, e.FED):\n",
+        FAULTS,
+    ),
+    Bug(
+        "tries interrupted while paused",
+        "during a pause no further try begins",
+        DECIDE,
+        "        if not wait_s and self.execution.parked is None and message.path",
+        "        if not wait_s and message.path",
+        core("decide"),
+    ),
+    Bug(
+        "cancel of what is paused",
+        "what is paused unwinds when it is cancelled",
+        DECIDE,
+        '(execution.parked is not None and execution.parked.reason != "paused")',
+        "execution.parked is not None",
+        core("decide"),
+        quick=True,
+    ),
+    Bug(
+        "cancelled and paused",
+        "what is paused while it unwinds goes on unwinding when it is cancelled again",
+        DECIDE,
+        "(execution.cancelling is not None and execution.parked is None)",
+        "execution.cancelling is not None",
+        core("decide"),
+    ),
     # programs
     Bug(
         "kept values",
@@ -234,7 +384,7 @@ BUGS = [
     Bug(
         "nothing left over",
         "an operation that the code no longer asks for is noticed",
-        "core/rebuild.py",
+        REBUILD,
         "    for asked in left if events else ():\n",
         "    for asked in ():\n",
         core("rebuild"),
@@ -297,7 +447,59 @@ BUGS = [
         ENGINE,
         "        if self._warm.get(warm.key) is warm:\n            self._settle_down(warm)\n",
         "        if True:\n            self._settle_down(warm)\n",
-        LET_GO,
+        runtime("letting_go"),
+        quick=True,
+    ),
+    Bug(
+        "flights while stopping",
+        "an engine that stops begins nothing more",
+        "runtime/flights.py",
+        "    if engine.stopping:\n",
+        "    if False:\n",
+        runtime("stopping"),
+        quick=True,
+    ),
+    Bug(
+        "given back in good order",
+        "what an orderly stop ends is no interruption",
+        EXECUTION,
+        '"interrupted").interruptions += not event.given_back\n',
+        '"interrupted").interruptions += 1\n',
+        runtime("letting_go"),
+    ),
+    Bug(
+        "news in a commit",
+        "who waits for an end is rung",
+        ADVANCE,
+        "        news=not NEWS.isdisjoint(map(type, decision.events)),\n",
+        "        news=False,\n",
+        runtime("pause"),
+        quick=True,
+    ),
+    Bug(
+        "next time of a claim",
+        "what is due later is begun when it is due, and not at the next poll",
+        ENGINE,
+        "        self._alarm.at(claimed.next_at_s)\n",
+        "",
+        runtime("on_time"),
+        quick=True,
+    ),
+    Bug(
+        "next time of a worker's claim",
+        "work that is due later is begun when it is due, and not at the next poll",
+        "runtime/worker.py",
+        "        self._alarm.at(claimed.next_at_s)\n",
+        "",
+        runtime("on_time"),
+    ),
+    Bug(
+        "time of what was given back",
+        "who gives an execution back remembers when it goes on",
+        ENGINE,
+        "            self._alarm.at(execution.wake_at())\n",
+        "            pass\n",
+        runtime("engine"),
     ),
 ]
 

@@ -2,6 +2,9 @@
 
 Each test marked `prove` is run once for each commit; what has passed for the present commit is not run again, so that a
 proof may be stopped and taken up later. Then the reports are made. `--fresh` forgets what has passed.
+
+Real processes are killed for about an hour (`PERDURE_KILL_S`, in seconds). What a test measures it writes as a line of JSON to
+the file `PERDURE_FIGURES`, and it is kept beside the test.
 """
 
 import argparse
@@ -10,8 +13,10 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +27,7 @@ BATCH = 8
 REPORTS = [
     ("Planted bugs", [sys.executable, "tools/planted_bugs.py"]),
     ("Crashes a minute", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
+    ("Crashes a minute, in files", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1", "--store", "sqlite"]),
     ("Cost of a step", [sys.executable, "bench/steps.py"]),
 ]
 
@@ -47,35 +53,61 @@ def collected() -> list[str]:
     return [line for line in listed.splitlines() if "::" in line]
 
 
-def run(tests: list[str], jobs: int) -> tuple[bool, float]:
-    """Run a batch; whether all passed, and how many seconds it took."""
+@dataclass
+class Proof:
+    """How far a proof of one commit is: what has passed, in how many seconds, and the figures that it gave."""
+
+    commit: str
+    passed: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, list[str]] = field(default_factory=dict)
+
+    def save(self) -> None:
+        """Keep it, so that it can be taken up."""
+        STATE.write_text(json.dumps(vars(self), indent=1))
+
+
+def taken_up(commit: str) -> Proof:
+    """The proof of this commit as far as it is; a new one, if there is none."""
+    state = json.loads(STATE.read_text()) if STATE.exists() else {}
+    return Proof(**state) if state.get("commit") == commit else Proof(commit)
+
+
+def run(tests: list[str], jobs: int) -> tuple[bool, float, dict[str, list[str]]]:
+    """Run a batch; whether all passed, how many seconds it took, and the figures."""
     begun = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-m", "prove", "-n", str(jobs), "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=ROOT, check=False)
-    return done.returncode == 0, time.monotonic() - begun
+    figures: dict[str, list[str]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "figures"
+        file.touch()
+        done = subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "PERDURE_FIGURES": str(file)})
+        for line in map(json.loads, file.read_text().splitlines()):
+            figures[line["test"]].append(line["figures"])
+    return done.returncode == 0, time.monotonic() - begun, dict(figures)
 
 
-def prove(jobs: int, passed: dict[str, float], save: object) -> list[str]:
+def prove(jobs: int, proof: Proof) -> list[str]:
     """Run what has not passed yet, batch by batch; return what fails."""
-    left = [test for test in collected() if test not in passed]
-    print(f"{len(passed)} proofs have passed already, {len(left)} to go", flush=True)
+    left = [test for test in collected() if test not in proof.passed]
+    print(f"{len(proof.passed)} proofs have passed already, {len(left)} to go", flush=True)
     failed: list[str] = []
     for start in range(0, len(left), BATCH):
         batch = left[start : start + BATCH]
-        good, seconds = run(batch, jobs)
+        good, seconds, figures = run(batch, jobs)
         if good:
-            passed.update(dict.fromkeys(batch, seconds / len(batch)))
-            STATE.write_text(json.dumps(save, indent=1))
+            proof.passed.update(dict.fromkeys(batch, seconds / len(batch)))
+            proof.figures.update(figures)
+            proof.save()
         else:
             failed += batch
         print(f"{start + len(batch)} of {len(left)}: {'passed' if good else 'FAILED'} in {seconds:.0f} s", flush=True)
     return failed
 
 
-def write(at: str, passed: dict[str, float]) -> None:
+def write(proof: Proof) -> None:
     """Write docs/proof.md."""
     by_file: dict[str, list[float]] = defaultdict(list)
-    for test, seconds in passed.items():
+    for test, seconds in proof.passed.items():
         by_file[test.partition("::")[0]].append(seconds)
     lines = [
         "# The proof",
@@ -83,13 +115,16 @@ def write(at: str, passed: dict[str, float]) -> None:
         "Written by `make prove`; every seed is in the name of its test, so that each line can be run again.",
         "",
         f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- commit: {at}",
+        f"- commit: {proof.commit}",
         f"- Python {platform.python_version()}, {os.cpu_count()} processors, {platform.system()} {platform.machine()}",
         "",
         "| proofs | passed | minutes |",
         "|---|---|---|",
         *(f"| `{file}` | {len(times)} | {sum(times) / 60:.1f} |" for file, times in sorted(by_file.items())),
     ]
+    if proof.figures:
+        measured = [(test.rpartition("::")[2], told) for test, told in sorted(proof.figures.items())]
+        lines += ["", "## Figures", "", *(f"- `{test}`: {line}" for test, told in measured for line in told)]
     for title, command in REPORTS:
         lines += ["", f"## {title}", "", "```", output(*command).rstrip(), "```"]
     PROOF.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -102,14 +137,12 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="forget what has passed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
-    at = commit()
-    state: dict[str, dict[str, float]] = json.loads(STATE.read_text()) if STATE.exists() and not options.fresh else {}
-    passed = state.setdefault(at, {})
-    failed = prove(options.jobs, passed, {at: passed})
+    proof = Proof(commit()) if options.fresh else taken_up(commit())
+    failed = prove(options.jobs, proof)
     if failed:
         print("these failed, or stand beside one that did:", *failed, sep="\n  ")
         return 1
-    write(at, passed)
+    write(proof)
     return 0
 
 

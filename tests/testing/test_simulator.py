@@ -8,20 +8,24 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.testing import nodes as n
 from perdure.testing.faults import Faults
+from perdure.testing.options import Kind
 from perdure.testing.programs import generate
 from perdure.testing.simulator import Options, Report, drawn, main, simulate
 
 WORLDS = 50
+WORLDS_IN_FILES = 8
 BATCH = 5
 PROVED = 10_000
+PROVED_IN_FILES = 2_000
 PROVED_BATCH = 100
 
 FAULTS = """
 arrived twice, blackouts, delayed after, delayed before, epochs, failed after, failed before, frozen after, frozen before, killed after, killed at a time,
-killed before, lost ring, resend, stopped, stray answers
+killed before, lost ring, pauses, resend, stopped, stray answers
 """.replace("\n", " ")
 
 DIGESTS = """
@@ -75,6 +79,32 @@ def test_a_seed_is_the_same_world_in_every_process(hash_seed: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(n.__file__).parents[2]), "PYTHONHASHSEED": hash_seed}
     there = subprocess.run([sys.executable, "-c", DIGESTS], env=environment, capture_output=True, text=True, check=True)
     assert there.stdout.split() == here
+
+
+def twins(seed: int, always_suspend: bool) -> None:
+    """Run the world of `seed` on a store in a file and on one in memory; both must end as predicted, and have written the same."""
+    programs, options = drawn(seed, always_suspend=always_suspend, store="sqlite")
+    in_a_file, in_memory = simulate(programs, seed, options), simulate(programs, seed, replace(options, store="memory"))
+    assert not in_a_file.problems, "\n".join((*in_a_file.problems, f"see it again: {in_a_file.command}"))
+    assert in_a_file == replace(in_memory, options=options), f"other rows were written than in memory: {in_a_file.command}"
+
+
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("seed", range(WORLDS_IN_FILES))
+def test_a_seed_is_the_same_world_in_a_file_as_in_memory_byte_for_byte(seed: int, always_suspend: bool) -> None:
+    twins(seed, always_suspend)
+
+
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_pauses_change_nothing_of_what_comes_of_a_program(store: Kind, always_suspend: bool) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(8 if store == "memory" else 2):
+        programs = [generate(Random(seed), 12), generate(Random(-1 - seed), 6)]
+        report = simulate(programs, seed, Options(store=store, always_suspend=always_suspend, pause_every_s=0.5, kills_max=1, trouble_s=60.0))
+        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+        counts.update(report.counts)
+    assert counts["Parked"] > 10 and counts["interruptions"] == counts["kills"] == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -141,6 +171,19 @@ def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert '"problems": []' in printed
     assert "python -m perdure.testing.simulator --seed 3 --always-suspend" in printed
+
+
+def test_the_command_runs_worlds_in_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "4", "--store", "sqlite"]) == 0
+    assert "python -m perdure.testing.simulator --seed 4 --store sqlite" in capsys.readouterr().out
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+@pytest.mark.parametrize("first", range(100_000, 100_000 + PROVED_IN_FILES // 2, PROVED_BATCH))
+def test_two_thousand_worlds_in_files_end_as_predicted_and_are_those_in_memory(first: int, always_suspend: bool) -> None:
+    for seed in range(first, first + PROVED_BATCH):
+        twins(seed, always_suspend)
 
 
 @pytest.mark.prove

@@ -1,28 +1,27 @@
-"""The auditor: a memory store that checks, after every change, what must be true whatever crashes, and what happens in the world.
+"""The auditor: told of every change of a store and of every effect in the world, it says what should not be, whatever crashes.
 
 Beside each execution it keeps a fold of its own, made row by row, of what was really written. Nothing is raised where it is
 found, because the engine under test would take that for trouble of its store; it goes into `problems`.
 """
 
+import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 from perdure.core import events as e
 from perdure.core import log, messages
 from perdure.core.execution import Execution, fold
-from perdure.core.mail import Ack, Mail, Send
+from perdure.core.mail import Mail
 from perdure.core.ops import Call, Err, Receive
 from perdure.core.ops import Send as SendOp
 from perdure.core.paths import Key, Path, text
-from perdure.programs.code.info import running
-from perdure.stores.base import Answer, Assignment, Claim, Claimed, Commit, Committed, Head
-from perdure.stores.memory import MemoryStore, _Execution
-from perdure.testing.interpreter import World
-from perdure.testing.nodes import Behaviour, Json
+from perdure.programs.code.info import StepInfo, running
+from perdure.stores.base import Commit, Head
+from perdure.testing.faults import Killed
 
 CallKey = tuple[Key, Path]
 """Which call: of which execution, at which path."""
@@ -67,8 +66,8 @@ class Auditor:
         if not fact:
             self.complain(problem())
 
-    def committed(self, commit: Commit, before: Head | None, version: int, box: dict[str, Mail]) -> None:
-        """Check a commit that took effect, and fold it; `box` is the mail that is left."""
+    def committed(self, commit: Commit, before: Head | None, version: int) -> None:
+        """Check a commit that took effect, and fold it."""
         self.counts["commits"] += 1
         at = before.version if before else 0
         self.expect(
@@ -83,7 +82,7 @@ class Auditor:
             self._compacted(known, commit.compacted)
         events = log.decode(commit.row) if commit.count else []
         self.expect(len(events) == commit.count, lambda: f"{commit.key}: a row of {len(events)} events was written as {commit.count}")
-        self._timeouts(known, commit, events, box)
+        self._timeouts(known, commit, events)
         for event in events:
             self._before(known, event)
             known.shadow.apply(event)
@@ -117,6 +116,8 @@ class Auditor:
         self.expect(getattr(event, "at_s", shadow.now_s) >= shadow.now_s, lambda: f"{where}: time went back to {event}")
         after_the_end = shadow.ended is not None and isinstance(event, e.Opened | e.Tried | e.Settled | e.Received | e.Arrived | e.Ended)
         self.expect(not after_the_end, lambda: f"{where}: {event} after the end")
+        while_parked = shadow.parked is not None and isinstance(event, e.Opened | e.Dropped | e.Trimmed | e.Tried | e.Received | e.Recalled)
+        self.expect(not while_parked, lambda: f"{where}: {event} while parked")
         match event:
             case e.Opened(path, SendOp(to), _, number) if path not in shadow.memo:
                 self.expect(number == shadow.sent.get(to, 0) + 1, lambda: f"{where}: message {number} to {to} after {shadow.sent.get(to, 0)}")
@@ -176,7 +177,7 @@ class Auditor:
         self.expect(not known.taken & set(event.numbers), lambda: f"{where}: {event.numbers} were received before")
         known.taken.update(event.numbers)
 
-    def _timeouts(self, known: Known, commit: Commit, events: list[e.Event], box: dict[str, Mail]) -> None:
+    def _timeouts(self, known: Known, commit: Commit, events: list[e.Event]) -> None:
         """What was handed over with an execution comes before the passing of time: its messages are there when it times out."""
         handed, known.handed = known.handed, None
         if handed is None or handed[0] != commit.holder:
@@ -205,6 +206,8 @@ class Auditor:
                 self.interruptions[key, path] += 1
             case e.Parked("interrupted", _, _, path):
                 self.interruptions[key, path] += 1
+            case e.Reopened():
+                self.runs = Counter({run: times for run, times in self.runs.items() if run[0] != key})  # tries are counted anew
             case e.Dropped():
                 known.taken &= known.taken - known.shadow.mailbox.letters.keys()
 
@@ -213,14 +216,18 @@ class Auditor:
         info, holder = running.get(None), acting_for.get()()
         if info is None:
             return
+        self.effects.setdefault((world, effect), set()).add((info.execution, info.path))
+        held = head(info.execution)
+        self.performed(info, held is not None and held.holder == holder and not is_dead(holder))
+
+    def performed(self, info: StepInfo, holding: bool = True) -> None:
+        """A try of a step begins, now; `holding` says whether in the process that holds its execution."""
         call, where = (info.execution, info.path), f"{info.execution}: {text(info.path)}, try {info.attempt}"
-        self.effects.setdefault((world, effect), set()).add(call)
         self.runs[(*call, info.attempt)] += 1
         self.expect(self.runs[(*call, info.attempt)] == 1, lambda: f"{where} ran twice")
         known = self.known.get(info.execution)
         self.expect(known is not None and self.tries.get(call, 0) >= info.attempt, lambda: f"{where} ran before that was durable")
-        held = head(info.execution)
-        if known is None or held is None or held.holder != holder or is_dead(holder):
+        if known is None or not holding:
             self.zombies[call] += 1
             return
         promise = known.shadow.open.get(info.path)
@@ -228,108 +235,24 @@ class Auditor:
         self.expect(not settled and (promise is None or promise.attempt == info.attempt), lambda: f"{where} ran when it was over: {promise}")
 
 
-class AuditedStore(MemoryStore):
-    """A memory store whose every change is checked."""
+@contextmanager
+def listening(problems: list[str]) -> Iterator[None]:
+    """Take what engines report as defects for problems, and the rest of what they log for noise."""
 
-    def __init__(self, auditor: Auditor, clock: Callable[[], float], reaches: int = 1) -> None:
-        super().__init__(clock, reaches)
-        self.auditor = auditor
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            if not isinstance(error, Killed) and len(problems) < 20:
+                problems.append(f"{record.getMessage()}: {error!r}")
 
-    def ran(self, world: str, effect: str) -> None:
-        """An effect happens in the world, now."""
-        self.auditor.ran(world, effect, self.head, lambda holder: self._holders.get(holder, 0.0) <= self._clock())
-
-    def head(self, key: Key) -> Head | None:
-        """The head of an execution, at once."""
-        execution = self._executions.get(key)
-        return execution.head if execution else None
-
-    def rows(self, key: Key) -> list[bytes]:
-        """The log of an execution, at once."""
-        return [row for _, row in self._executions[key].rows]
-
-    @property
-    def keys(self) -> list[Key]:
-        """All executions, the earliest created first."""
-        return list(self._executions)
-
-    @property
-    def left(self) -> list[str]:
-        """What has not been dealt with: mail, and what waits to be carried over."""
-        mail = [f"{to}: {key}" for to, box in self._mail.items() for key in box]
-        return mail + [f"in an outbox: {entry.to}: {entry.key}" for outbox in self._outboxes for entry in outbox]
-
-    def _marks(self) -> tuple[Any, ...]:
-        return self._arrivals, len(self.auditor.acknowledged), len(self._executions), *map(len, self._outboxes)
-
-    def _commit(self, commit: Commit, now_s: float) -> Answer:
-        before, marks = self.head(commit.key), self._marks()
-        answer = super()._commit(commit, now_s)
-        if isinstance(answer, Committed):
-            self.auditor.expect(commit.epoch == self._epoch, lambda: f"{commit.key}: a commit of epoch {commit.epoch} in epoch {self._epoch}")
-            self.auditor.committed(commit, before, answer.version, self._mail.get(commit.key, {}))
-            if commit.release and before is not None and before.holder == commit.holder:
-                self._released(commit)
-        else:
-            self.auditor.counts[type(answer).__name__] += 1
-            self.auditor.expect(self.head(commit.key) == before and self._marks() == marks, lambda: f"{commit.key}: a refused commit changed something")
-        return answer
-
-    def _released(self, commit: Commit) -> None:
-        head = self.head(commit.key)
-        if head is None:
-            return
-        self.auditor.expect(head.holder is None, lambda: f"{commit.key}: it was let go, and {head.holder} holds it")
-        mail = [mail.due_at_s for mail in self._mail.get(commit.key, {}).values()]
-        self.auditor.expect(
-            head.mail_at_s == min(mail, default=None), lambda: f"{commit.key}: nobody holds it, and its mail is due at {mail}, not {head.mail_at_s}"
-        )
-        mine = [promise.path for promise in self.auditor.known[commit.key].shadow.performing() if promise.by == commit.holder]
-        self.auditor.expect(not mine, lambda: f"{commit.key}: {commit.holder} let it go while performing {mine}")
-
-    async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`."""
-        dead = self._holders.get(claim.holder, 0.0) <= self._clock()
-        claimed = await super().claim(claim)
-        may = claim.epoch == self._epoch and not dead
-        self.auditor.expect(may or not claimed.executions, lambda: f"{claim.holder} claimed, dead or in epoch {claim.epoch}")
-        return claimed
-
-    def _assign(self, execution: _Execution, holder: str, now_s: float) -> Assignment:
-        head = execution.head
-        alive = head.holder is not None and self._holders.get(head.holder, 0.0) > now_s
-        self.auditor.expect(head.holder == holder or not alive, lambda: f"{head.key} was taken from {head.holder}, who is alive")
-        assignment = super()._assign(execution, holder, now_s)
-        numbers = [mail.number for mail in assignment.mail]
-        self.auditor.expect(numbers == sorted(set(numbers)), lambda: f"{head.key}: mail in the order {numbers}")
-        self.auditor.expect(not self.auditor.acknowledged & set(numbers), lambda: f"{head.key}: mail of {numbers} was acknowledged before")
-        if head.key in self.auditor.known and head.holder != holder:
-            self.auditor.known[head.key].handed = (holder, assignment.mail)
-        return assignment
-
-    def _deliver(self, send: Send, now_s: float) -> Key | None:
-        there = self._mail.get(send.to, {}).get(send.key)
-        opened = super()._deliver(send, now_s)
-        now_there = self._mail[send.to].get(send.key)
-        self.auditor.expect(there is None or there == now_there, lambda: f"{send.to}: {send.key} was delivered over itself")
-        return opened
-
-    def _acknowledge(self, ack: Ack) -> None:
-        mail = self._mail.get(ack.to, {}).get(ack.key)
-        if mail is not None:
-            self.auditor.acknowledged.add(mail.number)
-        super()._acknowledge(ack)
-
-
-class AuditedWorld(World):
-    """A world whose every effect is told to the auditor."""
-
-    def __init__(self, store: AuditedStore, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self._store = store
-
-    def begin(self, effect: str, behaviour: Behaviour) -> Json:
-        """See `World.begin`."""
-        self._store.ran(self.name, effect)
-        return super().begin(effect, behaviour)
+    logger, listener = logging.getLogger("perdure"), Listener(logging.ERROR)
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+        logger.propagate = propagate

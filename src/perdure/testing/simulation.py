@@ -22,49 +22,23 @@ from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post
 from perdure.testing import nodes as n
-from perdure.testing.audit import AuditedStore, AuditedWorld, Auditor, acting_for
-from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore, Gate
+from perdure.testing.audit import Auditor, acting_for
+from perdure.testing.audited import AuditedStore, AuditedWorld
+from perdure.testing.disks import Disk
+from perdure.testing.faults import NO_FAULTS, FaultyStore, Gate
 from perdure.testing.hasten import hasten
 from perdure.testing.interpreter import as_workflow, children
+from perdure.testing.options import Options
 from perdure.testing.oracle import Prediction, predict
 from perdure.testing.virtual import VirtualLoop
 
 LEASE_S = 5.0
 POLL_S = 1.0
+PAUSE_MAX_S = 5.0
+"""How long an execution is paused at most: not so long that what is waited for with a timeout comes too late."""
+
 SETTLE_S = 3000.0
 """How long a world without faults may take to come to its end."""
-
-
-class Options(msgspec.Struct, frozen=True):
-    """What a world is made of, and what befalls it until `kills_max` engines were killed or `trouble_s` have passed.
-
-    Every so many seconds, on average: an engine is killed, one is stopped, an epoch is raised, a late answer comes. In a blackout all
-    engines are killed, and none is started for `blackout_s`. Logs are compacted from `compact_from` dead events on. Programs are
-    hastened, unless they are to be run `as_written`.
-    """
-
-    engines: int = 2
-    reaches: int = 1
-    always_suspend: bool = False
-    faults: Faults = NO_FAULTS
-    kills_max: int = 0
-    trouble_s: float = 300.0
-    kill_every_s: float = 0.0
-    stop_every_s: float = 0.0
-    blackouts_at_s: tuple[float, ...] = ()
-    blackout_s: float = 30.0
-    down_max_s: float = 2.0
-    epoch_every_s: float = 0.0
-    stray_every_s: float = 0.0
-    cancel_after_s: float | None = None
-    compact_from: int = 4
-    as_written: bool = False
-
-    @property
-    def troubled(self) -> bool:
-        """Whether anything bad happens at all."""
-        often = (self.kill_every_s, self.stop_every_s, self.epoch_every_s, self.stray_every_s)
-        return self.faults != NO_FAULTS or any(often) or bool(self.blackouts_at_s) or self.cancel_after_s is not None
 
 
 class Case(msgspec.Struct):
@@ -147,12 +121,13 @@ class Process:
 class Simulation:
     """A world: cases, engines, a store, and what befalls them."""
 
-    def __init__(self, programs: Sequence[n.Program], seed: int, options: Options, loop: VirtualLoop) -> None:
+    def __init__(self, programs: Sequence[n.Program], seed: int, options: Options, loop: VirtualLoop, disk: Disk) -> None:
         self.options = options
         self.loop = loop
         self.rng = Random(f"{seed}: faults")
         self.auditor = Auditor()
-        self.store = AuditedStore(self.auditor, lambda: loop.now_s, options.reaches)
+        self.store = AuditedStore(self.auditor, disk.opened(loop.time), loop.time, disk.at_once)
+        self.store.interrupts = self._interrupts
         self.faults = options.faults
         self.counts: Counter[str] = Counter()
         self.troubled = options.troubled
@@ -160,7 +135,7 @@ class Simulation:
         self.processes: list[Process] = []
         self.cases = [self._case(number, program) for number, program in enumerate(programs)]
         self.workflows = [workflow for case in self.cases for workflow in case.workflows]
-        self._strays = 0
+        self._strays = self._pauses = 0
         self._tasks: list[asyncio.Task[Any]] = []
         self._began_s = loop.now_s
 
@@ -239,17 +214,21 @@ class Simulation:
     async def _relay(self) -> None:
         """Carry over what leaves its reach: late, out of the order of reaches, and now and then again."""
         while True:
-            outboxes = [number for number, outbox in enumerate(self.store._outboxes) if outbox]
+            outboxes = [number for number, outbox in enumerate(self.store.outboxes) if outbox]
             if not outboxes:
                 await asyncio.sleep(0.1 if self.options.reaches > 1 else 10.0)
                 continue
             origin = self.rng.choice(outboxes)
-            self.store.arrive(self.store._outboxes[origin][0])
-            if self.troubled and self.rng.random() < 0.15:
-                self.counts["arrived twice"] += 1
-            else:
+            self.store.arrive(origin)
+            if not self._interrupts():
                 self.store.forget(origin)
             await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.01, 0.5)) if self.troubled else 0.0)
+
+    def _interrupts(self) -> bool:
+        """Whether who carries something over dies behind its arrival, so that it arrives again."""
+        interrupts = self.troubled and self.rng.random() < 0.15
+        self.counts["arrived twice"] += interrupts
+        return interrupts
 
     async def _look_after(self) -> None:
         """What a person does about an execution that was parked because its step was interrupted too often."""
@@ -270,6 +249,7 @@ class Simulation:
             (options.stop_every_s, self._stop_one),
             (options.epoch_every_s, self._raise_epoch),
             (options.stray_every_s, self._stray),
+            (options.pause_every_s, self._pause_one),
         ):
             if every_s:
                 yield self._every(every_s, do)
@@ -320,6 +300,20 @@ class Simulation:
             self.counts["stray answers"] += 1
             body = messages.encode(messages.Settle(path, attempt, Ok(values.encode("stray", "a stray"))))
             self._at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self._strays}", body),))]))
+
+    def _pause_one(self) -> None:
+        """Somebody pauses an execution, begun or not, and soon has it go on."""
+        known = self.auditor.known
+        going = [key for key in self.store.keys if key not in known or known[key].shadow.ended is None]
+        if going:
+            self._pauses += 1
+            self.counts["pauses"] += 1
+            self._at_once(self._pause(self.rng.choice(going), self._pauses, self.rng.uniform(0.0, PAUSE_MAX_S)))
+
+    async def _pause(self, key: Key, number: int, duration_s: float) -> None:
+        await self.store.commit([Post(sends=(Send(key, f"pause:{number}", messages.encode(messages.Pause())),))])
+        await asyncio.sleep(duration_s)
+        await self.store.commit([Post(sends=(Send(key, f"resume:{number}", messages.encode(messages.Resume())),))])
 
     def _at_once(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
@@ -372,7 +366,7 @@ class Simulation:
             return
         outcome = ended.outcome if ended is not None else None
         value = outcome.value if isinstance(outcome, Ok) else None
-        raw = self.store._blobs.get(value.sha256) if isinstance(value, values.Blob) else value
+        raw = self.store.payload(value.sha256) if isinstance(value, values.Blob) else value
         result = None if raw is None else msgspec.msgpack.decode(raw)
         self.auditor.expect(
             result == case.prediction.result, lambda: f"{case.key}: {result if raw is not None else ended}, predicted was {case.prediction.result}"

@@ -1,0 +1,98 @@
+"""What a simulated world is made of, and what befalls it; drawn from its seed."""
+
+from random import Random
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from perdure.testing import nodes as n
+from perdure.testing.faults import NO_FAULTS, Faults
+from perdure.testing.nodes import Program
+from perdure.testing.programs import generate
+
+Kind = Literal["memory", "sqlite"]
+"""What the store of a world is kept in."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a world is made of, and what befalls it until `kills_max` engines were killed or `trouble_s` have passed.
+
+    Every so many seconds, on average: an engine is killed, one is stopped, an epoch is raised, a late answer comes, an execution is
+    paused for a moment. In a blackout all engines are killed, and none is started for `blackout_s`. Logs are compacted from
+    `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
+    `reaches`.
+    """
+
+    engines: int = 2
+    store: Kind = "memory"
+    reaches: int = 1
+    always_suspend: bool = False
+    faults: Faults = NO_FAULTS
+    kills_max: int = 0
+    trouble_s: float = 300.0
+    kill_every_s: float = 0.0
+    stop_every_s: float = 0.0
+    blackouts_at_s: tuple[float, ...] = ()
+    blackout_s: float = 30.0
+    down_max_s: float = 2.0
+    epoch_every_s: float = 0.0
+    stray_every_s: float = 0.0
+    pause_every_s: float = 0.0
+    cancel_after_s: float | None = None
+    compact_from: int = 4
+    as_written: bool = False
+
+    @property
+    def troubled(self) -> bool:
+        """Whether anything bad happens at all."""
+        often = (self.kill_every_s, self.stop_every_s, self.epoch_every_s, self.stray_every_s, self.pause_every_s)
+        return self.faults != NO_FAULTS or any(often) or bool(self.blackouts_at_s) or self.cancel_after_s is not None
+
+
+def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> tuple[list[Program], Options]:
+    """The programs and the world that a seed stands for."""
+    rng = Random(f"{seed}: world")
+    programs = [generate(rng, rng.choice((3, 6, 10, 20))) for _ in range(rng.choice((1, 1, 2)))]
+    engines, reaches = rng.choice((2, 2, 3)), rng.choice((1, 1, 3))
+    calm = Options(engines=engines, store=store, reaches=reaches if store == "memory" else 1, always_suspend=always_suspend)
+    if calm.reaches > 1:
+        programs.append(_with_children(Random(f"{seed}: children")))
+    if not faults:
+        return programs, calm
+    rate = rng.choice((0.0, 0.01, 0.05))
+    kills = rng.choice((0.0, 0.02, 0.05, 0.15))
+
+    def now_and_then(*every_s: float) -> float:
+        return rng.choice((0.0, *every_s))
+
+    return programs, replace(
+        calm,
+        faults=Faults(
+            fail_before=rate,
+            fail_after=rate,
+            failing=frozenset(rng.choice(((), (), ("commit",), ("commit", "read", "blob"), ("claim",), ("renew",)))),
+            delay=rng.choice((0.0, 0.1, 0.5)),
+            resend=rng.choice((0.0, 0.1, 0.5)),
+            lose_ring=rng.choice((0.0, 0.3)),
+            kill_before=kills,
+            kill_after=kills,
+            freeze=rng.choice((0.0, 0.0, 0.01)),
+        ),
+        kills_max=rng.choice((10, 30, 60)),
+        kill_every_s=now_and_then(0.3, 2.0, 10.0),
+        stop_every_s=now_and_then(5.0, 30.0),
+        blackouts_at_s=rng.choice(((), (), (), (rng.uniform(0.0, 30.0),))),
+        epoch_every_s=now_and_then(0.0, 20.0),
+        stray_every_s=now_and_then(0.5, 3.0),
+        cancel_after_s=rng.choice((None, None, None, None, None, None, None, rng.uniform(0.0, 20.0))),
+        pause_every_s=now_and_then(0.0, 0.7, 4.0),
+    )
+
+
+def _with_children(rng: Random) -> Program:
+    """A program some of whose messages may leave its reach: those to its children, and their answers."""
+    while True:
+        program = generate(rng, 10)
+        if any(isinstance(node, n.Call) for node in n.walk(program.root)):
+            return program
