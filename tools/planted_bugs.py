@@ -306,15 +306,6 @@ BUGS = [
         core("decide"),
     ),
     Bug(
-        "due when resumed",
-        "what became due during a pause is done after it",
-        DECIDE,
-        "            yield e.Resumed(self.now_s, message.reason)\n            yield from self.tick(messages.Tick())\n",
-        "            yield e.Resumed(self.now_s, message.reason)\n",
-        core("decide"),
-        quick=True,
-    ),
-    Bug(
         "ready when resumed",
         "what could have gone on during a pause does so after it",
         DECIDE,

@@ -88,17 +88,6 @@ def test_a_log_with_a_pause_in_a_forgotten_turn_replays_when_it_is_compacted(tur
     assert replays_compacted(hand) or turn == TURNS - 3
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        pytest.param(
-            turn,
-            marks=[pytest.mark.xfail(strict=True, reason="what went on at the resume because of a forgotten turn is kept, and why it went on is not")]
-            if turn == GATE
-            else [],
-        )
-        for turn in range(TURNS + 1)
-    ],
-)
+@pytest.mark.parametrize("turn", range(TURNS + 1))
 def test_a_log_with_a_pause_replays_compacted_though_something_else_went_on_because_of_a_forgotten_turn(turn: int) -> None:
     replays_compacted(paused_in(turn, because_of_each_other))

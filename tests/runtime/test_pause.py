@@ -130,7 +130,6 @@ async def test_messages_wait_for_the_resume_and_win_over_what_timed_out_meanwhil
     assert await c.result(engine, hearing) == ["in time", "early"]
 
 
-@pytest.mark.xfail(strict=True, reason="a resume looks at the timers itself, before the messages that were claimed with it are read")
 @virtually
 async def test_a_message_that_comes_with_the_resume_wins_over_what_timed_out_meanwhile(c: Cluster) -> None:
     engine = await c.engine(hearing, poll_s=NEVER_S)

@@ -70,14 +70,18 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
     if consumed:  # given back by what is alive, then consumed in a turn that is not: without that turn it would come again
         return None
     kept: list[e.Event] = []
+    unfed = False  # whether what a resuming will feed the program comes of a turn that is gone
     for given, asked in _groups(events):
+        if isinstance(given, e.Parked):
+            unfed = False
+        unfed = unfed or (isinstance(given, e.FED) and _dead(_path(given), trimmed))
         if isinstance(given, e.Snapshot) or (isinstance(given, e.Arrived) and given.number in dead_mail):
             continue
         if isinstance(given, e.Parked) and _dead(given.path, trimmed):
             given = msgspec.structs.replace(given, path=())  # that it was parked still matters: what came meanwhile was fed later
         alive = [one for one in asked if not _dead(_path(one), trimmed) and not isinstance(one, e.Trimmed)]
         if not _dead(_path(given), trimmed):
-            if _resuming(alive, trimmed) is not None:
+            if _resuming(alive, trimmed) is not None or (isinstance(given, e.Resumed) and unfed and alive):
                 return None
             kept += [given, *alive]
             continue

@@ -303,10 +303,9 @@ class _Draft:
             yield e.Parked("paused", self.now_s, (message.reason,) if message.reason else ())
 
     def resume(self, message: messages.Resume | messages.Retry) -> Iterator[e.Event]:
-        """Go on from where it was parked, and do what has become due meanwhile."""
+        """Go on from where it was parked. What has become due meanwhile is done at the next tick, behind the messages that came with this one."""
         if self.execution.parked is not None:
             yield e.Resumed(self.now_s, message.reason)
-            yield from self.tick(messages.Tick())
 
     def diverge(self, message: messages.Diverge) -> Iterator[e.Event]:
         """Park, with what differs."""

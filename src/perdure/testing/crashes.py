@@ -1,6 +1,6 @@
 """Crashes: a world is played again and again, its process killed at another write each time, and must come to the end it comes to undisturbed.
 
-    report = crash_at_every_write(Play([order], script), lambda: MemoryDisk())
+    report = crash_at_every_write(Play([order], script), MemoryDisk)
     assert not report.problems, report
 
 Each world is audited as it goes: a step settles once and never runs again after that; what was in flight at a crash runs again, with
@@ -77,11 +77,13 @@ def crash_at_every_write(
     """Play it undisturbed; then kill the process at each write; then at each write, and the next at each of the first `again_writes` of its own.
 
     Of the worlds with one crash at most `once_max` are played, of those with two `again_max`, evenly spread; None is all. Each has a
-    disk of its own.
+    disk of its own. Undisturbed, all executions must come to an end, the script must, and nothing may be wrong, or nobody is killed.
     """
     undisturbed = _Checked(play, (), disk())
-    moments = _spread(_moments(undisturbed.world.lives[0]), once_max)
     report = _Reporting(undisturbed)
+    if undisturbed.problems:
+        return report.made
+    moments = _spread(_moments(undisturbed.world.lives[0]), once_max)
     pairs: list[Plan] = []
     for crash in moments:
         once = report.add(_Checked(play, (crash,), disk(), undisturbed))
