@@ -219,6 +219,7 @@ class Turn:
     def __init__(self, directory: Path) -> None:
         self.writing, self.waiting = Turns(directory / "new"), Turns(directory / "new")
         self.now_s = 100.0
+        assert not self.writing.gives_way(self.now_s)
 
     def write_on(self, for_s: float) -> bool:
         """Whether the one gives way when it has written without a pause for so long."""

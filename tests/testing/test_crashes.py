@@ -133,6 +133,17 @@ def test_steps_that_run_again_are_named_and_what_comes_of_them_is_told_with_how_
     assert not crashed(Play([counting], _counted), MemoryDisk, Crash(write, after=True))
 
 
+@workflow
+async def fickle(ctx: Context) -> int:
+    ran["asked"] += 1
+    return await ctx.step(f"step {ran['asked']}", counted, "any")
+
+
+def test_where_something_is_wrong_without_any_crash_nobody_is_killed() -> None:
+    report = crash_at_every_write(Play([fickle], lambda stage: stage.start(fickle)), MemoryDisk)
+    assert report.worlds == 0 and "replayed, it differs" in report.problems[0]
+
+
 def test_what_must_not_be_the_same_may_be_left_out() -> None:
     assert good(crash_at_every_write(Play([counting], _counted, shown=len), MemoryDisk, again_max=0)).worlds > 6
 
