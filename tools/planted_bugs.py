@@ -420,7 +420,7 @@ BUGS = [
         "failed claims",
         "what a claim may have given is let go",
         ENGINE,
-        "            await self._let_go()\n            await self._begin_anew()\n            return\n",
+        "            await self._let_go()\n            await self._begin_anew()\n            await self._patience.wait()\n            return\n",
         "            return\n",
         WEATHER,
     ),

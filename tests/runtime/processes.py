@@ -1,0 +1,238 @@
+"""Real processes for tests of many: each begins a session of its own in one directory, and nothing of them outlives the test.
+
+What they say goes to files, so that nobody has to listen. What their steps do goes to the file `EFFECTS`, a line for each event,
+on the disk before the step goes on; that is compared with what the logs remember.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+from perdure.core import log
+from perdure.core.events import Event, Opened
+from perdure.core.ops import Call
+from perdure.core.paths import Key, idempotency_key
+from perdure.core.paths import Path as Place
+from perdure.stores.base import Filter, Head
+from perdure.stores.sqlite import SqliteStore
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 60.0
+"""How long something may take on a slow machine that should take no time."""
+
+ALL_HEADS = Filter(limit=1_000_000)
+UNSOUND = ("Traceback", "defect of Perdure", "Exception ignored")
+"""What no process says, however it is treated."""
+
+EFFECTS = "effects"
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something that a step did: `began`, `failed` or `ended`, under its idempotency key, in which try and process, when on the monotonic clock."""
+
+    event: str
+    key: str
+    attempt: int
+    process: int
+    at_s: float
+
+
+class Process:
+    """A Python process that runs the module `module` in `directory`, as the leader of a session of its own."""
+
+    def __init__(self, directory: Path, number: int, module: str, *arguments: object, **environment: str) -> None:
+        self.name = f"{number}-{module.rpartition('.')[2]}"
+        self._out, self._errors = directory / f"{self.name}.out", directory / f"{self.name}.err"
+        self.began_s = time.monotonic()
+        with self._out.open("w") as out, self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "tests.runtime.tied", module, *map(str, arguments)],
+                cwd=directory,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its id, which is also that of its session."""
+        return self.process.pid
+
+    @property
+    def said(self) -> str:
+        """What it has said so far."""
+        return self._out.read_text()
+
+    @property
+    def complained(self) -> str:
+        """What it has said of errors and warnings so far."""
+        return self._errors.read_text()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def until_said(self, text: str) -> None:
+        """Wait until it has said this."""
+        until(lambda: text in self.said or not self.lives, f"{self.name} says {text!r}")
+        assert text in self.said, f"{self.name} ended with {self.process.returncode}: {self.complained}"
+
+    def until_ended(self) -> int:
+        """Wait for its end; return its exit code."""
+        return self.process.wait(WAIT_S)
+
+    def send(self, number: int) -> None:
+        """Send it a signal, and wait until it has had its effect, if that is certain."""
+        self.process.send_signal(number)
+        if number == signal.SIGKILL:
+            self.process.wait(WAIT_S)
+        elif number == signal.SIGSTOP:
+            until(lambda: _state(self.pid) == "T", f"{self.name} stops")
+
+    def end(self) -> None:
+        """Have it stop in good order."""
+        self.send(signal.SIGTERM)
+        assert self.until_ended() == 0, f"{self.name}: {self.complained}"
+
+    def destroy(self) -> None:
+        """Kill it, and whatever it has begun."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(WAIT_S)
+
+
+class Stage:
+    """A directory with a database `file`, and the processes that were begun there."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.file = directory / "perdure.db"
+        self.url = f"sqlite:///{self.file}"
+        self.processes: list[Process] = []
+        self._numbers = count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for process in self.processes:
+            process.destroy()
+        if kind is None:
+            unsound = [f"{process.name} said: {process.complained}" for process in self.processes if any(word in process.complained for word in UNSOUND)]
+            assert not unsound, "\n".join(unsound)
+
+    def begin(self, module: str, *arguments: object, **environment: str) -> Process:
+        """Begin a process."""
+        process = Process(self.directory, next(self._numbers), module, *arguments, **environment)
+        self.processes.append(process)
+        return process
+
+    def member(self, role: str, *, pace: float = 1.0, shifted: bool = False, counted: bool = False, **settings: object) -> Process:
+        """Begin a member of a cluster (see `tests.runtime.member`); one that is `shifted` or `counted` as the modules of these names say."""
+        modules = ["tests.runtime.shifted"] * shifted + ["tests.runtime.counted"] * counted + ["tests.runtime.member"]
+        return self.begin(*modules, role, json.dumps({"url": self.url, **settings}), PERDURE_TEST_PACE=str(pace))
+
+    def effects(self) -> list[Effect]:
+        """What the steps have done, in order; each line is whole, being one write."""
+        file = self.directory / EFFECTS
+        return [_effect.decode(line) for line in file.read_bytes().splitlines()] if file.exists() else []
+
+    def effect_sizes(self) -> list[int]:
+        """The size of each of them in bytes."""
+        return [len(line) for line in (self.directory / EFFECTS).read_bytes().splitlines(keepends=True)]
+
+    def effects_bytes(self) -> int:
+        """How much the steps have said so far."""
+        file = self.directory / EFFECTS
+        return file.stat().st_size if file.exists() else 0
+
+    def histories(self, known: Mapping[Key, "History"] | None = None) -> dict[Key, "History"]:
+        """What is remembered of every execution; what is `known` is read again only if there is more."""
+        return asyncio.run(self._histories(known or {}))
+
+    async def _histories(self, known: Mapping[Key, "History"]) -> dict[Key, "History"]:
+        store = SqliteStore(self.file)
+        found = dict[Key, History]()
+        try:
+            for head in await store.heads(ALL_HEADS):
+                before = known.get(head.key)
+                if before is None or before.head.version != head.version:
+                    read = await store.read(head.key)
+                    assert read is not None, f"{head.key} is gone"
+                    before = History(read.head, log.decode_all(read.rows))
+                found[head.key] = History(head, before.events)
+        finally:
+            await store.close()
+        return found
+
+
+class History(NamedTuple):
+    """The head of an execution, and all its events."""
+
+    head: Head
+    events: list[Event]
+
+    def calls(self) -> dict[Place, str]:
+        """The places of its steps, with their idempotency keys."""
+        calls = [event.path for event in self.events if isinstance(event, Opened) and isinstance(event.op, Call)]
+        return {path: idempotency_key(self.head.key, path) for path in calls}
+
+
+_effect = msgspec.json.Decoder(Effect)
+
+
+def until(holds: Callable[[], object], what: str, wait_s: float = WAIT_S, every_s: float = 0.002) -> float:
+    """Wait for something that tells nobody; return how long that took."""
+    began_s = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began_s < wait_s, f"not in {wait_s:g} s: {what}"
+        time.sleep(every_s)
+    return time.monotonic() - began_s
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[random.Random]:
+    """Draws from `seed`, which every failure within names."""
+    try:
+        yield random.Random(seed)
+    except BaseException as error:
+        error.add_note(f"seed {seed}")
+        raise
+
+
+def record(figures: str) -> None:
+    """Have a figure stand in the output of the test, and in the proof (see tools/prove.py)."""
+    sys.stdout.write(figures + "\n")
+    if file := os.environ.get("PERDURE_FIGURES"):
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
+        with Path(file).open("a") as lines:
+            lines.write(json.dumps({"test": test, "figures": figures}) + "\n")
+
+
+def status(pid: int, field: str) -> int:
+    """A number that the kernel tells of a process: of its status, in the field's unit."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0])
+    raise LookupError(f"the kernel does not tell {field}")
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,0 +1,171 @@
+"""Claims about processes that share a file: each does its part, and what one leaves behind, however it goes, another takes over at once or in time."""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.client import AsyncClient, Client
+from perdure.core import events as e
+from perdure.core.paths import Key
+from tests.runtime.flows import LARGE_BYTES, hearing, patient, where
+from tests.runtime.processes import History, Process, Stage, record, seeded, until
+from tests.runtime.storm import every_try_was_announced, is_sound
+
+LEASE_S = 1.0
+TAKEOVER_S = 2.0
+"""How soon after a kill the first step begins elsewhere, on a slow machine; the lease is 15 s."""
+
+LONG_LEASE_S = 15.0
+KEY = Key("default", "patient", "k")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Stage(tmp_path) as stage:
+        yield stage
+
+
+@pytest.fixture
+def client(stage: Stage) -> Iterator[Client]:
+    with Client(stage.url) as client:
+        yield client
+
+
+def ready(stage: Stage, **settings: Any) -> Process:
+    """A member that has joined."""
+    member = stage.member("leased", **settings)
+    member.until_said("ready")
+    return member
+
+
+def begun(stage: Stage, step: str, process: Process, attempt: int | None = None) -> float:
+    """Wait until a step has begun in a process (in this try); return when it did."""
+
+    def found() -> list[float]:
+        return [
+            effect.at_s
+            for effect in stage.effects()
+            if effect.event == "began" and effect.key.endswith(f":{step}") and effect.process == process.pid and attempt in (None, effect.attempt)
+        ]
+
+    until(found, f"{step} begins in {process.name}")
+    return found()[0]
+
+
+def history(stage: Stage, key: Key = KEY) -> History:
+    """What is remembered of an execution."""
+    return stage.histories()[key]
+
+
+def interruptions(found: History) -> list[e.Interrupted]:
+    """The interruptions of its tries."""
+    return [event for event in found.events if isinstance(event, e.Interrupted)]
+
+
+HEARING, WORDS = 250, 6
+
+
+async def tell_all(url: str) -> None:
+    """Start executions and send each of them word after word, while they listen."""
+    async with AsyncClient(url) as client:
+        handles = [await client.start(hearing, WORDS, id=str(number)) for number in range(HEARING)]
+        for number in range(WORDS):
+            word = "x" * (LARGE_BYTES if number == 3 else 10)
+            _ = await asyncio.gather(*(handle.send("word", word) for handle in handles))
+            await asyncio.sleep(0.02)
+        assert [len(await handle.result(timeout="60s")) for handle in handles] == [WORDS] * HEARING
+
+
+def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) -> None:
+    engines = [ready(stage, lease_s=LONG_LEASE_S) for _ in range(3)]
+    asyncio.run(tell_all(stage.url))
+    effects = stage.effects()
+    assert {effect.process for effect in effects} == {engine.pid for engine in engines}
+    began = Counter(effect.key for effect in effects if effect.event == "began")
+    assert len(began) == HEARING * WORDS
+    assert {key: times for key, times in began.items() if times > 1} == {}
+    assert [interruptions(found) for found in stage.histories().values()] == [[]] * HEARING
+
+
+@pytest.mark.parametrize("how", ["loop", "thread"])
+def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_another_and_goes_on_with_other_work(stage: Stage, client: Client, how: str) -> None:
+    first = ready(stage, lease_s=LEASE_S)
+    handle = client.start(patient, how, 1.5, id="k")
+    step = {"loop": "slow", "thread": "slow_in_a_thread"}[how]
+    _ = begun(stage, step, first)
+    first.send(signal.SIGSTOP)
+    second = ready(stage, lease_s=LEASE_S)
+    _ = begun(stage, step, second)
+    _ = begun(stage, "where", second)
+    first.send(signal.SIGCONT)
+    assert handle.result(timeout="60s") == [second.pid] * 21
+    until(lambda: any(effect.event == "ended" and effect.process == first.pid for effect in stage.effects()), "the first ends its try, in vain")
+    assert [effect.event for effect in stage.effects() if effect.process == first.pid] == ["began", "ended"]
+    is_sound(history(stage))
+    assert [event.given_back for event in interruptions(history(stage))] == [False]
+    second.end()
+    assert client.run(patient, how, 0.0, id="another") == [first.pid] * 21
+    first.end()
+
+
+def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_with_other_work(stage: Stage, client: Client) -> None:
+    _ = ready(stage, lease_s=LONG_LEASE_S)
+    first = ready(stage, lease_s=LEASE_S, engine=False, worker=True)
+    handle = client.start(patient, "queue", 1.5, id="k")
+    _ = begun(stage, "slow_on_a_queue", first)
+    first.send(signal.SIGSTOP)
+    second = ready(stage, lease_s=LEASE_S, engine=False, worker=True)
+    _ = begun(stage, "slow_on_a_queue", second)
+    until(lambda: sum(effect.event == "ended" and effect.process == second.pid for effect in stage.effects()) == 1, "the second has done it")
+    _ = until(lambda: client.get(KEY).status().settled >= 1, "its answer counts")
+    first.send(signal.SIGCONT)
+    assert handle.result(timeout="60s")[0] == second.pid
+    until(lambda: any(effect.event == "ended" and effect.process == first.pid for effect in stage.effects()), "the first ends its try, in vain")
+    is_sound(history(stage))
+    second.end()
+    assert client.run(patient, "queue", 0.0, id="another")[0] == first.pid
+
+
+@pytest.mark.parametrize("how", ["loop", "thread", "queue"])
+def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client, how: str) -> None:
+    on_queue = how == "queue"
+    if on_queue:
+        _ = ready(stage, lease_s=LONG_LEASE_S)
+    first, second = (ready(stage, lease_s=LONG_LEASE_S, engine=not on_queue, worker=on_queue) for _ in range(2))
+    handle = client.start(patient, how, 0.5, id="k")
+    step = {"loop": "slow", "thread": "slow_in_a_thread", "queue": "slow_on_a_queue"}[how]
+    until(lambda: stage.effects(), "the step begins")
+    (began,) = stage.effects()[:1]
+    victim, heir = (first, second) if began.process == first.pid else (second, first)
+    killed_s = time.monotonic()
+    victim.send(signal.SIGKILL)
+    took_s = begun(stage, step, heir) - killed_s
+    record(f"step {how}: {took_s * 1000:.0f} ms from kill -9 to its next try in another process (lease {LONG_LEASE_S:g} s)")
+    assert took_s < TAKEOVER_S
+    assert handle.result(timeout="60s")[0] == heir.pid
+
+
+def test_engines_that_are_frozen_past_their_leases_again_and_again_do_no_harm(stage: Stage, client: Client) -> None:
+    engines = [ready(stage, lease_s=0.5) for _ in range(2)]
+    handles = [client.start(patient, "loop", 0.1 * (number % 10), id=str(number)) for number in range(24)]
+    with seeded(3) as draw:
+        for _ in range(5):
+            frozen = draw.choice(engines)
+            frozen.send(signal.SIGSTOP)
+            time.sleep(draw.uniform(0.4, 1.0))
+            frozen.send(signal.SIGCONT)
+            time.sleep(draw.uniform(0, 0.2))
+        for handle in handles:
+            assert len(handle.result(timeout="60s")) == 21
+        histories = stage.histories()
+        for found in histories.values():
+            is_sound(found)
+        until(lambda: len(stage.effects()) % 2 == 0, "what was frozen in a step ends it")
+        every_try_was_announced(stage.effects(), histories)
+    assert {effect.key.partition(":")[2].partition("#")[0] for effect in stage.effects()} == {"slow", where.name}
