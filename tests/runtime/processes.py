@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Self
+from uuid import uuid4
 
 import msgspec
 
@@ -37,6 +38,8 @@ UNSOUND = ("Traceback", "defect of Perdure", "Exception ignored")
 """What no process says, however it is treated."""
 
 EFFECTS = "effects"
+MARK = "PERDURE_TEST_STAGE"
+"""The variable by which all processes of one stage are known."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -110,10 +113,10 @@ class Process:
         assert self.until_ended() == 0, f"{self.name}: {self.complained}"
 
     def destroy(self) -> None:
-        """Kill it, and whatever it has begun."""
-        with suppress(ProcessLookupError):
+        """Kill it and its session. Once it has ended, its number may be anybody's, so what it left behind then is found by its mark."""
+        if self.lives:
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(WAIT_S)
+            self.process.wait(WAIT_S)
 
 
 class Stage:
@@ -126,6 +129,7 @@ class Stage:
         self.url = f"sqlite:///{self.file}"
         self.processes: list[Process] = []
         self._numbers = count(1)
+        self._mark = uuid4().hex
 
     def __enter__(self) -> Self:
         return self
@@ -133,13 +137,16 @@ class Stage:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for process in self.processes:
             process.destroy()
+        for pid in self._left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if kind is None:
             unsound = [f"{process.name} said: {process.complained}" for process in self.processes if any(word in process.complained for word in UNSOUND)]
             assert not unsound, "\n".join(unsound)
 
     def begin(self, module: str, *arguments: object, **environment: str) -> Process:
         """Begin a process."""
-        process = Process(self.directory, next(self._numbers), module, *arguments, **environment)
+        process = Process(self.directory, next(self._numbers), module, *arguments, **{MARK: self._mark, **environment})
         self.processes.append(process)
         return process
 
@@ -147,6 +154,15 @@ class Stage:
         """Begin a member of a cluster (see `tests.runtime.member`); one that is `shifted` or `counted` as the modules of these names say."""
         modules = ["tests.runtime.shifted"] * shifted + ["tests.runtime.counted"] * counted + ["tests.runtime.member"]
         return self.begin(*modules, role, json.dumps({"url": self.url, **settings}), PERDURE_TEST_PACE=str(pace))
+
+    def _left(self) -> list[int]:
+        """The processes that were begun by those of this stage, and still live: they have its mark in their environment."""
+        wanted, found = f"{MARK}={self._mark}".encode(), list[int]()
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):  # It has just ended, or is another user's.
+                if wanted in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+        return found
 
     def effects(self) -> list[Effect]:
         """What the steps have done, in order; each line is whole, being one write."""

@@ -160,13 +160,22 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
     match answer:
         case Committed(version, now_s):
             engine.clock.told(now_s)
-            warm.version, warm.exists, warm.held = version, True, not release or warm.taken != taken
+            warm.version, warm.exists, warm.held = version, True, not release
+            if release and warm.taken != taken and not await _keeps(engine, warm):
+                warm.drop_mail()
             warm.log_bytes = len(change.row) + (warm.log_bytes if compacted is None else len(compacted))
         case Conflict(now):
             warm.exists = now is not None
             raise LostRace(now is not None and now.holder == engine.holder)
         case Superseded(epoch):
             raise NewEpoch(epoch)
+
+
+async def _keeps(engine: "Engine", warm: Warm) -> bool:
+    """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows."""
+    found = await engine.store.read(warm.key, after=warm.version)
+    warm.held = found is not None and found.head.holder == engine.holder
+    return warm.held
 
 
 async def _compact(engine: "Engine", warm: Warm) -> None:

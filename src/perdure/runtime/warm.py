@@ -90,6 +90,11 @@ class Warm:
         """Put messages that were not decided on durably in front again."""
         self.undecided.extendleft(reversed(items))
 
+    def drop_mail(self) -> None:
+        """Leave what is in hand to whoever is handed it next."""
+        self.undecided.clear()
+        self.in_hand.clear()
+
     def forget(self) -> None:
         """Let the fold and the program go; what is in flight goes on."""
         if self.program is not None:
@@ -103,8 +108,7 @@ class Warm:
         self.held = False
         if self.born is not None and not self.born.done():
             self.born.set_result(None)
-        self.undecided.clear()
-        self.in_hand.clear()
+        self.drop_mail()
         self.stop_timer()
         for _, task in self.flights.values():
             if task is not None:
