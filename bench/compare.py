@@ -86,16 +86,16 @@ def main() -> None:
         said = heading(bench)
         print("\n".join(said), end="\n\n", flush=True)
         for one in chosen:
-            begun = time.monotonic()
+            begun, lines = time.monotonic(), list[Line]()
             try:
-                found += MEASURES[one](bench)
+                lines.extend(MEASURES[one](bench))
             except SideFailed as failed:
                 print(f"measure {one} was not taken to its end: {failed}", file=sys.stderr)
-            print(f"measure {one}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    print(table(found))
-    if asked.json:
-        written: dict[str, Any] = {"heading": said, "lines": [line.data() for line in found]}
-        asked.json.write_text(json.dumps(written, indent=1) + "\n")
+            print(f"{table(lines)}\n\nmeasure {one}: {time.monotonic() - begun:.0f} s\n", flush=True)
+            found += lines
+            if asked.json:
+                written: dict[str, Any] = {"heading": said, "lines": [line.data() for line in found]}
+                asked.json.write_text(json.dumps(written, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ class Storm:
         place = draw.randrange(ENGINES)
         while True:
             engine = self._engines[place]
-            assert engine.lives, f"an engine ended by itself: {engine.complained}"
+            assert engine.lives, f"an engine ended by itself, with {engine.process.returncode}: {engine.complained}"
             engine.send(signal.SIGKILL)
             self._killed["engine"] += 1
             self._engines[place] = self._new_engine(place)

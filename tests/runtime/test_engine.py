@@ -437,6 +437,53 @@ def test_the_timer_of_a_parked_execution_rings_on_time(idle_s: float) -> None:
 
 
 @virtually
+async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decided_on_once(c: Cluster) -> None:
+    """A claim is carried out before the commit that acknowledges some mail, and answered after it."""
+
+    @workflow
+    async def busy(ctx: Context) -> str:
+        return await ctx.step(do, "x", 50.0)
+
+    engine = await c.engine(busy, lease_s=NEVER_S)
+    assert await c.start(engine, busy)
+    await asyncio.sleep(10)
+    answers = engine.store.inner
+
+    class Late(FaultyStore):
+        async def claim(self, claim: Claim) -> Any:
+            found = await answers.claim(claim)
+            if sum(len(one.mail) for one in found.executions) == 2:
+                await asyncio.sleep(5)
+            return found
+
+        async def commit(self, changes: Any) -> Any:
+            await asyncio.sleep(2)
+            return await answers.commit(changes)
+
+    engine.engine.store = Late(answers, Random(0), gate=engine.store.gate)
+    await c.send(key(busy), "first")
+    await asyncio.sleep(1)
+    await c.send(key(busy), "second")
+    await asyncio.sleep(20)
+    assert [event.name for event in await c.events(key(busy)) if isinstance(event, e.Arrived)] == ["first", "second"]
+    assert await c.mail(key(busy)) == 0
+
+
+@virtually
+async def test_an_engine_that_finds_more_than_it_can_claim_at_once_claims_the_rest_without_waiting(c: Cluster) -> None:
+    first = await c.engine(one)
+    for number in range(3 * CLAIM_MAX):
+        assert await c.start(first, one, str(number), 30.0, id=str(number))
+    second = await c.engine(one, poll_s=NEVER_S)
+    await first.kill()
+    await asyncio.sleep(LEASE_S + 1)
+    begun.clear()
+    second.engine._ring.set()
+    await asyncio.sleep(0.1)
+    assert len(begun) == 3 * CLAIM_MAX
+
+
+@virtually
 async def test_a_timer_set_by_a_stopped_engine_rings_in_the_next_at_most_a_poll_late(c: Cluster) -> None:
     first = await c.engine(sleeper)
     began_s = now_s()

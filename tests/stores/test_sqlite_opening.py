@@ -2,17 +2,22 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.stores import sqlite_opening
 from perdure.stores.base import Post
 from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_opening import check
+from perdure.stores.sqlite_file import DatabaseFile
+from perdure.stores.sqlite_opening import check, open_database
 from perdure.stores.sqlite_schema import VERSION
 from perdure.testing.conformance.world import opening
 from tests.stores.sqlite_world import Child, database, run, several
@@ -188,6 +193,37 @@ def test_processes_that_make_the_same_file_at_once_agree_on_it(file: Path) -> No
     assert [child.communicate()[0] for child in children] == ["1\n"] * 5
     with database(file) as connection:
         assert connection.execute("SELECT count(*) FROM heads").fetchone() == (5,)
+
+
+def test_who_comes_while_another_makes_the_file_finds_it_well_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_opening, "WAIT_S", 0.05)
+    asked = [0]
+
+    def comes_before(statement: int, file: DatabaseFile) -> sqlite3.Connection | None:
+        """Open the file; before one statement of that, another opens it too, unless it is being written."""
+        others: list[sqlite3.Connection] = []
+
+        class Interrupted(sqlite3.Connection):
+            def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+                asked[0] += 1
+                if asked[0] == statement:
+                    with suppress(StoreUnavailable):
+                        others.append(open_database(DatabaseFile(file.path)))
+                return super().execute(sql, parameters)
+
+        asked[0] = 0
+        file.factory = Interrupted
+        with closing(open_database(file)) as connection:
+            assert connection.execute("SELECT count(*) FROM heads").fetchone() == (0,)
+        return others[0] if others else None
+
+    statement, came = 0, 0
+    while statement <= asked[0]:
+        statement += 1
+        if other := comes_before(statement, DatabaseFile(tmp_path / f"{statement}.db")):
+            other.close()
+            came += 1
+    assert came > 10
 
 
 # Looking at a file.

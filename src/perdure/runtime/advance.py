@@ -78,6 +78,7 @@ async def advance(engine: "Engine", warm: Warm) -> None:
     for item in batch:
         if item.mail is not None:
             warm.in_hand.discard(item.mail.number)
+            engine.settled_mail.add((warm.key, item.mail.number))
     if batch:
         _say(decision)
         act(engine, warm, decision.events)

@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -87,6 +88,7 @@ class Engine:
         self._endings = Endings()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
+        self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = False
         self._closed = False
         self._grace_ends_s = 0.0
@@ -228,6 +230,7 @@ class Engine:
 
     async def _claim(self) -> None:
         self._ring.clear()
+        self.settled_mail.clear()
         try:
             claimed = await self.store.claim(Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX))
         except StoreError as error:
@@ -241,6 +244,8 @@ class Engine:
         self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._take(assignment)
+        if len(claimed.executions) == CLAIM_MAX:  # there may be more, and nobody rings for them
+            self._ring.set()
 
     def _take(self, assignment: Assignment) -> None:
         head = assignment.head
@@ -252,6 +257,8 @@ class Engine:
         warm.held = True
         warm.taken += 1
         for mail in assignment.mail:
+            if (head.key, mail.number) in self.settled_mail:
+                continue
             try:
                 warm.put(Item(messages.decode_message(mail.body), mail))
             except StoreError as error:
@@ -264,10 +271,8 @@ class Engine:
         if (now_s := self.clock.now_s()) >= self._evict_at_s:
             self._warm.evict(now_s, self._idle_s)
             self._evict_at_s = now_s + self._poll_s
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._ring.wait(), self._poll_s)
-        except TimeoutError:
-            return
 
     # how an execution goes on
 
@@ -295,7 +300,7 @@ class Engine:
                 try:
                     await advance(self, warm)
                     wait_s = 0.05
-                    self._bear(warm)
+                    warm.bear()
                 except StoreError as error:
                     logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
                     warm.forget()
@@ -325,11 +330,6 @@ class Engine:
             warm.born.set_exception(defect)
         self._endings.fail_one(warm.key, defect)
         self._warm.drop(warm)
-
-    def _bear(self, warm: Warm) -> None:
-        """Tell who has started the execution that it is durable, and with which seed."""
-        if warm.born is not None and not warm.born.done() and warm.execution is not None and warm.execution.started is not None:
-            warm.born.set_result(warm.execution.started.seed)
 
     def _settle_down(self, warm: Warm) -> None:
         """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""

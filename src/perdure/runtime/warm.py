@@ -78,6 +78,11 @@ class Warm:
         self.taken = 0
         self.compact_from = 0
 
+    def bear(self) -> None:
+        """Tell who has started the execution that it is durable, and with which seed."""
+        if self.born is not None and not self.born.done() and self.execution is not None and self.execution.started is not None:
+            self.born.set_result(self.execution.started.seed)
+
     def put(self, item: Item) -> None:
         """Take a message in hand, unless it is already."""
         if item.mail is not None:

@@ -106,8 +106,9 @@ def _existing(path: Path) -> DatabaseFile:
 
 def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
     """Which version the tables are of, 0 if there are none; what is not ours, or newer, is refused before it is changed."""
-    (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    with _transaction(connection, "DEFERRED"):  # All of it at one moment: another process may be creating the tables.
+        (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application not in (0, APPLICATION_ID) or (application == 0 and tables):
         raise StoreError(f"{file.path} is the database of another program; name another file with db= or PERDURE_DB")
     if version > VERSION:
@@ -132,8 +133,8 @@ def _write_ahead(file: DatabaseFile, connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
+def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
     try:
         yield
         connection.execute("COMMIT")
