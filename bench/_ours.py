@@ -20,7 +20,7 @@ from perdure.core.paths import Key
 from perdure.core.rebuild import rebuild
 from perdure.programs.code.context import program
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished, hosting, open_store
+from perdure.runtime.host import finished, hosting, open_store, run_to_end
 from perdure.runtime.serve import collect_rarely
 from perdure.sdk import Workflow
 from perdure.stores.base import Claim, Filter, Post
@@ -280,14 +280,17 @@ class Ours:
     # what it is made of
 
     async def _start(self, name: str, argument: int) -> Key:
-        one = next(one for one in WORKFLOWS if one.code.name == name)
-        self._started += 1
-        key = Key(TENANT, name, str(self._started))
-        await self._engine.start(key, one.code.codec.encode_args((argument,), {}, "the input"))
+        key, value = self._named(name, argument)
+        await self._engine.start(key, value)
         return key
 
+    def _named(self, name: str, argument: int) -> tuple[Key, bytes]:
+        one = next(one for one in WORKFLOWS if one.code.name == name)
+        self._started += 1
+        return Key(TENANT, name, str(self._started)), one.code.codec.encode_args((argument,), {}, "the input")
+
     async def _run(self, name: str, argument: int) -> bytes:
-        return await finished(self._engine, await self._start(name, argument))
+        return await run_to_end(self._engine, *self._named(name, argument))
 
     def _signal(self, id: int) -> Send:
         message = messages.Signal(released.name, values.encode(1, "a message"))

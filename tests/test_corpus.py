@@ -67,7 +67,7 @@ def test_the_log_folds_to_how_it_ended(one: Known) -> None:
 
 def without_the_end(events: Sequence[e.Event]) -> tuple[Sequence[e.Event], e.Event]:
     """The log up to the event that made the program end, and that event."""
-    last = max(index for index, event in enumerate(events) if not isinstance(event, (*e.ASKED, e.Snapshot)))
+    last = max(index for index, event in enumerate(events) if type(event) not in {*e.ASKED, e.Snapshot})
     return events[:last], events[last]
 
 

@@ -78,7 +78,7 @@ class Workflow(Generic[P, R_co]):
         return self._run(args, kwargs, id, db)
 
     async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, db: str | None) -> Any:
-        from perdure.runtime.host import finished, hosting, resume  # here, so that importing a workflow costs no engine
+        from perdure.runtime.host import hosting, run_to_end  # here, so that importing a workflow costs no engine
 
         try:
             inspect.signature(self.code.fn).bind(None, *args, **kwargs)
@@ -89,9 +89,7 @@ class Workflow(Generic[P, R_co]):
         key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
         raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
         async with hosting(_family(self), db, root=key) as engine:
-            created = await engine.start(key, raw)
-            after = 0 if created else await resume(engine, key)
-            return values.decode(await finished(engine, key, after), self.code.codec.result, f"the result of {self.code.name}")
+            return values.decode(await run_to_end(engine, key, raw), self.code.codec.result, f"the result of {self.code.name}")
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:

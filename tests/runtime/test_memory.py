@@ -30,7 +30,8 @@ async def test_waiting_executions_leave_memory_when_all_together_take_too_much(c
 
 
 def test_what_is_held_or_at_work_stays_and_the_longest_idle_leaves_first() -> None:
-    residents = Residents(10 * MEMORY_LEAST_BYTES)
+    left: list[Key] = []
+    residents = Residents(10 * MEMORY_LEAST_BYTES, left.append)
     for number in range(10):
         warm = residents.add(Warm(Key("t", "w", str(number)), exists=True))
         warm.held, warm.touched_s = number == 0, float(-number)
@@ -40,10 +41,12 @@ def test_what_is_held_or_at_work_stays_and_the_longest_idle_leaves_first() -> No
     last.held = False
     residents.weigh(last)
     assert [warm.key.id for warm in residents] == ["0", "1", "2", "3", "last"]
+    assert [key.id for key in left] == ["9", "8", "7", "6", "5", "4"]
 
 
 def test_what_has_left_weighs_nothing() -> None:
-    residents = Residents(2 * MEMORY_LEAST_BYTES)
+    left: list[Key] = []
+    residents = Residents(2 * MEMORY_LEAST_BYTES, left.append)
     for number in range(100):
         warm = residents.add(Warm(Key("t", "w", str(number)), exists=True))
         residents.weigh(warm)
@@ -53,3 +56,4 @@ def test_what_has_left_weighs_nothing() -> None:
     kept.held = False
     residents.weigh(kept)
     assert len(residents) == 1
+    assert len(left) == 100

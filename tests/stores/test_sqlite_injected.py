@@ -337,7 +337,7 @@ class World:
 
 async def replayed(store: Store, key: Key, root: Key, events: Sequence[e.Event]) -> object:
     """How the program differs from what the log remembers; None if it does not."""
-    last = max(index for index, event in enumerate(events) if not isinstance(event, (*e.ASKED, e.Snapshot)))
+    last = max(index for index, event in enumerate(events) if type(event) not in {*e.ASKED, e.Snapshot})
     instance = program(WORKFLOWS[key.workflow], key)
     rebuilding, answer = rebuild(Execution(key, root), events[:last], instance), cast(Any, None)
     try:

@@ -74,7 +74,7 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
     for given, asked in _groups(events):
         if isinstance(given, e.Parked):
             unfed = False
-        unfed = unfed or (isinstance(given, e.FED) and _dead(_path(given), trimmed))
+        unfed = unfed or (type(given) in e.FED and _dead(_path(given), trimmed))
         if isinstance(given, e.Snapshot) or (isinstance(given, e.Arrived) and given.number in dead_mail):
             continue
         if isinstance(given, e.Parked) and _dead(given.path, trimmed):
@@ -100,7 +100,7 @@ def _groups(events: Sequence[e.Event]) -> Iterable[tuple[e.Given, list[e.Asked]]
     """Each given event with what the program asked for because of it."""
     group: tuple[e.Given, list[e.Asked]] | None = None
     for event in events:
-        if isinstance(event, e.ASKED):
+        if isinstance(event, e.Asked):
             if group is not None:
                 group[1].append(event)
             continue

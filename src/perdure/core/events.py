@@ -236,6 +236,6 @@ Given = (
 Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 
-ASKED = (Opened, Dropped, Trimmed, Ended)
-FED = (Started, Received, Settled, Recalled, Cancelling, Resumed, Reopened, Turned)
+ASKED: frozenset[type] = frozenset((Opened, Dropped, Trimmed, Ended))
+FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Resumed, Reopened, Turned))
 """The given events that a program is fed; the others do not concern it."""

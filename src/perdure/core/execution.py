@@ -145,12 +145,13 @@ class Execution:
         """Fold one more event into the state."""
         self.version += 1
         self.logged_events += 1
-        _APPLY[type(event)](self, event)
-        if self.parked is None:
-            if self.backlog and not isinstance(event, e.Resumed):
-                self.backlog = []
-        elif isinstance(event, e.FED):
-            self.backlog.append(event)
+        kind = type(event)
+        _APPLY[kind](self, event)
+        if self.parked is not None:
+            if kind in e.FED:
+                self.backlog.append(event)
+        elif self.backlog and kind is not e.Resumed:
+            self.backlog = []
 
     def _start(self, event: e.Started) -> None:
         self.started = event
@@ -173,30 +174,36 @@ class Execution:
         self.seen.add(event.sender, event.sent, event.key, event.at_s)
 
     def _open(self, event: e.Opened) -> None:
-        op = event.op
+        path, op = event.path, event.op
         self._opened += 1
-        self._turns.add(event.path)
-        if isinstance(op, Keep):
-            self._keep(event.path, op)
-            return
-        if isinstance(op, Send):
-            self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
-        if isinstance(op, Send) or (isinstance(op, Spawn) and not op.awaited):
-            self.settled[event.path] = Settlement(op, Ok(), (), self.now_s, self.now_s, 1, 1, self._opened)
-            return
-        promise = Promise(event.path, op, self._opened, self.now_s, by=event.by, sent=event.number)
-        self.open[event.path] = promise
+        self._turns.add(path)
         match op:
             case Call():
-                self._perform(promise, event.by)
+                self._perform(self._promise(event), event.by)
+            case Keep():
+                self._keep(path, op)
             case Sleep(duration_s, until_s):
-                self._timers.set(promise, until_s if until_s is not None else self.now_s + (duration_s or 0.0))
+                self._timers.set(self._promise(event), until_s if until_s is not None else self.now_s + (duration_s or 0.0))
             case Receive():
-                self.mailbox.wait(event.path, op)
-                self._timers.set(promise, None if op.timeout_s is None else self.now_s + op.timeout_s)
+                self.mailbox.wait(path, op)
+                self._timers.set(self._promise(event), None if op.timeout_s is None else self.now_s + op.timeout_s)
+            case Send():
+                self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
+                self._settle_at_once(path, op, Ok())
+            case Spawn(awaited=True):
+                self._promise(event)
+            case Spawn():
+                self._settle_at_once(path, op, Ok())
+
+    def _promise(self, event: e.Opened) -> Promise:
+        promise = self.open[event.path] = Promise(event.path, event.op, self._opened, self.now_s, by=event.by, sent=event.number)
+        return promise
+
+    def _settle_at_once(self, path: Path, op: Op, outcome: Ok) -> None:
+        self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self._opened)
 
     def _keep(self, path: Path, op: Keep) -> None:
-        self.settled[path] = Settlement(op, Ok(op.value), (), self.now_s, self.now_s, 1, 1, self._opened)
+        self._settle_at_once(path, op, Ok(op.value))
         if op.role == "reply" and path[:-1] in self.settled:
             received = self.settled[path[:-1]]
             self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
@@ -208,20 +215,16 @@ class Execution:
             self.emitted += 1
 
     def _perform(self, promise: Promise, by: str | None) -> None:
-        self._stop_performing(promise)
-        promise.by = by
-        promise.state = "performing" if by is not None else "waiting"
+        self._performing -= promise.state == "performing"
+        promise.by, promise.state = by, "waiting" if by is None else "performing"
         self._performing += by is not None
         timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
         self._timers.set(promise, None if timeout_s is None else self.now_s + timeout_s)
 
-    def _stop_performing(self, promise: Promise) -> None:
-        self._performing -= promise.state == "performing"
-
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
         promise = self.open[event.path]
         self.now_s = event.at_s
-        self._stop_performing(promise)
+        self._performing -= promise.state == "performing"
         promise.state = state
         promise.by = None
         promise.events += 1
@@ -245,8 +248,8 @@ class Execution:
 
     def _close(self, path: Path) -> Promise:
         promise = self.open.pop(path)
-        self._stop_performing(promise)
-        if isinstance(promise.op, Receive):
+        self._performing -= promise.state == "performing"
+        if type(promise.op) is Receive:
             self.mailbox.leave(path, promise.op)
         return promise
 
@@ -299,7 +302,7 @@ class Execution:
             self.backlog = []
         promise = self.open.get(event.path)
         if promise is not None:
-            self._stop_performing(promise)
+            self._performing -= promise.state == "performing"
             promise.state = "parked"
             promise.by = None
             self._timers.set(promise, None)

@@ -31,18 +31,21 @@ def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -
     """
     if not events:
         return None
-    life = max((index for index, event in enumerate(events) if isinstance(event, e.Reopened)), default=0)
-    resumes = {event.path: event.turn for event in events[life:] if isinstance(event, e.Turned)}
-    asleep = bool(events) and any(isinstance(event, e.Ended) for event in events[life:])
+    kinds = [type(event) for event in events]
+    life = max((index for index, kind in enumerate(kinds) if kind is e.Reopened), default=0) if e.Reopened in kinds else 0
+    resumes = {event.path: event.turn for event in events[life:] if isinstance(event, e.Turned)} if e.Turned in kinds else {}
+    asleep = e.Ended in kinds[life:]
     diverged: Diverged | None = None
     position = 0
     while position < len(events):
-        event = events[position]
-        group = _asked_after(events, position)
+        event, end = events[position], position + 1
+        while end < len(events) and kinds[end] in e.ASKED:
+            end += 1
+        group = events[position + 1 : end]
         execution.apply(event)
         if position == life:
             execution.resumes = resumes
-        if not isinstance(event, e.ASKED) and position >= life and not asleep and diverged is None and not _in_vain(events, position):
+        if position >= life and not asleep and diverged is None and kinds[position] not in e.ASKED and not _in_vain(events, position):
             try:
                 yield from _replay(execution, event, group, program)
             except Diverged as error:
@@ -50,21 +53,16 @@ def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -
                 program.refuse(error)
         for asked in group:
             execution.apply(asked)
-        position += 1 + len(group)
+        position = end
     return diverged
 
 
 def _in_vain(events: Sequence[e.Event], position: int) -> bool:
     """Whether the execution was resumed here with a program that had diverged: then nothing was fed."""
+    if type(events[position]) is not e.Resumed:
+        return False
     following = events[position + 1] if position + 1 < len(events) else None
-    return isinstance(events[position], e.Resumed) and isinstance(following, e.Parked) and following.reason == "diverged"
-
-
-def _asked_after(events: Sequence[e.Event], position: int) -> Sequence[e.Event]:
-    end = position + 1
-    while end < len(events) and isinstance(events[end], e.ASKED):
-        end += 1
-    return events[position + 1 : end]
+    return isinstance(following, e.Parked) and following.reason == "diverged"
 
 
 def _replay(execution: Execution, event: e.Event, group: Sequence[e.Event], program: Program) -> Generator[Load, bytes, None]:
@@ -82,15 +80,15 @@ def _replay(execution: Execution, event: e.Event, group: Sequence[e.Event], prog
 
 def fed(execution: Execution, event: e.Event) -> Sequence[e.Event]:
     """What the program is fed because of this event: nothing while parked, and all that came meanwhile when resumed."""
-    if execution.parked is not None or not isinstance(event, e.FED):
+    if execution.parked is not None or type(event) not in e.FED:
         return ()
-    return [*execution.backlog, event] if isinstance(event, e.Resumed) else (event,)
+    return [*execution.backlog, event] if type(event) is e.Resumed else (event,)
 
 
 def blobs_of(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Sequence[Blob]:
     """The blobs that the program will want to read because of this event."""
-    kept = [asked.op.value for asked in group if isinstance(asked, e.Opened) and isinstance(asked.op, Keep)]
-    return [value for value in (*_values(execution, event), *kept) if isinstance(value, Blob)]
+    kept = [asked.op.value for asked in group if type(asked) is e.Opened and type(asked.op) is Keep]
+    return [value for value in (*_values(execution, event), *kept) if type(value) is Blob]
 
 
 def _values(execution: Execution, event: e.Event) -> Iterable[Value]:

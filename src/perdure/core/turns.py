@@ -52,6 +52,6 @@ class Turns:
 
 def _turn_end(path: Path, end: int) -> int:
     """The length of the longest part of `path`, at most `end` long, that is a turn; 0 if none is."""
-    while end > 0 and not isinstance(path[end - 1], int):
+    while end > 0 and type(path[end - 1]) is not int:
         end -= 1
-    return max(end, 0)
+    return max(0, end)

@@ -34,16 +34,17 @@ class Endings:
         self._failure: Exception | None = None
 
     def of(self, key: Key) -> "asyncio.Future[e.Ended | None]":
-        """A future that is done when the execution next ends or (then with None) parks, and fails if the engine does."""
+        """A future that is done when the execution next ends or (then with None) is not gone on with here, and fails if the engine does."""
         future = self._futures.get(key)
         if future is None or future.done():
             future = self._futures[key] = asyncio.get_running_loop().create_future()
             if self._failure is not None:
                 future.set_exception(self._failure)
+                future.exception()
         return future
 
-    def tell(self, key: Key, ended: e.Ended | None) -> None:
-        """An execution has ended, or is parked."""
+    def tell(self, key: Key, ended: e.Ended | None = None) -> None:
+        """An execution has ended, or is not gone on with here."""
         future = self._futures.pop(key, None)
         if future is not None and not future.done():
             future.set_result(ended)
@@ -53,6 +54,7 @@ class Endings:
         future = self._futures.pop(key, None)
         if future is not None and not future.done():
             future.set_exception(error)
+            future.exception()  # nobody may be waiting any more, which is no defect
 
     def fail(self, error: Exception) -> None:
         """The engine has failed."""

@@ -83,9 +83,9 @@ class Engine:
         self._idle_s = idle_s
         self._seed = seed
         self._evict_at_s = 0.0
-        self._warm = Residents(memory_bytes_max)
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._endings = Endings()
+        self._warm = Residents(memory_bytes_max, self._endings.tell)
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
@@ -340,7 +340,7 @@ class Engine:
             due_s = execution.wake_at(warm.threads.keys())
             if due_s is not None:
                 warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
-        if execution is not None and (execution.ended is not None or execution.parked is not None):
+        if execution is not None and (execution.ended is not None or execution.parked is not None or not warm.held):
             self._endings.tell(warm.key, execution.ended)
         if execution is not None and execution.ended is not None and not warm.undecided:
             self._warm.drop(warm)
@@ -385,7 +385,7 @@ class Engine:
         return None if found is None else next((event.seed for event in log.decode_all(found.rows) if isinstance(event, Started)), None)
 
     def ending(self, key: Key) -> "asyncio.Future[Ended | None]":
-        """A future that is done when the execution next ends or (then with None) parks here, and fails if the engine does."""
+        """A future that is done when the execution next ends here or (then with None) is not gone on with, and fails if the engine does."""
         return self._endings.of(key)
 
     def _holds(self, key: Key) -> bool:

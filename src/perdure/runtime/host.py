@@ -72,6 +72,20 @@ async def resume(engine: Engine, key: Key) -> int:
     return found.head.version
 
 
+async def run_to_end(engine: Engine, key: Key, value: bytes) -> bytes:
+    """Start an execution with an encoded input, or have the one of this key go on; wait for its end and return its encoded result.
+
+    Raises:
+        UnknownProgram: this engine does not know the workflow.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `finished`.
+    """
+    ending = engine.ending(key)
+    if not await engine.start(key, value):
+        return await finished(engine, key, await resume(engine, key))
+    ended = await asyncio.shield(ending)  # nobody has to look for what is gone on with here from its start to its end
+    return await (finished(engine, key) if ended is None else outcome(engine.store, key, ended))
+
+
 async def finished(engine: Engine, key: Key, after: int = 0) -> bytes:
     """Wait for an execution's end and return its encoded result; what happened up to version `after` is of no interest.
 
@@ -91,6 +105,5 @@ async def finished(engine: Engine, key: Key, after: int = 0) -> bytes:
                 return await outcome(engine.store, key, ended)
             if waiting.done():
                 return await waiting
-            engine.watch.ring()
     finally:
         waiting.cancel()

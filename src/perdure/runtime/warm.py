@@ -5,7 +5,7 @@ It may be thrown away at any time and read again from the log; the messages in h
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -134,10 +134,11 @@ MEMORY_LEAST_BYTES = 16_384
 
 
 class Residents:
-    """The executions in memory. When all together take more than `memory_bytes_max`, those that have waited longest leave."""
+    """The executions in memory. When all together take more than `memory_bytes_max`, those that have waited longest leave. `left` is told of each that does."""
 
-    def __init__(self, memory_bytes_max: int) -> None:
+    def __init__(self, memory_bytes_max: int, left: Callable[[Key], None]) -> None:
         self._memory_bytes_max = memory_bytes_max
+        self._left = left
         self._warm: dict[Key, Warm] = {}
         self._weights: dict[Key, int] = {}
         self._memory_bytes = 0
@@ -163,6 +164,7 @@ class Residents:
         if self._warm.get(warm.key) is warm:
             del self._warm[warm.key]
             self._memory_bytes -= self._weights.pop(warm.key, 0)
+            self._left(warm.key)
 
     def clear(self) -> None:
         """Let all go."""

@@ -129,9 +129,8 @@ class Watch:
         self.listen()
         try:
             while self._waiters:
-                began_s = loop.time()
                 try:
-                    await self._look(self._whom(began_s))
+                    took_s = await self._look(self._whom(loop.time()))
                     self._back_off_s = QUICK_S
                 except StoreUnavailable as error:
                     logger.warning("could not look at what is waited for: %s; trying again in %.2g s", error, self._back_off_s)
@@ -139,7 +138,7 @@ class Watch:
                     self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
                     self._rung = True
                     continue
-                await asyncio.sleep(min(RESTS * (loop.time() - began_s), POLL_S))
+                await asyncio.sleep(min(RESTS * took_s, POLL_S))
                 await self._rest()
         except asyncio.CancelledError:
             raise
@@ -158,7 +157,9 @@ class Watch:
             return [*fresh, *(waiter for waiter in self._waiters if waiter.quick)]
         return fresh
 
-    async def _look(self, whom: Iterable[_Waiter]) -> None:
+    async def _look(self, whom: Iterable[_Waiter]) -> float:
+        """Look at their executions; return how many seconds that took, without what others did meanwhile in this loop."""
+        clock_s, took_s = asyncio.get_running_loop().time, 0.0
         waiting: dict[Key, list[_Waiter]] = {}
         for waiter in whom:
             if self._told(waiter.key):
@@ -167,11 +168,14 @@ class Watch:
         keys = list(waiting)
         for first in range(0, len(keys), KEYS_MAX):
             asked = tuple(keys[first : first + KEYS_MAX])
+            began_s = clock_s()
             heads = {head.key: head for head in await self._store.heads(Filter(keys=asked, limit=len(asked)))}
             for key in asked:
                 for waiter in waiting[key]:
                     waiter.told(heads.get(key))
+            took_s += clock_s() - began_s
             await asyncio.sleep(0)
+        return took_s
 
     async def _rest(self) -> None:
         """Wait until there is somebody new, until a ring, or until it is time to look again."""

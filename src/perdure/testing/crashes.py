@@ -188,7 +188,7 @@ class _Checked:
         """The log says what was written, and its program replays up to what made it end."""
         shadow = self._auditor.known[key].shadow
         self._auditor.same("the log", fold(key, events, shadow.root), shadow)
-        last = max(index for index, event in enumerate(events) if not isinstance(event, (*e.ASKED, e.Snapshot)))
+        last = max(index for index, event in enumerate(events) if type(event) not in {*e.ASKED, e.Snapshot})
         execution, instance = Execution(key, shadow.root), program(next(one.code for one in self.play.workflows if one.code.name == key.workflow), key)
         diverged = self._driven(rebuild(execution, events[:last], instance))
         instance.close()

@@ -96,7 +96,7 @@ def recollect(key: Key, events: Sequence[e.Event]) -> Memory:
             memory.earlier, memory.trimmed = dict(execution.memo), dict(execution.trimmed)
         if isinstance(event, e.Opened):
             memory.remember(event.path, event.op, clock)
-        elif not isinstance(event, e.ASKED):
+        elif type(event) not in e.ASKED:
             clock += 1
             for one in fed(execution, event):
                 path: Path | None = getattr(one, "path", None)

@@ -302,7 +302,7 @@ class Instance:
         """
         if self.closed or self._divergence is not None:
             raise Evicted
-        task = self.loop.current if self.loop.driving else None
+        task = self.loop.current
         if task is None:
             raise WrongVerb(
                 f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
@@ -323,18 +323,18 @@ class Instance:
                 raise WrongVerb(f"{OPENED_MAX:,} operations were opened without waiting for any", "let each turn of the loop wait for something")
             return
         event = self._next()
-        if not isinstance(event, e.Opened) or event.path != path or not same(event.op, op):
+        if type(event) is not e.Opened or event.path != path or not same(event.op, op):
             self._diverge(path, self._next_text(), asked_text(path, op))
             raise Evicted
-        if isinstance(event.op, Keep):
+        if type(event.op) is Keep:
             self._matched_value = event.op.value
         self._remembered.popleft()
 
     def _next(self) -> e.Event | None:
         """What is remembered next, trimming aside."""
-        while self._remembered and isinstance(self._remembered[0], e.Trimmed):
-            self._remembered.popleft()
-        return self._remembered[0] if self._remembered else None
+        while (left := self._remembered) and type(left[0]) is e.Trimmed:
+            left.popleft()
+        return left[0] if left else None
 
     def _is_next(self, path: Path) -> bool:
         event = self._next()
