@@ -24,7 +24,7 @@ from perdure.runtime.host import finished, hosting, open_store, run_to_end
 from perdure.runtime.serve import collect_rarely
 from perdure.sdk import Workflow
 from perdure.stores.base import Claim, Filter, Post
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 
 TENANT = "default"
 AT_ONCE = 1000

@@ -18,9 +18,9 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.watch import Watch
 from perdure.runtime.worker import Worker
 from perdure.stores.base import Filter
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_opening import check, upgrade
-from perdure.stores.sqlite_schema import VERSION
+from perdure.stores.sqlite.opening import check, upgrade
+from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.store import SqliteStore
 from tests.corpus import states
 from tests.corpus.make_files import FILES, INPUT, STATUSES, TENANT, key, signalled, start, tell
 from tests.corpus.states import LARGE_BYTES, PRESS, WORKFLOWS

@@ -27,7 +27,7 @@ CALM = (*SIMULATOR, "0", "--no-faults")
 CALM_SUSPEND = (*SIMULATOR, "0", "--no-faults", "--always-suspend")
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 CONFORMANCE = (*PYTEST, "tests/stores/test_memory.py")
-CONFORMANCE_IN_FILES = (*PYTEST, "tests/stores/test_sqlite.py")
+CONFORMANCE_IN_FILES = (*PYTEST, "tests/stores/sqlite/test_store.py")
 DIES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "not_late or parked")
 NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothing_fails")
 WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
@@ -70,7 +70,7 @@ class Caught(NamedTuple):
     words: str
 
 
-TABLES = "stores/sqlite_tables.py"
+TABLES = "stores/sqlite/tables.py"
 MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
 INSTANCE, REBUILD = "programs/code/instance.py", "core/rebuild.py"
 
@@ -486,10 +486,10 @@ BUGS = [
     Bug(
         "one look at a new file",
         "who opens a file while another makes its tables does not take it for another program's",
-        "stores/sqlite_opening.py",
+        "stores/sqlite/opening.py",
         '    with _transaction(connection, "DEFERRED"):  # All of it at one moment',
         "    if True:  # All of it at one moment",
-        (*PYTEST, "tests/stores/test_sqlite_opening.py"),
+        (*PYTEST, "tests/stores/sqlite/test_opening.py"),
     ),
     Bug(
         "next time of a claim",

@@ -15,7 +15,7 @@ from perdure import Context, Workflow, workflow
 from perdure.async_client import AsyncClient, AsyncHandle
 from perdure.core.errors import WorkflowError
 from perdure.runtime.engine import Engine
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 from tests.cli.shell import FLOWS, Shell
 
 

@@ -23,7 +23,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.sdk import Workflow
 from perdure.stores.base import Post
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 from tests.corpus import states
 from tests.corpus.states import LARGE_BYTES, MADE, PRESS, world
 

@@ -29,8 +29,8 @@ def counts(directory: Path, pid: int) -> Counts:
 
 
 def _count() -> None:
-    from perdure.stores.sqlite import SqliteStore
-    from perdure.stores.sqlite_file import DatabaseFile
+    from perdure.stores.sqlite.file import DatabaseFile
+    from perdure.stores.sqlite.store import SqliteStore
 
     path = Path(f"{COUNTS}{os.getpid()}")
     path.write_bytes(_COUNTS.pack(0, 0))

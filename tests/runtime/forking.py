@@ -18,7 +18,7 @@ from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import finished
 from perdure.stores.base import Filter, Post, Store
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 from tests.runtime.flows import chain, half
 
 # Python 3.12 and later warn of what is to be proved here to be harmless.

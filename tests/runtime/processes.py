@@ -27,7 +27,7 @@ from perdure.core.ops import Call
 from perdure.core.paths import Key, idempotency_key
 from perdure.core.paths import Path as Place
 from perdure.stores.base import Filter, Head
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0

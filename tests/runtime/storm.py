@@ -18,7 +18,7 @@ from perdure.core import events as e
 from perdure.core.execution import fold
 from perdure.core.ops import Call
 from perdure.core.paths import Key
-from perdure.stores.sqlite_opening import check
+from perdure.stores.sqlite.opening import check
 from tests.runtime.flows import PRESS
 from tests.runtime.member import RESULTS
 from tests.runtime.processes import Effect, History, Process, Stage, until

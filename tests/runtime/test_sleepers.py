@@ -13,7 +13,7 @@ import pytest
 from perdure.core import messages
 from perdure.core.mail import Opening, Send
 from perdure.stores.base import Post
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 from tests.runtime.flows import WOKEN, asleep
 from tests.runtime.processes import Process, Stage, record, status, until
 

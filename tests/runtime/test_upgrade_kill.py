@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from perdure.stores.sqlite_opening import check, upgrade
-from perdure.stores.sqlite_schema import VERSION
+from perdure.stores.sqlite.opening import check, upgrade
+from perdure.stores.sqlite.schema import VERSION
 from tests.corpus.make_files import FILES
 from tests.runtime.processes import Process, Stage, record, seeded, until
 

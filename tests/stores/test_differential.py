@@ -17,7 +17,7 @@ from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import Claim, Claimed, Commit, Committed, Filter, Head, Post, Store
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 
 NOBODY = Key("acme", "order", "nobody")

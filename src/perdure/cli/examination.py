@@ -26,7 +26,7 @@ from perdure.cli.asking import unknown
 from perdure.core.errors import PerdureError, StoreError
 from perdure.runtime.host import open_store
 from perdure.service.queries import EngineView, Listed
-from perdure.stores.sqlite_opening import check
+from perdure.stores.sqlite.opening import check
 
 FREE_BYTES_MIN = 500 * 2**20
 """With less room than this on its disk, a database is in danger."""

@@ -45,10 +45,10 @@ def path(settings: Settings) -> None:
 @click.pass_obj
 def check(settings: Settings, /) -> None:
     """Read all of the file, and say whether it is whole."""
-    from perdure.stores import sqlite_opening
+    from perdure.stores.sqlite import opening
 
     file = _existing(settings)
-    if damage := sqlite_opening.check(file).damage:
+    if damage := opening.check(file).damage:
         raise Outcome(Exit.STORE, f"{file} is damaged: {damage[0]}\nrestore it from a backup")
     click.echo(f"{file} is whole")
 
@@ -59,9 +59,9 @@ def check(settings: Settings, /) -> None:
 def backup(settings: Settings, /, target: Path) -> None:
     """Copy the database to a new FILE, while it is in use."""
     from perdure.cli import words
-    from perdure.stores import sqlite_backup
+    from perdure.stores.sqlite.backup import backup as copy
 
-    sqlite_backup.backup(_existing(settings), target)
+    copy(_existing(settings), target)
     click.echo(f"{target} has a copy, {words.size(target.stat().st_size)}")
 
 
@@ -69,9 +69,9 @@ def backup(settings: Settings, /, target: Path) -> None:
 @click.pass_obj
 def upgrade(settings: Settings, /) -> None:
     """Bring the tables of an older file to those of this Perdure."""
-    from perdure.stores import sqlite_opening
+    from perdure.stores.sqlite import opening
 
-    for done in sqlite_opening.upgrade(_existing(settings)) or ["nothing to do: its tables are those of this Perdure"]:
+    for done in opening.upgrade(_existing(settings)) or ["nothing to do: its tables are those of this Perdure"]:
         click.echo(done)
 
 

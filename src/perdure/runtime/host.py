@@ -18,7 +18,7 @@ from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from perdure.stores.base import Store
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.aside import Aside, AtOnce, unwaiting
 
 Clock = Callable[[], float]

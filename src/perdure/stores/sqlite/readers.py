@@ -6,7 +6,7 @@ from threading import Condition
 from typing import TypeVar
 
 from perdure.core.errors import StoreUnavailable
-from perdure.stores.sqlite_file import DatabaseFile, Execute
+from perdure.stores.sqlite.file import DatabaseFile, Execute
 
 T = TypeVar("T")
 IDLE_MAX = 4

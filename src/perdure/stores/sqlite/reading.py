@@ -11,7 +11,7 @@ from perdure.core.errors import LogDamaged
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import Filter, Head, Log
-from perdure.stores.sqlite_file import Execute
+from perdure.stores.sqlite.file import Execute
 
 HEAD_COLUMNS = "address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s"
 MAIL_COLUMNS = "number, address, key, body, due_at_s, deliveries"

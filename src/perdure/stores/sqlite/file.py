@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.stores.sqlite_lives import others
+from perdure.stores.sqlite.lives import others
 
 APPLICATION_ID = 0x50657264
 SYNCHRONOUS = ("FULL", "NORMAL", "OFF")

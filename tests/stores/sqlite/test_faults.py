@@ -28,13 +28,13 @@ from perdure.core.mail import Opening, Send
 from perdure.core.paths import Key, text
 from perdure.core.program import program_name
 from perdure.runtime.engine import Engine
-from perdure.stores import sqlite_writer
 from perdure.stores.base import Committed, Log, Post
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_file import DatabaseFile
-from perdure.stores.sqlite_writer import CHECK_S
-from tests.stores.sqlite_world import WAIT_S, Child, database, key, run, several, tell
-from tests.stores.sqlite_world import step as one_step
+from perdure.stores.sqlite import writer as sqlite_writer
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.writer import CHECK_S
+from tests.stores.sqlite.world import WAIT_S, Child, database, key, run, several, tell
+from tests.stores.sqlite.world import step as one_step
 
 BALLAST_BYTES = 6 * 2**20
 DISK_BYTES = BALLAST_BYTES + 2 * 2**20
@@ -322,7 +322,7 @@ def test_where_processes_cannot_share_memory_that_is_said(file: Path, monkeypatc
 NO_MEMORY = """
 import asyncio, sys
 from perdure.core.errors import StoreUnavailable
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 
 async def main():
     store = SqliteStore(sys.argv[1])

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.stores import sqlite_backup, sqlite_opening
 from perdure.stores.base import Committed, Filter, Log, Superseded
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_backup import backup
+from perdure.stores.sqlite import backup as sqlite_backup
+from perdure.stores.sqlite import opening as sqlite_opening
+from perdure.stores.sqlite.backup import backup
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.world import key
-from tests.stores.sqlite_world import Child, claim, database, several, step
+from tests.stores.sqlite.world import Child, claim, database, several, step
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from perdure.core.errors import StoreError
-from perdure.stores.sqlite_file import DatabaseFile
+from perdure.stores.sqlite.file import DatabaseFile
 
 PAGES = 1_000
 """How many pages are copied at a time."""

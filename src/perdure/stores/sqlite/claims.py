@@ -7,8 +7,8 @@ from typing import Any
 
 from perdure.core.mail import Mail
 from perdure.stores.base import Assignment, Claim
-from perdure.stores.sqlite_file import Execute
-from perdure.stores.sqlite_reading import HEAD_COLUMNS, MAIL_COLUMNS, head, json, mail, text
+from perdure.stores.sqlite.file import Execute
+from perdure.stores.sqlite.reading import HEAD_COLUMNS, MAIL_COLUMNS, head, json, mail, text
 
 # Of each line (of one holder and one name) the first few that are due; or, if the holders are dead, due or not.
 _LINES = """SELECT number, {at} FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (

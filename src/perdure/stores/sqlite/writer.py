@@ -17,10 +17,10 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.stores.sqlite_file import TROUBLE, WRITING_CACHE_KIB, DatabaseFile, is_about_data, is_busy
-from perdure.stores.sqlite_tables import Tables
-from perdure.stores.sqlite_threads import started
-from perdure.stores.sqlite_turns import RETRY_S, Turns
+from perdure.stores.sqlite.file import TROUBLE, WRITING_CACHE_KIB, DatabaseFile, is_about_data, is_busy
+from perdure.stores.sqlite.tables import Tables
+from perdure.stores.sqlite.threads import started
+from perdure.stores.sqlite.turns import RETRY_S, Turns
 
 T = TypeVar("T")
 logger = logging.getLogger("perdure.stores")

@@ -11,9 +11,9 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from perdure.stores.base import Lease
-from perdure.stores.sqlite_file import Execute
-from perdure.stores.sqlite_lives import Life, bury, lives, pid, strays
-from perdure.stores.sqlite_rings import Bell, listen, silence
+from perdure.stores.sqlite.file import Execute
+from perdure.stores.sqlite.lives import Life, bury, lives, pid, strays
+from perdure.stores.sqlite.rings import Bell, listen, silence
 
 PROCESSES = "SELECT name, port, token, wakes, news FROM processes"
 HOLDERS = "SELECT name, process, until_s FROM holders"

@@ -17,15 +17,16 @@ import pytest
 
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.stores import sqlite_checkpoints, sqlite_writer
 from perdure.stores.base import Committed
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_file import DatabaseFile
-from perdure.stores.sqlite_turns import IMPATIENCE_S, PATIENCE_S, RETRY_S, TURN_S, Turns
-from perdure.stores.sqlite_writer import CHECK_S
+from perdure.stores.sqlite import checkpoints as sqlite_checkpoints
+from perdure.stores.sqlite import writer as sqlite_writer
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.turns import IMPATIENCE_S, PATIENCE_S, RETRY_S, TURN_S, Turns
+from perdure.stores.sqlite.writer import CHECK_S
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.world import key
-from tests.stores.sqlite_world import WAIT_S, Child, claim, database, several, step, tell
+from tests.stores.sqlite.world import WAIT_S, Child, claim, database, several, step, tell
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ async def test_a_lock_that_is_not_let_go_is_said_to_be_so_and_changes_nothing(fi
 
 COMMITS = """
 import asyncio, sys, time
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 
 async def main():
     store = SqliteStore(sys.argv[1])
@@ -197,7 +198,7 @@ asyncio.run(main())
 
 def test_of_three_processes_that_commit_without_pause_none_starves(file: Path) -> None:
     command = [sys.executable, "-c", COMMITS, str(file)]
-    cwd = Path(__file__).parents[2]
+    cwd = Path(__file__).parents[3]
     children = [subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=cwd) for number in range(3)]
     for child in children:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
 
-from perdure.stores.sqlite_threads import started
+from perdure.stores.sqlite.threads import started
 
 logger = logging.getLogger("perdure.stores")
 

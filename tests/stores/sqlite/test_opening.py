@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.stores import sqlite_opening
 from perdure.stores.base import Post
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_file import DatabaseFile
-from perdure.stores.sqlite_opening import check, open_database
-from perdure.stores.sqlite_schema import VERSION
+from perdure.stores.sqlite import opening as sqlite_opening
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.opening import check, open_database
+from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.world import opening
-from tests.stores.sqlite_world import Child, database, run, several
+from tests.stores.sqlite.world import Child, database, run, several
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 OPENED_AT_ONCE = """
 import asyncio, sys
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 
 async def main():
     sys.stdin.readline()
@@ -184,7 +184,7 @@ asyncio.run(main())
 
 def test_processes_that_make_the_same_file_at_once_agree_on_it(file: Path) -> None:
     command = [sys.executable, "-c", OPENED_AT_ONCE, str(file)]
-    cwd = Path(__file__).parents[2]
+    cwd = Path(__file__).parents[3]
     children = [subprocess.Popen([*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=cwd) for number in range(5)]
     for child in children:
         assert child.stdin is not None
@@ -255,5 +255,5 @@ def test_there_is_nothing_to_check_where_there_is_no_file(file: Path) -> None:
 
 
 def test_importing_the_store_starts_nothing() -> None:
-    script = "import threading, perdure.stores.sqlite; print(threading.active_count())"
+    script = "import threading, perdure.stores.sqlite.store; print(threading.active_count())"
     assert run(script) == "1\n"

@@ -12,11 +12,11 @@ from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Key, Queue
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Moment, Post, Superseded
-from perdure.stores.sqlite_claims import assign, lease, next_at, ready
-from perdure.stores.sqlite_members import CHANGED, Members, Presence, standing
-from perdure.stores.sqlite_reading import MAIL_COLUMNS, mail, read_head, text
-from perdure.stores.sqlite_schema import VERSION
-from perdure.stores.sqlite_time import Anchor, SteadyClock
+from perdure.stores.sqlite.claims import assign, lease, next_at, ready
+from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
+from perdure.stores.sqlite.reading import MAIL_COLUMNS, mail, read_head, text
+from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.time import Anchor, SteadyClock
 
 NUMBERS_MAX = 20_000
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.stores.sqlite_file import APPLICATION_ID
+from perdure.stores.sqlite.file import APPLICATION_ID
 
 _STRICT = " STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 

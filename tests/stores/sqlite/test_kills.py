@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from perdure.stores.base import Filter, Post
-from perdure.stores.sqlite import SqliteStore
-from tests.stores.sqlite_world import WAIT_S, database, key, opening, several, tell
+from perdure.stores.sqlite.store import SqliteStore
+from tests.stores.sqlite.world import WAIT_S, database, key, opening, several, tell
 
 EXECUTIONS = 12
 
@@ -21,7 +21,7 @@ ENGINE = """
 import asyncio, os, random, secrets, sys
 from perdure.core.mail import Ack
 from perdure.stores.base import Committed
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 
 steps, rng = int(sys.argv[2]), random.Random(sys.argv[3])
 
@@ -72,7 +72,7 @@ def chaos(file: Path, seed: int, kills: int, steps: int) -> tuple[list[str], int
     def begin() -> None:
         command = [sys.executable, "-c", ENGINE, str(file), str(steps), str(rng.random())]
         with file.with_name("acknowledged").open("ab") as told:  # whose lines are short enough to be whole
-            engines.append(subprocess.Popen(command, stdout=told, cwd=Path(__file__).parents[2]))
+            engines.append(subprocess.Popen(command, stdout=told, cwd=Path(__file__).parents[3]))
 
     def end(engine: subprocess.Popen[bytes]) -> None:
         engine.kill()

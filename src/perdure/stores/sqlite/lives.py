@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from perdure.core.errors import StoreError
-from perdure.stores.sqlite_threads import started
+from perdure.stores.sqlite.threads import started
 
 logger = logging.getLogger("perdure.stores")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores import sqlite_time
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_time import Anchor, SteadyClock, boot_id, later, reckoned
+from perdure.stores.sqlite import time as sqlite_time
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.time import Anchor, SteadyClock, boot_id, later, reckoned
 
 
 class Clocks:

@@ -15,7 +15,7 @@ from typing import Any, Self
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
 from perdure.stores.base import Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite.store import SqliteStore
 
 WAIT_S = 30.0
 """How long something may take on a slow machine that should take no time."""
@@ -69,7 +69,7 @@ NAMES = {
 CHILD = """
 import asyncio, os, sys, time
 from perdure.core.errors import *
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 
 async def timed(answer):
     await answer
@@ -97,7 +97,7 @@ class Child:
 
     def __init__(self, file: Path, **settings: Any) -> None:
         command = [sys.executable, "-c", CHILD, str(file), repr(settings)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
         assert self.read() == "ready"
 
     @property
@@ -141,7 +141,7 @@ class Child:
 def run(script: str, *arguments: object) -> str:
     """What a script prints that runs in a process of its own, and ends well."""
     command = [sys.executable, "-W", "error", "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * WAIT_S, cwd=Path(__file__).parents[2], check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * WAIT_S, cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

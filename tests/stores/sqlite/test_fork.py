@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.sqlite_world import run
+from tests.stores.sqlite.world import run
 
 WORLD = """
 import asyncio, os, signal, sys, threading, warnings
 from perdure.core.errors import StoreError
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 
 file = sys.argv[1]
@@ -175,7 +175,7 @@ def commit_in_a_process_of_its_own(file: str, id: str) -> None:
     """What a spawned process does, which can't be a part of a script."""
     import asyncio
 
-    from tests.stores.sqlite_world import SqliteStore, key, step
+    from tests.stores.sqlite.world import SqliteStore, key, step
 
     async def commit() -> None:
         store = SqliteStore(file)

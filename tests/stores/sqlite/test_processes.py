@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.stores import sqlite_lives, sqlite_rings
 from perdure.stores.base import Committed, Conflict, Filter, Post, Superseded
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite import lives as sqlite_lives
+from perdure.stores.sqlite import rings as sqlite_rings
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.world import key, opening
-from tests.stores.sqlite_world import WAIT_S, Child, claim, database, several, step, tell, until
+from tests.stores.sqlite.world import WAIT_S, Child, claim, database, several, step, tell, until
 
 
 @pytest.fixture
@@ -299,7 +300,7 @@ async def test_a_ring_comes_within_milliseconds_of_the_commit(file: Path, store:
 CLAIMS = """
 import asyncio, sys
 from perdure.core.mail import Ack
-from tests.stores.sqlite_world import *
+from tests.stores.sqlite.world import *
 
 async def main():
     store, me = SqliteStore(sys.argv[1], synchronous="OFF"), sys.argv[2]
@@ -320,7 +321,7 @@ asyncio.run(main())
 def test_no_two_processes_are_given_the_same(file: Path) -> None:
     store = SqliteStore(file)
     asyncio.run(store.commit([Post(sends=(opening(each),)) for each in several(600)]))
-    command, cwd = [sys.executable, "-c", CLAIMS, str(file)], Path(__file__).parents[2]
+    command, cwd = [sys.executable, "-c", CLAIMS, str(file)], Path(__file__).parents[3]
     children = [subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=cwd) for name in ("a", "b", "c")]
     for child in children:
         assert child.stdin is not None

@@ -21,21 +21,21 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Filter, Head, Lease, Log, Moment, Post
-from perdure.stores.sqlite_backup import Copies
-from perdure.stores.sqlite_checkpoints import Checkpoints
-from perdure.stores.sqlite_claims import next_at, ready
-from perdure.stores.sqlite_file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
-from perdure.stores.sqlite_fork import Forkable, closed, opened
-from perdure.stores.sqlite_lives import watch
-from perdure.stores.sqlite_members import HOLDERS, Presence, forgettable, leases, standing
-from perdure.stores.sqlite_opening import open_database
-from perdure.stores.sqlite_readers import Readers
-from perdure.stores.sqlite_reading import read_blob, read_heads, read_log, read_mail
-from perdure.stores.sqlite_rings import MEMBERS, NEWS, WAKE, ring
-from perdure.stores.sqlite_tables import META, Tables
-from perdure.stores.sqlite_time import Anchor, SteadyClock
-from perdure.stores.sqlite_turns import RETRY_S
-from perdure.stores.sqlite_writer import WAIT_MAX_S, Writer
+from perdure.stores.sqlite.backup import Copies
+from perdure.stores.sqlite.checkpoints import Checkpoints
+from perdure.stores.sqlite.claims import next_at, ready
+from perdure.stores.sqlite.file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
+from perdure.stores.sqlite.fork import Forkable, closed, opened
+from perdure.stores.sqlite.lives import watch
+from perdure.stores.sqlite.members import HOLDERS, Presence, forgettable, leases, standing
+from perdure.stores.sqlite.opening import open_database
+from perdure.stores.sqlite.readers import Readers
+from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail
+from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
+from perdure.stores.sqlite.tables import META, Tables
+from perdure.stores.sqlite.time import Anchor, SteadyClock
+from perdure.stores.sqlite.turns import RETRY_S
+from perdure.stores.sqlite.writer import WAIT_MAX_S, Writer
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from threading import Event, Lock, Thread
 from time import sleep
 
 from perdure.core.errors import StoreError
-from perdure.stores.sqlite_file import TROUBLE, DatabaseFile
-from perdure.stores.sqlite_threads import started
-from perdure.stores.sqlite_turns import RETRY_S
+from perdure.stores.sqlite.file import TROUBLE, DatabaseFile
+from perdure.stores.sqlite.threads import started
+from perdure.stores.sqlite.turns import RETRY_S
 
 PASSIVE_BYTES = 4 * 2**20
 """By how much the log grows between two checkpoints, about."""

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.stores.sqlite_file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, is_busy
-from perdure.stores.sqlite_lives import others
-from perdure.stores.sqlite_schema import STEPS, VERSION, create
+from perdure.stores.sqlite.file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, is_busy
+from perdure.stores.sqlite.lives import others
+from perdure.stores.sqlite.schema import STEPS, VERSION, create
 
 WAIT_S = 10.0
 """How long opening waits for others that create, upgrade or recover the same file."""

@@ -14,13 +14,13 @@ import pytest
 from perdure.core.errors import StoreUnavailable
 from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
-from perdure.stores import sqlite_members
 from perdure.stores.base import ALL, Answer, Claim, Claimed, Committed, Filter, Head, Lease, Log, Moment, Post, Store
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite import members as sqlite_members
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.world import key, letter, opening, queue
 from tests.stores import test_differential as walk
-from tests.stores.sqlite_world import Child, claim, several, step
+from tests.stores.sqlite.world import Child, claim, several, step
 
 
 class TestSqliteStore(StoreConformance):

@@ -30,16 +30,19 @@ from perdure.core.program import program_name
 from perdure.core.rebuild import Load, rebuild
 from perdure.programs.code.context import program
 from perdure.runtime.engine import Engine
-from perdure.stores import sqlite as sqlite_store
-from perdure.stores import sqlite_checkpoints, sqlite_members, sqlite_rings, sqlite_writer
 from perdure.stores.base import Committed, Post, Store
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_file import DatabaseFile
-from perdure.stores.sqlite_schema import VERSION
+from perdure.stores.sqlite import checkpoints as sqlite_checkpoints
+from perdure.stores.sqlite import members as sqlite_members
+from perdure.stores.sqlite import rings as sqlite_rings
+from perdure.stores.sqlite import store as sqlite_store
+from perdure.stores.sqlite import writer as sqlite_writer
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.audit import listening
 from perdure.testing.virtual import run
-from tests.stores.sqlite_world import database, key, tell
-from tests.stores.sqlite_world import step as one_step
+from tests.stores.sqlite.world import database, key, tell
+from tests.stores.sqlite.world import step as one_step
 
 T = TypeVar("T")
 

@@ -14,14 +14,14 @@ import pytest
 
 from perdure.core.errors import StoreError
 from perdure.core.paths import Key
-from perdure.stores import sqlite_opening
 from perdure.stores.base import Claim, Filter, Log
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_opening import check, upgrade
-from perdure.stores.sqlite_schema import STEPS, VERSION, Step
+from perdure.stores.sqlite import opening as sqlite_opening
+from perdure.stores.sqlite.opening import check, upgrade
+from perdure.stores.sqlite.schema import STEPS, VERSION, Step
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.world import key, queue
-from tests.stores.sqlite_world import Child, database, until
+from tests.stores.sqlite.world import Child, database, until
 
 # What the store of version 1 had written, in the words of SQLite's own dump.
 VERSION_1 = r"""
@@ -185,8 +185,8 @@ def test_a_step_that_fails_leaves_the_version_before(file: Path, monkeypatch: py
 STOPPED_IN_THE_MIDDLE = """
 import sys, time
 from pathlib import Path
-from perdure.stores import sqlite_opening
-from perdure.stores.sqlite_schema import STEPS
+from perdure.stores.sqlite import opening as sqlite_opening
+from perdure.stores.sqlite.schema import STEPS
 
 def stand_still(connection):
     STEPS[0].carry_out(connection)
@@ -202,7 +202,7 @@ def test_an_upgrade_that_is_killed_leaves_the_version_before_and_another_waits_f
     command = [sys.executable, "-c", STOPPED_IN_THE_MIDDLE, str(file)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None and first.stdout.readline() == "done, but not committed\n"
-        upgrading = "import sys; from pathlib import Path; from perdure.stores.sqlite_opening import upgrade; print(upgrade(Path(sys.argv[1])))"
+        upgrading = "import sys; from pathlib import Path; from perdure.stores.sqlite.opening import upgrade; print(upgrade(Path(sys.argv[1])))"
         with subprocess.Popen([sys.executable, "-c", upgrading, str(file)], stdout=subprocess.PIPE, text=True) as second:
             until(lambda: f"{file}.lock" in opened_by(second.pid), "the second waits for the lock")
             assert version(file) == 1

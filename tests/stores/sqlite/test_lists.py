@@ -14,11 +14,11 @@ import pytest
 from perdure.core.paths import Key
 from perdure.stores.base import Claim, Commit, Filter
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite import SqliteStore
-from perdure.stores.sqlite_reading import read_heads
+from perdure.stores.sqlite.reading import read_heads
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.world import NAMES, key
-from tests.stores.sqlite_world import claim, step, tell
+from tests.stores.sqlite.world import claim, step, tell
 
 MANY = 8_000
 STATUSES = ("completed", "running", "waiting")
