@@ -90,6 +90,7 @@ WRONG = {
     "several_executions": "show c",
     "no_failed": "--tenant other show @failed",
     "no_file": "run none.py",
+    "no_database": "--db sqlite:///DIR/none/none.db ls",
     "bad_arguments": "run FLOWS:order",
     "bad_duration": "start FLOWS:greet Ada --delay soon",
     "bad_pair": "run FLOWS:greet -i name",

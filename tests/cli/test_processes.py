@@ -106,6 +106,17 @@ def test_a_store_that_cannot_be_opened_is_50(tmp_path: Path) -> None:
     assert found.stderr.count("\n") <= 2
 
 
+LOOKS = ["ls", "show a", "events a", "logs a", "result a", "engines", "send a go", "cancel a", "terminate a", "pause a", "resume a", "db check"]
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_command_that_creates_nothing_does_not_make_a_database(command: str, tmp_path: Path) -> None:
+    found = run("--db", f"sqlite:///{tmp_path}/none/none.db", *command.split())
+    assert found.returncode == 50
+    assert "there is no database at" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("columns", "environment"), [("40", {}), ("200", {"NO_COLOR": "1"})])
 def test_on_a_terminal_a_table_fits_its_width(shell: Shell, columns: str, environment: dict[str, str]) -> None:
     import pty  # there is none on Windows

@@ -10,8 +10,7 @@ import click
 
 from perdure.cli import exits, words
 from perdure.cli.complaints import complaint, complaint_lines, name
-from perdure.cli.exits import Exit
-from perdure.cli.root import Outcome
+from perdure.cli.exits import Exit, Outcome
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed, Status
 from perdure.core.errors import BadValue, PerdureError, Timeout

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -24,7 +23,7 @@ from perdure.async_client import AsyncClient
 from perdure.cli import words
 from perdure.cli.asking import unknown
 from perdure.core.errors import PerdureError, StoreError
-from perdure.runtime.host import open_store
+from perdure.runtime.host import file_of, open_store
 from perdure.service.queries import EngineView, Listed
 from perdure.stores.sqlite.opening import check
 
@@ -53,11 +52,6 @@ class Finding(msgspec.Struct, frozen=True):
 def examine(url: str, tenant: str) -> list[Finding]:
     """Look at everything. A finding marked `bad` says that the database can't be used, or not be trusted."""
     return [*_versions(), *_database(url, tenant)]
-
-
-def file_of(url: str) -> Path | None:
-    """The file of a database; None if it is none, but a server or memory."""
-    return Path(unquote(urlsplit(url).path[1:])).absolute() if url[:10].lower() == "sqlite:///" else None
 
 
 def _versions() -> Iterator[Finding]:

@@ -5,6 +5,8 @@ Errors are named and not imported, so that showing help costs nothing; a test ho
 
 from enum import IntEnum
 
+import click
+
 
 class Exit(IntEnum):
     """How the command ended, for scripts."""
@@ -23,6 +25,14 @@ class Exit(IntEnum):
     STORE = 50
     INTERRUPTED = 130
     PIPE = 141
+
+
+class Outcome(click.ClickException):
+    """The command has done what it could, and ends with this code; `message` says why, on standard error."""
+
+    def __init__(self, code: Exit, message: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 MEANINGS: dict[Exit, str] = {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.exits import Exit
-from perdure.cli.root import Command, Outcome
+from perdure.cli.exits import Exit, Outcome
+from perdure.cli.root import Command
 from perdure.cli.settings import Settings, format_option, id_argument, value_format
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from perdure.cli import exits
-from perdure.cli.exits import Exit
+from perdure.cli.exits import Exit, Outcome
 from perdure.cli.settings import Settings, shared
 
 EPILOG = f"""\b
@@ -25,14 +25,6 @@ Exit codes:
 An ID is a full id, the beginning of one that fits no other, workflow/id, @latest or @failed;
 - reads ids from standard input, one a line:  perdure ls --status failed -o ids | perdure cancel -
 The guide is docs/guides/cli.md."""
-
-
-class Outcome(click.ClickException):
-    """The command has done what it could, and ends with this code; `message` says why, on standard error."""
-
-    def __init__(self, code: Exit, message: str = "") -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Command(click.Command):

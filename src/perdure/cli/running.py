@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import click
 
-from perdure.cli.exits import Exit
-from perdure.cli.root import Command, Outcome
+from perdure.cli.exits import Exit, Outcome
+from perdure.cli.root import Command
 from perdure.cli.settings import Settings, input_options, value_format
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
     from perdure.cli.complaints import name
     from perdure.cli.watching import watching
 
-    with settings.client() as client:
+    with settings.client(creates=True) as client:
         handle = _started(client, settings, workflow, given)
         if not wait and not watch:
             output.value({**handle.key._asdict(), "created": handle.created} if format == "json" else name(handle.key), format)

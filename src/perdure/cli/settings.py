@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from perdure.cli.exits import Exit, Outcome
 
 if TYPE_CHECKING:
     from perdure.client import Client
@@ -23,17 +25,25 @@ class Settings:
     tenant: str = "default"
     debug: bool = False
 
-    def client(self) -> Client:
-        """A client of the database; the first thing that reaches the store."""
+    def client(self, *, creates: bool = False) -> Client:
+        """A client of the database, which is made if it is not there yet and the command `creates` something."""
         from perdure.client import Client
+        from perdure.runtime.host import file_of
 
+        if not creates and (file := file_of(self.url())):
+            self.expect(file)
         return Client(self.db)
 
     def url(self) -> str:
         """Which database that is; it may hold a password."""
-        from perdure.runtime.host import DEFAULT_URL
+        from perdure.runtime.host import chosen_url
 
-        return self.db or os.environ.get("PERDURE_DB") or DEFAULT_URL
+        return chosen_url(self.db)
+
+    def expect(self, file: Path) -> None:
+        """End the command if the database is not there."""
+        if not file.is_file():
+            raise Outcome(Exit.STORE, f"there is no database at {file}\nperdure run makes one; --db or PERDURE_DB names another")
 
     def log(self, speaker: str) -> None:
         """Have what `speaker` logs go to standard error, unless the code that was loaded has its own idea of where logs go."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.exits import Exit
-from perdure.cli.root import Command, Group, Outcome
+from perdure.cli.exits import Exit, Outcome
+from perdure.cli.root import Command, Group
 from perdure.cli.settings import Settings, format_option
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ db.section("Commands", (path, check, backup, upgrade))
 
 
 def _file(settings: Settings) -> Path:
-    from perdure.cli.examination import file_of
+    from perdure.runtime.host import file_of
 
     file = file_of(settings.url())
     if file is None:
@@ -89,6 +89,5 @@ def _file(settings: Settings) -> Path:
 
 def _existing(settings: Settings) -> Path:
     file = _file(settings)
-    if not file.is_file():
-        raise Outcome(Exit.STORE, f"there is no database at {file}\nperdure run makes one; --db or PERDURE_DB names another")
+    settings.expect(file)
     return file

@@ -30,15 +30,27 @@ def open_store(url: str | None = None) -> Store:
         BadValue: the URL names no store that this Perdure has.
         StoreError: the file can't be opened.
     """
-    chosen = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
+    chosen = chosen_url(url)
     parts = urlsplit(chosen)
     if parts.scheme == "memory":
         return MemoryStore()
-    file = unquote(parts.path[1:])
-    if chosen[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment:
-        return SqliteStore(Path(file))
+    if file := file_of(chosen):
+        return SqliteStore(file)
     shown = chosen.replace(f":{parts.password}@", ":***@") if parts.password else chosen
     raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+
+
+def chosen_url(url: str | None = None) -> str:
+    """The URL that is meant: this one, else `PERDURE_DB`, else a file in ``.perdure``. It may hold a password."""
+    return url or os.environ.get("PERDURE_DB") or DEFAULT_URL
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a database; None if the URL names none."""
+    parts = urlsplit(url)
+    file = unquote(parts.path[1:])
+    named = url[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment
+    return Path(file).absolute() if named else None
 
 
 @asynccontextmanager
