@@ -24,7 +24,7 @@ from perdure.core.messages import Message
 from perdure.core.ops import Ok
 from perdure.core.paths import Key
 from perdure.core.views import history
-from perdure.programs.code import instance
+from perdure.programs.code import failures, instance
 from perdure.runtime import perform
 from perdure.runtime.engine import Engine
 from perdure.sdk import Workflow
@@ -130,18 +130,18 @@ def history_hash(key: Key, rows: Any) -> str:
 @contextmanager
 def without_tracebacks() -> Iterator[None]:
     """Leave out of the log what depends on where the code lies."""
-    before, name = instance.error_info, "error_info"
+    before, name = failures.error_info, "error_info"
 
     def short(error: BaseException) -> ErrorInfo:
         info = before(error)
         return ErrorInfo(info.type, info.message)
 
-    for module in (instance, perform):
+    for module in (failures, instance, perform):
         setattr(module, name, short)
     try:
         yield
     finally:
-        for module in (instance, perform):
+        for module in (failures, instance, perform):
             setattr(module, name, before)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, wraps
 from random import Random
@@ -96,6 +97,40 @@ async def parent(ctx: Context) -> list[str]:
 
 def key(of: Workflow[..., Any], id: str = "e") -> Key:
     return of.key(id)
+
+
+colour: ContextVar[str] = ContextVar("colour", default="none")
+
+
+@step
+async def paint(with_colour: str) -> str:
+    before = colour.get()
+    colour.set(with_colour)
+    return before
+
+
+@step
+def look() -> str:
+    return colour.get()
+
+
+@workflow
+async def painted(ctx: Context) -> list[str]:
+    seen = [colour.get(), await ctx.step(paint, "red"), colour.get(), await ctx.step(paint, "blue"), await ctx.step(look)]
+    await ctx.sleep(10)
+    return [*seen, colour.get(), await ctx.step(look)]
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 60.0])
+def test_what_a_step_or_a_starter_does_to_context_variables_stays_with_it(idle_s: float) -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            engine = await c.engine(painted, idle_s=idle_s)
+            colour.set("green")
+            assert await c.start(engine, painted)
+            assert await c.result(engine, painted) == ["none"] * 7
+
+    run(world)
 
 
 # Starting.

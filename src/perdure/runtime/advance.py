@@ -97,7 +97,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     events = [] if found is None else log.decode_all(found.rows)
     execution = Execution(warm.key, None if found is None else found.head.root)
     workflow = engine.workflows[warm.key.workflow]
-    instance = program(workflow, warm.key)
+    instance = program(workflow, warm.key, engine.variables)
     try:
         diverged = await _drive(engine, rebuild(execution, events, instance))
     except BaseException:
@@ -135,7 +135,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
     execution = warm.execution
     if execution is None:
         raise LogDamaged(f"execution {warm.key} is not in memory")
-    release = engine.parks(warm)
+    release = warm.parks
     change = Commit(
         key=warm.key,
         epoch=engine.epoch,

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from contextvars import copy_context
 from importlib.util import find_spec
 from typing import Any
 
@@ -88,6 +89,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
+        self.variables = copy_context()
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = False
         self._closed = False
@@ -123,7 +125,7 @@ class Engine:
 
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
-        self.clock = StoreClock(asyncio.get_running_loop().time)
+        self.clock, self.variables = StoreClock(asyncio.get_running_loop().time), copy_context()
         self._alarm = Alarm(self.clock, self._ring)
         self.threads = DaemonThreads()
         silence = bell(self.store, self._ring)
@@ -215,8 +217,8 @@ class Engine:
         self._ring.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run `work` as a task that ends with the engine, and whose failure is reported."""
-        task = asyncio.create_task(work)
+        """Run `work` as a task that ends with the engine, and whose failure is reported. What others do to context variables is nothing to it."""
+        task = asyncio.create_task(work, context=self.variables.copy())
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -349,10 +351,6 @@ class Engine:
         self._warm.weigh(warm)
         if self._idle_s <= 0 and not warm.undecided:
             warm.forget()
-
-    def parks(self, warm: Warm) -> bool:
-        """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
-        return warm.execution is not None and not warm.undecided and not warm.threads and not warm.execution.performs
 
     # what people ask of it
 

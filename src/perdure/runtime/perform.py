@@ -13,8 +13,8 @@ from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.values import Blob, Value
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import Step, waits
+from perdure.programs.code.failures import error_info
 from perdure.programs.code.info import StepInfo, running
-from perdure.programs.code.instance import error_info
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
 

@@ -78,6 +78,11 @@ class Warm:
         self.taken = 0
         self.compact_from = 0
 
+    @property
+    def parks(self) -> bool:
+        """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
+        return self.execution is not None and not self.undecided and not self.threads and not self.execution.performs
+
     def bear(self) -> None:
         """Tell who has started the execution that it is durable, and with which seed."""
         if self.born is not None and not self.born.done() and self.execution is not None and self.execution.started is not None:

@@ -15,7 +15,8 @@ from perdure.core.rebuild import Load, rebuild
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.context import program
 from perdure.programs.code.declare import CodeWorkflow, Step
-from perdure.programs.code.instance import Instance, error_info
+from perdure.programs.code.failures import error_info
+from perdure.programs.code.instance import Instance
 
 T = TypeVar("T")
 HOST = Host("hand")

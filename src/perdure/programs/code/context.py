@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
 from random import Random
@@ -598,9 +599,9 @@ def enter(workflow: CodeWorkflow) -> Callable[[Instance], Coroutine[Any, Any, An
     return begin
 
 
-def program(workflow: CodeWorkflow, key: Key) -> Instance:
-    """A program for an execution of `workflow`, to be fed its events."""
-    return Instance(workflow, key, enter(workflow))
+def program(workflow: CodeWorkflow, key: Key, variables: Variables | None = None) -> Instance:
+    """A program for an execution of `workflow`, to be fed its events; it finds context variables as they are in `variables`, by default as here."""
+    return Instance(workflow, key, enter(workflow), variables)
 
 
 def _optional_s(timeout: Duration | None) -> float | None:

@@ -6,14 +6,14 @@ difference stops the program before anything new runs. Warm or cold, the same ev
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import Context as Variables
 from datetime import UTC, datetime
 from inspect import CORO_CREATED, getcoroutinestate
-from traceback import TracebackException
 from typing import Any
 
 from perdure.core import events as e
 from perdure.core import values
-from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, StepFailed, TooLarge, Undecodable, Unencodable, WrongVerb
+from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, Undecodable, WrongVerb
 from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep, Ok, Op, Send, Spawn, kind, same, target
 from perdure.core.paths import Key, Path, text
@@ -21,6 +21,7 @@ from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
 from perdure.core.promise import Settlement
 from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.failures import error_info, refusal, refused
 from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
 
@@ -32,7 +33,7 @@ Entry = Callable[["Instance"], Coroutine[Any, Any, Any]]
 
 
 class Instance:
-    """One workflow function, running. Satisfies `perdure.core.program.Program`."""
+    """One workflow function, which finds context variables as they are in `variables`, by default in its caller. Satisfies `perdure.core.program.Program`."""
 
     __slots__ = (
         "_commands",
@@ -45,6 +46,7 @@ class Instance:
         "_root",
         "_unstarted",
         "_values",
+        "_variables",
         "_waiting",
         "branches",
         "closed",
@@ -56,7 +58,7 @@ class Instance:
         "workflow",
     )
 
-    def __init__(self, workflow: CodeWorkflow, key: Key, enter: Entry) -> None:
+    def __init__(self, workflow: CodeWorkflow, key: Key, enter: Entry, variables: Variables | None = None) -> None:
         self.workflow = workflow
         self.execution = Execution(key)
         self.steps: dict[Path, Any] = {}
@@ -65,6 +67,7 @@ class Instance:
         self.dry = self.keeping = False
         self.loop = DeterministicLoop()
         self._enter = enter
+        self._variables = variables
         self._root: NumberedTask[Any] | None = None
         self._waiting: dict[Path, NumberedFuture[Any]] = {}
         self._unstarted: dict[Path, Coroutine[Any, Any, Any]] = {}
@@ -130,7 +133,7 @@ class Instance:
                     waiting.set_result(event)
 
     def _begin(self) -> None:
-        self._root = self.loop.create_task(self._enter(self), name="workflow")
+        self._root = self.loop.create_task(self._enter(self), name="workflow", context=None if self._variables is None else self._variables.copy())
 
     def _conclude(self) -> None:
         """Finish the execution, once the workflow's function has ended and its other tasks have unwound, or can never go on."""
@@ -199,7 +202,7 @@ class Instance:
         if self._remembered is not None:
             if self._is_next(mark := aside(path)):
                 self._ask(mark, Keep(label="refused"))
-                raise _refusal(path, self.raw(self._matched_value))
+                raise refusal(path, self.raw(self._matched_value))
             asked = Keep(**how)
             self._ask(path, asked)
             return self._matched_value
@@ -211,9 +214,9 @@ class Instance:
         try:
             value = known.op.value if known is not None and isinstance(known.op, Keep) else make()
         except Exception as error:
-            raw = _refused(error)
+            raw = refused(error)
             self._ask(aside(path), Keep(raw, label="refused"))
-            raise _refusal(path, raw) from error
+            raise refusal(path, raw) from error
         self._ask(path, Keep(value, **how))
         return value
 
@@ -366,35 +369,7 @@ def aside(path: Path) -> Path:
     return (*path, ("", 1))
 
 
-def _refused(error: Exception) -> bytes:
-    match error:
-        case Unencodable(where=where, kind=what, why=why):
-            return values.encode(("Unencodable", where, what, why), "an error")
-        case TooLarge(where=where, size_bytes=size_bytes, max_bytes=max_bytes):
-            return values.encode(("TooLarge", where, size_bytes, max_bytes), "an error")
-    info = error_info(error)
-    return values.encode(("", info.type, info.message, info.traceback), "an error")
-
-
-def _refusal(path: Path, raw: bytes) -> Exception:
-    """The error that `_refused` wrote: the same live and on replay, so one that is not Perdure's own comes as `StepFailed`."""
-    match values.decode(raw, list[Any], "an error"):
-        case ["Unencodable", where, what, why]:
-            return Unencodable(where, what, why)
-        case ["TooLarge", where, size_bytes, max_bytes]:
-            return TooLarge(where, size_bytes, max_bytes)
-        case [_, *parts]:
-            return StepFailed(text(path), "fatal", 1, ErrorInfo(*parts))
-    raise TypeError(f"{raw!r} is no error")
-
-
 def asked_text(path: Path, op: Op) -> str:
     """An operation as people read it in a diff."""
     aim = target(op)
     return f"{text(path)} ({kind(op)} {aim})" if aim else f"{text(path)} ({kind(op)})"
-
-
-def error_info(error: BaseException) -> ErrorInfo:
-    """An exception as data, with its traceback from the user's first frame on."""
-    trace = TracebackException.from_exception(error, limit=-20)
-    return ErrorInfo(type(error).__qualname__, str(error), "".join(trace.format()))

@@ -136,7 +136,7 @@ class DatabaseFile:
             case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_ABORT:
                 return StoreUnavailable(f"{self.path}: what was asked of SQLite was broken off ({error}); try again")
             case _:
-                return StoreError(f"{self.path}: SQLite refuses this: {error}")
+                return StoreError(f"{self.path}: SQLite refuses this: {error}; perdure db check says whether the file is whole")
 
     def _others(self) -> list[int]:
         try:
