@@ -48,7 +48,7 @@ def note(event: str) -> None:
 def add(one: int, other: int) -> int:
     """In a thread."""
     note("began")
-    time.sleep(0.004 * PACE)
+    time.sleep(0.012 * PACE)
     note("ended")
     return one + other
 
@@ -57,7 +57,7 @@ def add(one: int, other: int) -> int:
 async def double(number: int) -> int:
     """On the loop."""
     note("began")
-    await asyncio.sleep(0.004 * PACE)
+    await asyncio.sleep(0.012 * PACE)
     note("ended")
     return 2 * number
 

@@ -28,6 +28,9 @@ KILL_EVERY_S = 0.2, 0.6
 AGAIN, AGAIN_WITHIN_S = 0.33, 0.3
 """How often an engine is killed once more while it starts, and how soon."""
 
+AIMED, AIM_S = 0.3, 0.2
+"""How often a kill waits for the engine to be in the middle of a step, and how long at most."""
+
 CLIENT = 0.15
 """How often it is the client that is killed."""
 
@@ -122,6 +125,8 @@ class Storm:
         while True:
             engine = self._engines[place]
             assert engine.lives, f"an engine ended by itself, with {engine.process.returncode}: {engine.complained}"
+            if draw.random() < AIMED:
+                self._wait_for_a_step(engine)
             engine.send(signal.SIGKILL)
             self._killed["engine"] += 1
             self._engines[place] = self._new_engine(place)
@@ -129,6 +134,15 @@ class Storm:
                 return
             time.sleep(draw.uniform(0, AGAIN_WITHIN_S))
             self._killed["starting"] += 1
+
+    def _wait_for_a_step(self, engine: Process) -> None:
+        """Wait a little for the engine to be in the middle of a step."""
+        ends_s = time.monotonic() + AIM_S
+        while time.monotonic() < ends_s:
+            done = Counter(effect.event for effect in self.stage.effects() if effect.process == engine.pid)
+            if done["began"] > done["ended"]:
+                return
+            time.sleep(0.002)
 
 
 class Witness:

@@ -158,7 +158,7 @@ SPAWNED = """
 import multiprocessing
 
 if __name__ == "__main__":
-    from tests.stores.test_sqlite_fork import commit_in_a_process_of_its_own
+    from tests.stores.sqlite.test_fork import commit_in_a_process_of_its_own
     store = make(file)
     asyncio.run(store.commit([step(key())]))
     for method in ("spawn", "forkserver", "fork"):
