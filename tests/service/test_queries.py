@@ -239,6 +239,8 @@ async def test_what_no_engine_knows_says_so(c: Cluster, client: AsyncClient) -> 
     handle = await client.start(order, id="k")
     engine = await c.engine(one, lease_s=LEASE_S)
     assert (await handle.status()).why == "no engine here knows order@2; it has not started"
+    unpinned = await client.start("order", id="by name")
+    assert (await unpinned.status()).why == "no engine here knows order; it has not started"
     knowing = await c.engine(order, lease_s=LEASE_S)
     await settle(1)
     assert (await handle.status()).why == "waits for listen:go (receive go)"

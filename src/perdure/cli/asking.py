@@ -14,7 +14,7 @@ from perdure.cli.exits import Exit, Outcome
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed, Status
 from perdure.core.errors import BadValue, PerdureError, Timeout
-from perdure.core.program import program_name
+from perdure.core.program import program_name, shown
 from perdure.runtime.endings import ENDED
 
 
@@ -48,7 +48,7 @@ def known(client: Client) -> set[str]:
 def unknown(one: Status | Listed, programs: Container[str]) -> str | None:
     """The program of an execution that will not go on, because none of `programs` is its own."""
     program = program_name(one.key.workflow, one.workflow_version)
-    return None if one.status in ENDED or program in programs else program.removesuffix("@")
+    return None if one.status in ENDED or program in programs else shown(program)
 
 
 def waited(handle: Handle[Any], timeout: str | None = None) -> Any:

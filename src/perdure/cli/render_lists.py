@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from perdure.cli import words
 from perdure.cli.complaints import name
 from perdure.cli.render import Cell, Node, Table, cell, status
-from perdure.core.program import program_name
+from perdure.core.program import program_name, shown
 from perdure.runtime.endings import ENDED
 from perdure.service.queries import EngineView, Listed, Status
 
@@ -23,7 +23,7 @@ def _execution(one: Listed, programs: Container[str], now_s: float) -> tuple[Cel
     program = program_name(one.key.workflow, one.workflow_version)
     return (
         cell(one.key.id, "strong"),
-        cell(program.removesuffix("@")),
+        cell(shown(program)),
         status(one.status),
         Cell(words.ago(one.created_at_s, now_s)),
         Cell(took),
@@ -76,7 +76,7 @@ def head(one: Status, programs: Container[str], now_s: float) -> Iterator[tuple[
 
 
 def _facts(one: Status, program: str, now_s: float) -> Iterator[tuple[str, str]]:
-    yield "program", program.removesuffix("@")
+    yield "program", shown(program)
     if one.key.tenant != "default":
         yield "tenant", one.key.tenant
     yield "created", f"{words.when(one.created_at_s)} UTC, {words.ago(one.created_at_s, now_s)}"

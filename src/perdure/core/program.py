@@ -77,3 +77,8 @@ class Program(Protocol):
 def program_name(workflow: str, version: int) -> str:
     """What engines advertise and heads say: ``order@2``, or ``order@`` as long as no version is pinned. Never the same for two programs."""
     return f"{workflow}@{version or ''}"
+
+
+def shown(program: str) -> str:
+    """A program as people read it: ``order@2``, or ``order`` as long as no version is pinned."""
+    return program.removesuffix("@")

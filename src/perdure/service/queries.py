@@ -14,6 +14,7 @@ from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import Call
 from perdure.core.paths import Key
+from perdure.core.program import shown
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
@@ -118,7 +119,7 @@ async def _why(access: Access, head: Head, execution: Execution) -> str:
     if not any(one.programs for one in known):
         return f"no engine is running; {views.why(execution)}"
     if not any(head.program in one.programs for one in known):
-        return f"no engine here knows {head.program}; {views.why(execution)}"
+        return f"no engine here knows {shown(head.program)}; {views.why(execution)}"
     first = next(iter(execution.open.values()), None)
     if first is not None and first.state == "waiting" and isinstance(first.op, Call) and first.op.queue:
         unserved = not any(first.op.queue in one.queues for one in known)
