@@ -110,7 +110,7 @@ def watching(settings: Settings, key: Key) -> Iterator[None]:
 
     def watch() -> None:
         try:
-            with settings.client() as client:
+            with settings.client(creates=True) as client:
                 if (handle := _awaited(client, key, stop)) is not None:
                     execution(client, handle, stop, error=True)
         except PerdureError as error:
