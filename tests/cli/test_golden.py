@@ -95,6 +95,7 @@ WRONG = {
     "bad_duration": "start FLOWS:greet Ada --delay soon",
     "bad_pair": "run FLOWS:greet -i name",
     "ask_with_key": "send waiting approved --ask --key k",
+    "empty_id": "run FLOWS:greet Ada --id ''",
     "run_for_tenant": "--tenant other run FLOWS:greet Ada",
     "result_waiting": "result waiting",
     "result_pending": "result pending",

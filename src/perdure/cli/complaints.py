@@ -1,5 +1,7 @@
 """What went wrong, in a line, and what to do next, in another."""
 
+from urllib.parse import quote
+
 from perdure.cli import words
 from perdure.core.errors import ExecutionFailed, NeedsAttention, NotFound, PerdureError
 from perdure.core.paths import Key
@@ -27,10 +29,12 @@ def complaint(error: BaseException) -> str:
 
 def name(key: Key) -> str:
     """An execution in a form that every command takes, and that people can read where that is possible."""
-    plain = f"{key.workflow}/{key.id}"
-    if plain.isprintable() and plain == plain.strip() and plain[0] not in "@-" and plain.count("/") == 1 and "%" not in plain:
-        return plain
-    return str(key).partition("/")[2]
+    plain = f"{_readable(key.workflow)}/{_readable(key.id)}"
+    return plain if plain == plain.strip() and plain[0] not in "@-" else str(key).partition("/")[2]
+
+
+def _readable(part: str) -> str:
+    return "".join(character if character.isprintable() and character not in "/%" else quote(character, safe="") for character in part)
 
 
 def complaint_lines(*lines: str) -> str:

@@ -43,7 +43,7 @@ def run(settings: Settings, /, *, target: str, id: str | None, watch: bool, form
     workflow = targets.workflow(target)
     args, kwargs = values.arguments(given, values.parameters(workflow.code.fn), ("id", "db"))
     _ = encoded(workflow.code, args, kwargs)  # what does not fit is refused before there is an execution
-    key = workflow.key(id or uuid4().hex)
+    key = workflow.key(uuid4().hex if id is None else id)
     settings.log("perdure.workflow")
     try:
         with watching(settings, key) if watch else nullcontext():
