@@ -1,0 +1,187 @@
+"""Seed 000, claims 57 to 69 as `requirements.md` numbers them: each here as a test, or the name of the test that shows it.
+
+The others are about definitions and their kinds of steps, a later stage.
+
+claim   where
+57, 62  test_a_step_that_takes_longer_than_any_lease_is_left_alone below: who lives is asked of processes, never of steps
+58, 59  `timeout=` of a step: code/test_step: test_a_timeout_bounds_each_try_and_the_task_of_the_try_is_cancelled;
+        the defaults of 30 and 10 s come with the kinds of steps, a later stage
+60, 61  test_a_deadline_that_has_passed_fails_the_execution below
+63      test_a_deadline_passes_also_while_a_step_hangs_and_while_nobody_runs below
+64      test_what_was_running_at_a_crash_is_found_and_goes_on below; with real processes: runtime/test_cluster_kill, runtime/test_kill
+65      test_a_claim_is_given_once_however_often_it_is_asked_for below; perdure.testing.conformance.holding
+66      test_an_answer_counts_once below
+67      test_a_start_that_comes_twice_starts_once below; perdure.testing.simulator, which delivers everything twice now and then
+68      test_after_a_crash_a_step_runs_again_only_if_it_bears_that below
+69      the log has its own events; what they stand for: created = Started, execute = Opened and Tried, completed = Settled
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import Context, DeadlineExceeded, StepFailed, step, workflow
+from perdure.core import events as e
+from perdure.core import messages, values
+from perdure.core.ops import Err, Ok
+from perdure.core.paths import Key
+from perdure.stores.base import Claim
+from perdure.testing.virtual import run
+from tests.runtime.cluster import Cluster, settle
+from tests.runtime.test_engine import virtually
+
+LEASE_S = 15.0
+begun: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_begun() -> None:
+    begun.clear()
+
+
+@step
+async def work(name: str, takes_s: float = 0.0) -> str:
+    begun.append(name)
+    await asyncio.sleep(takes_s)
+    return name
+
+
+@step(idempotent=False)
+async def pay(name: str, takes_s: float) -> str:
+    begun.append(name)
+    await asyncio.sleep(takes_s)
+    return name
+
+
+@workflow
+async def two(ctx: Context, takes_s: float) -> list[str]:
+    return [await ctx.step(work, "a"), await ctx.step(work, "b", takes_s)]
+
+
+@workflow
+async def paid(ctx: Context, takes_s: float) -> str:
+    return await ctx.step(pay, "paid", takes_s)
+
+
+@workflow(deadline="60s")
+async def hurried(ctx: Context, takes_s: float) -> str:
+    return await ctx.step(work, "late", takes_s)
+
+
+async def restarted(c: Cluster, *workflows: Any) -> Any:
+    """Kill every process, and begin another when the store takes them for dead."""
+    for process in c.processes:
+        await process.kill()
+    await asyncio.sleep(LEASE_S + 1)
+    return await c.engine(*workflows)
+
+
+@virtually
+async def test_a_step_that_takes_longer_than_any_lease_is_left_alone(c: Cluster) -> None:
+    first, second = await c.engine(two), await c.engine(two)
+    assert await c.start(first, two, 20 * LEASE_S)
+    assert await c.result(second, two) == ["a", "b"]
+    assert begun == ["a", "b"]
+    assert not [event for event in await c.events(two.key("e")) if isinstance(event, e.Interrupted)]
+
+
+@virtually
+async def test_a_deadline_that_has_passed_fails_the_execution(c: Cluster) -> None:
+    engine = await c.engine(hurried)
+    assert await c.start(engine, hurried, 59.0)
+    assert await c.result(engine, hurried) == "late"
+    assert await c.start(engine, hurried, 61.0, id="late")
+    with pytest.raises(DeadlineExceeded):
+        await c.result(engine, hurried, id="late")
+
+
+@pytest.mark.parametrize("somebody_runs", [True, False])
+def test_a_deadline_passes_also_while_a_step_hangs_and_while_nobody_runs(somebody_runs: bool) -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        engine = await c.engine(hurried)
+        assert await c.start(engine, hurried, 1e6)
+        if not somebody_runs:
+            await engine.stop()
+            await asyncio.sleep(100)
+            engine = await c.engine(hurried)
+        with pytest.raises(DeadlineExceeded):
+            await c.result(engine, hurried)
+        head = await c.head(hurried.key("e"))
+        assert head.ended_at_s is not None
+        assert head.ended_at_s - head.created_at_s == pytest.approx(60 if somebody_runs else 100, abs=1)
+
+    claim()
+
+
+@virtually
+async def test_what_was_running_at_a_crash_is_found_and_goes_on(c: Cluster) -> None:
+    first = await c.engine(two)
+    for number in range(20):
+        assert await c.start(first, two, 5.0, id=str(number))
+    await asyncio.sleep(1)
+    engine = await restarted(c, two)
+    for number in range(20):
+        assert await c.result(engine, two, id=str(number)) == ["a", "b"]
+    assert (begun.count("a"), begun.count("b")) == (20, 40), "what had settled ran once, what was in flight twice"
+
+
+def test_a_claim_is_given_once_however_often_it_is_asked_for() -> None:
+    async def world() -> None:
+        c = Cluster()
+        key = await c.post(two, 0.0)
+        moment = await c.store.renew("first", LEASE_S)
+        await c.store.renew("second", LEASE_S)
+
+        async def asked(holder: str) -> list[Key]:
+            claimed = await c.store.claim(Claim(holder=holder, epoch=moment.epoch, programs=frozenset(two.code.programs)))
+            return [one.head.key for one in claimed.executions]
+
+        assert [await asked("first"), await asked("first"), await asked("second"), await asked("first")] == [[key], [], [], []]
+
+    run(world)
+
+
+@virtually
+async def test_an_answer_counts_once(c: Cluster) -> None:
+    @workflow
+    async def queued(ctx: Context) -> str:
+        return await ctx.step(work.with_(queue="elsewhere"), "x")
+
+    engine = await c.engine(queued)
+    assert await c.start(engine, queued)
+    await settle(1)
+    (opened,) = [event for event in await c.events(queued.key("e")) if isinstance(event, e.Opened)]
+    for answer in ("first", "second"):
+        await c.tell(queued.key("e"), messages.Settle(opened.path, 1, Ok(values.encode(answer, "answer"))))
+    assert await c.result(engine, queued) == "first"
+    assert await c.settled(queued.key("e")) == ["work"]
+
+
+@virtually
+async def test_a_start_that_comes_twice_starts_once(c: Cluster) -> None:
+    engine = await c.engine(two)
+    for _ in range(2):
+        await c.post(two, 0.0)
+    assert not await c.start(engine, two, 1.0)
+    assert await c.result(engine, two) == ["a", "b"]
+    assert begun == ["a", "b"]
+    assert sum(isinstance(event, e.Started) for event in await c.events(two.key("e"))) == 1
+
+
+@virtually
+async def test_after_a_crash_a_step_runs_again_only_if_it_bears_that(c: Cluster) -> None:
+    first = await c.engine(two, paid)
+    assert await c.start(first, two, 5.0)
+    assert await c.start(first, paid, 5.0)
+    await asyncio.sleep(1)
+    engine = await restarted(c, two, paid)
+    assert await c.result(engine, two) == ["a", "b"]
+    with pytest.raises(Exception, match="interrupted"):
+        await c.result(engine, paid)
+    assert begun == ["a", "b", "paid", "b"]
+    (settled,) = [event for event in await c.events(paid.key("e")) if isinstance(event, e.Settled)]
+    assert isinstance(settled.outcome, Err)
+    assert settled.outcome.kind == "interrupted"
+    assert StepFailed.__name__ in str((await c.fold(paid.key("e"))).ended)
