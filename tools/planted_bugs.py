@@ -415,7 +415,9 @@ BUGS = [
         "        elif False:\n",
         NOTHING_FAILS,
     ),
-    Bug("release with nothing in flight", "who performs a step holds its execution", "runtime/warm.py", " and not self.execution.performs", "", CALM, quick=True),
+    Bug(
+        "release with nothing in flight", "who performs a step holds its execution", "runtime/warm.py", " and not self.execution.performs", "", CALM, quick=True
+    ),
     Bug(
         "failed claims",
         "what a claim may have given is let go",

@@ -1,7 +1,7 @@
 """Run the long proofs, resumably, and write what came of them to docs/proof.md.
 
 Each test marked `prove` is run once for each commit; what has passed for the present commit is not run again, so that a
-proof may be stopped and taken up later. Then the reports are made. `--fresh` forgets what has passed.
+proof may be stopped and taken up later. Then the reports are made. `--fresh` forgets what has passed, `--report` writes how far it is.
 
 Real processes are killed for about an hour (`PERDURE_KILL_S`, in seconds). What a test measures it writes as a line of JSON to
 the file `PERDURE_FIGURES`, and it is kept beside the test.
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,11 +104,12 @@ def prove(jobs: int, proof: Proof) -> list[str]:
     return failed
 
 
-def write(proof: Proof) -> None:
-    """Write docs/proof.md."""
-    by_file: dict[str, list[float]] = defaultdict(list)
+def write(proof: Proof, wanted: list[str]) -> None:
+    """Write docs/proof.md: how many of the tests that are `wanted` have passed."""
+    by_file: dict[str, list[float]] = {test.partition("::")[0]: [] for test in wanted}
     for test, seconds in proof.passed.items():
         by_file[test.partition("::")[0]].append(seconds)
+    count = Counter(test.partition("::")[0] for test in wanted)
     lines = [
         "# The proof",
         "",
@@ -117,10 +118,11 @@ def write(proof: Proof) -> None:
         f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- commit: {proof.commit}",
         f"- Python {platform.python_version()}, {os.cpu_count()} processors, {platform.system()} {platform.machine()}",
+        f"- {len(proof.passed)} of {len(wanted)} proofs have passed{'' if len(proof.passed) == len(wanted) else '; the others have not been run to their end yet'}",
         "",
-        "| proofs | passed | minutes |",
-        "|---|---|---|",
-        *(f"| `{file}` | {len(times)} | {sum(times) / 60:.1f} |" for file, times in sorted(by_file.items())),
+        "| proofs | passed | of | minutes |",
+        "|---|---|---|---|",
+        *(f"| `{file}` | {len(times)} | {count[file]} | {sum(times) / 60:.1f} |" for file, times in sorted(by_file.items())),
     ]
     if proof.figures:
         measured = [(test.rpartition("::")[2], told) for test, told in sorted(proof.figures.items())]
@@ -135,14 +137,18 @@ def main() -> int:
     """Prove; exit code 0 only if everything passed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--fresh", action="store_true", help="forget what has passed")
+    parser.add_argument("--report", action="store_true", help="prove nothing, and write what has passed so far")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
     proof = Proof(commit()) if options.fresh else taken_up(commit())
+    if options.report:
+        write(proof, collected())
+        return 0
     failed = prove(options.jobs, proof)
     if failed:
         print("these failed, or stand beside one that did:", *failed, sep="\n  ")
         return 1
-    write(proof)
+    write(proof, collected())
     return 0
 
 

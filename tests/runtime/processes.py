@@ -165,13 +165,13 @@ class Stage:
         return found
 
     def effects(self) -> list[Effect]:
-        """What the steps have done, in order; each line is whole, being one write."""
+        """What the steps have done, in order; a last line that is just being written is not there yet."""
         file = self.directory / EFFECTS
-        return [_effect.decode(line) for line in file.read_bytes().splitlines()] if file.exists() else []
+        return [_effect.decode(line) for line in file.read_bytes().rpartition(b"\n")[0].splitlines()] if file.exists() else []
 
     def effect_sizes(self) -> list[int]:
         """The size of each of them in bytes."""
-        return [len(line) for line in (self.directory / EFFECTS).read_bytes().splitlines(keepends=True)]
+        return [len(line) + 1 for line in (self.directory / EFFECTS).read_bytes().rpartition(b"\n")[0].splitlines()]
 
     def effects_bytes(self) -> int:
         """How much the steps have said so far."""
