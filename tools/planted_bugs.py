@@ -416,7 +416,13 @@ BUGS = [
         NOTHING_FAILS,
     ),
     Bug(
-        "release with nothing in flight", "who performs a step holds its execution", "runtime/warm.py", " and not self.execution.performs", "", CALM, quick=True
+        "release with nothing in flight",
+        "who performs a step holds its execution",
+        "runtime/warm.py",
+        " and not self.execution.performs",
+        "",
+        CALM,
+        quick=True,
     ),
     Bug(
         "failed claims",

@@ -118,7 +118,7 @@ def write(proof: Proof, wanted: list[str]) -> None:
         f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"- commit: {proof.commit}",
         f"- Python {platform.python_version()}, {os.cpu_count()} processors, {platform.system()} {platform.machine()}",
-        f"- {len(proof.passed)} of {len(wanted)} proofs have passed{'' if len(proof.passed) == len(wanted) else '; the others have not been run to their end yet'}",
+        f"- {len(proof.passed)} of {len(wanted)} proofs have passed{'; the others are yet to be run' if len(proof.passed) < len(wanted) else ''}",
         "",
         "| proofs | passed | of | minutes |",
         "|---|---|---|---|",
