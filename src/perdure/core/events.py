@@ -5,7 +5,7 @@ An event is either *given* (it came from outside the program: a start, an answer
 behind the given event that made it ask; so the log is the schedule of the program, and replay compares each in its place.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -236,6 +236,6 @@ Given = (
 Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 
-ASKED: frozenset[type] = frozenset((Opened, Dropped, Trimmed, Ended))
+ASKED: frozenset[type] = frozenset(get_args(Asked))
 FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Resumed, Reopened, Turned))
 """The given events that a program is fed; the others do not concern it."""

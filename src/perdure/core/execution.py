@@ -214,19 +214,19 @@ class Execution:
         elif op.role == "stream":
             self.emitted += 1
 
+    def _stand(self, promise: Promise, state: State, by: str | None = None) -> None:
+        self._performing += (state == "performing") - (promise.state == "performing")
+        promise.state, promise.by = state, by
+
     def _perform(self, promise: Promise, by: str | None) -> None:
-        self._performing -= promise.state == "performing"
-        promise.by, promise.state = by, "waiting" if by is None else "performing"
-        self._performing += by is not None
+        self._stand(promise, "waiting" if by is None else "performing", by)
         timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
         self._timers.set(promise, None if timeout_s is None else self.now_s + timeout_s)
 
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
         promise = self.open[event.path]
         self.now_s = event.at_s
-        self._performing -= promise.state == "performing"
-        promise.state = state
-        promise.by = None
+        self._stand(promise, state)
         promise.events += 1
         self._timers.set(promise, event.due_s)
         return promise
@@ -302,9 +302,7 @@ class Execution:
             self.backlog = []
         promise = self.open.get(event.path)
         if promise is not None:
-            self._performing -= promise.state == "performing"
-            promise.state = "parked"
-            promise.by = None
+            self._stand(promise, "parked")
             self._timers.set(promise, None)
 
     def _resume(self, event: e.Resumed) -> None:

@@ -20,11 +20,6 @@ from tests.stores.sqlite.world import Child, claim, database, several, step
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
-@pytest.fixture
 async def store(file: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(file, synchronous="OFF")
     yield store

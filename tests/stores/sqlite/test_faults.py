@@ -87,11 +87,6 @@ def _nothing_tried() -> None:
     tries.clear()
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
 def started(number: int) -> Post:
     """The mail that starts an execution."""
     to = Key("default", "filling", str(number))

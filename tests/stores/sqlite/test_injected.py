@@ -170,11 +170,6 @@ def _no_faults() -> Iterator[None]:
     Faulty.plan = Plan()
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
 # The canonical run.
 
 

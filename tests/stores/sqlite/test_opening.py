@@ -23,11 +23,6 @@ from perdure.testing.conformance.world import opening
 from tests.stores.sqlite.world import Child, database, run, several
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
 def made(file: Path, heads: int = 0) -> None:
     """A file of a store that has been closed."""
 

@@ -25,11 +25,6 @@ from tests.stores.sqlite.world import WAIT_S, Child, claim, database, several, s
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
-@pytest.fixture
 async def store(file: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(file)
     yield store

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -117,18 +117,6 @@ class TestTwoSqliteStores(StoreConformance):
 async def test_two_stores_in_turns_do_what_memory_does(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "SqliteStore", InTurns)
     await walk.compare_stores(seed, tmp_path / "perdure.db", walk.OPERATIONS_MIN)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
-@pytest.fixture
-async def store(file: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(file, Clock())
-    yield store
-    await store.close()
 
 
 # What is acknowledged is there afterwards.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,6 @@ from perdure.stores.sqlite.writer import CHECK_S
 from perdure.testing.conformance import Clock
 from perdure.testing.conformance.world import key
 from tests.stores.sqlite.world import WAIT_S, Child, claim, database, several, step, tell
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "perdure.db"
-
-
-@pytest.fixture
-async def store(file: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(file, Clock())
-    yield store
-    await store.close()
 
 
 def connection(store: SqliteStore) -> sqlite3.Connection:
