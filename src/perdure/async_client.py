@@ -126,10 +126,13 @@ class AsyncHandle(Generic[R_co]):
             reply = await ask(self._access, self.key, message)
         return values.decode(await self._access.payload(reply), Any, f"the reply of {self.key}")
 
-    async def cancel(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Have the workflow unwind and end as cancelled. Like its siblings it is durable when this returns; with `wait`, it has taken effect."""
+    async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled.
+
+        Like its siblings it is durable when this returns; with `wait`, it has taken effect.
+        """
         async with within(timeout, f"the end of {self.key}"):
-            await operations.cancel(self._access, self.key, reason, wait)
+            await operations.cancel(self._access, self.key, reason, wait, undo)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """End the execution as cancelled, at once; the workflow gets no say."""
@@ -145,6 +148,11 @@ class AsyncHandle(Generic[R_co]):
         """Have a paused or parked execution go on from where it stands."""
         async with within(timeout, f"the resume of {self.key}"):
             self._after = await operations.resume(self._access, self.key, reason, wait)
+
+    async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Undo what a completed execution has done, by its own handlers, last first and once; its result stays."""
+        async with within(timeout, f"the undoing of {self.key}"):
+            await operations.undo(self._access, self.key, reason, wait)
 
     async def retry(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Have a failed execution go on from what failed, and a parked one from where it stands; what had succeeded is not done again."""

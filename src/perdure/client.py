@@ -86,13 +86,17 @@ class Handle(Generic[R_co]):
         """See `AsyncHandle.ask`."""
         return self._thread.call(self._inner.ask(signal, body, timeout=timeout))
 
-    def cancel(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+    def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.cancel`."""
-        self._thread.call(self._inner.cancel(reason, wait=wait, timeout=timeout))
+        self._thread.call(self._inner.cancel(reason, undo=undo, wait=wait, timeout=timeout))
 
     def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.terminate`."""
         self._thread.call(self._inner.terminate(reason, wait=wait, timeout=timeout))
+
+    def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.undo`."""
+        self._thread.call(self._inner.undo(reason, wait=wait, timeout=timeout))
 
     def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.pause`."""

@@ -6,6 +6,7 @@ Nothing here is touched at import: a workflow is bound to a store and an engine 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -45,6 +46,10 @@ class Workflow(Generic[P, R_co]):
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
+
+    def with_(self, *, undo: bool) -> Workflow[P, R_co]:
+        """The same workflow with other options, for one call: ``ctx.call(receipt.with_(undo=True), order)`` undoes it with its parent."""
+        return Workflow(dataclasses.replace(self.code, undo=undo), self._uses)
 
     def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
         """Which execution an id of this workflow means, to send a message to it: ``ctx.send(order.key("o1"), approved, body)``."""

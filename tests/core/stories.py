@@ -10,6 +10,7 @@ from perdure.core import mail, messages
 from perdure.core.decide import Decision, Host, decide
 from perdure.core.errors import Diverged, ErrorInfo
 from perdure.core.execution import Execution, fold
+from perdure.core.facts import facts
 from perdure.core.messages import Message
 from perdure.core.ops import Call, Err, Ok, Op, same
 from perdure.core.paths import Key, Path, parse, text
@@ -38,6 +39,7 @@ class Scripted:
         self.values: dict[str, bytes] = {}
         self.closed = False
         self._divergence: Diverged | None = None
+        self.awake = True
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
         if self._divergence is not None:
@@ -121,9 +123,9 @@ class Story:
         self.blobs |= decision.blobs
         self.sends += decision.sends
         self.acks += decision.acks
-        assert fold(KEY, self.events).facts() == self.execution.facts()
+        assert facts(fold(KEY, self.events)) == facts(self.execution)
         if self.execution.parked is None:
-            assert self.rebuilt().execution.facts() == self.execution.facts()
+            assert facts(self.rebuilt().execution) == facts(self.execution)
         return decision
 
     def begin(self, **fields: object) -> list[e.Event]:

@@ -15,6 +15,7 @@ from perdure.core import log
 from perdure.core import messages as m
 from perdure.core.compact import DEAD_EVENTS_MIN, Compacted, compact, worth_it
 from perdure.core.execution import Execution, fold
+from perdure.core.facts import facts as all_facts
 from perdure.core.ops import Call, Err, Receive, target
 from perdure.core.paths import text
 from perdure.core.values import encode
@@ -34,8 +35,8 @@ def poison() -> None:
 
 def facts(execution: Execution) -> dict[str, Any]:
     """All that an execution knows but what compaction is allowed to change."""
-    known = {name: value for name, value in execution.facts().items() if name not in BOOKKEEPING}
-    known["turns"] = {turn: sorted(map(text, paths)) for turn, paths in execution._turns.inside().items()}
+    known = {name: value for name, value in all_facts(execution).items() if name not in BOOKKEEPING}
+    known["turns"] = {turn: sorted(map(text, paths)) for turn, paths in execution.turns.inside().items()}
     return known
 
 
@@ -97,7 +98,7 @@ def test_the_snapshot_stands_last_and_a_warm_execution_that_folds_it_is_the_cold
     version = hand.execution.version
     hand.execution.apply(compacted.snapshot)
     whole = fold(hand.key, compacted.events)
-    assert hand.execution.facts() == whole.facts() and hand.execution.version == version
+    assert facts(hand.execution) == facts(whole) and hand.execution.version == version
     assert (hand.execution.logged_events, hand.execution.dead_events) == (whole.logged_events, whole.dead_events) == (len(compacted.events), 0)
 
 

@@ -14,6 +14,7 @@ from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, fold
+from perdure.core.facts import facts, turn_holds_open
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Path
@@ -302,15 +303,15 @@ def test_a_trimmed_turn_is_forgotten_with_all_that_lay_in_it() -> None:
     assert execution.trimmed == {inner: 1} and path("l/~0/i/~0/s") not in execution.settled and path("l/~0/i/~1/s") in execution.settled
     execution.apply(e.Trimmed(LOOP, 1))
     assert list(execution.settled) == [path("l/~1"), path("l/~1/s")] and execution.trimmed == {LOOP: 1}
-    assert set(execution._turns.inside()) == {path("l/~1")}
+    assert set(execution.turns.inside()) == {path("l/~1")}
     assert execution.dead_events == len(turns) - 3 + 1  # all but turn 1; both Trimmed are dead
 
 
 def test_a_turn_holds_what_is_open_in_it_however_deep() -> None:
     execution = after(START, turn(LOOP, 0), turn(path("l/~0/i"), 0), opened("l/~0/i/~0/b/s", Call("s")))
-    assert execution.turn_holds_open(path("l/~0")) and execution.turn_holds_open(path("l/~0/i/~0")) and not execution.turn_holds_open(path("l/~1"))
+    assert turn_holds_open(execution, path("l/~0")) and turn_holds_open(execution, path("l/~0/i/~0")) and not turn_holds_open(execution, path("l/~1"))
     execution.apply(e.Settled(path("l/~0/i/~0/b/s"), Ok(), NOW_S))
-    assert not execution.turn_holds_open(path("l/~0"))
+    assert not turn_holds_open(execution, path("l/~0"))
 
 
 # equality
@@ -369,13 +370,13 @@ def test_event_by_event_and_all_at_once_are_the_same_execution(seed: int) -> Non
         one.apply(event)
         one.next_timer(frozenset(list(one.open)[:1]))  # to ask changes nothing
         one.wake_at()
-    assert one.facts() == other.facts() and one.wake_at() == other.wake_at() and one.status == other.status
+    assert facts(one) == facts(other) and one.wake_at() == other.wake_at() and one.status == other.status
     assert one.performs == len([promise for promise in one.open.values() if promise.state == "performing"])
 
 
 def test_facts_hold_all_that_an_execution_knows_but_bookkeeping() -> None:
-    hidden = {"_timers", "_opened", "_turns", "logged_events", "dead_events", "resumes"}
-    assert set(Execution.__slots__) - set(after().facts()) == hidden
+    hidden = {"_timers", "_opened", "logged_events", "dead_events", "resumes"}
+    assert set(Execution.__slots__) - set(facts(after())) == hidden
 
 
 # cost

@@ -35,6 +35,9 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Work(KEY, PAY, 1, "pay", "acme/order/1:pay#2/~3"),
     m.Pause("lunch"),
     m.Resume("back"),
+    m.Cancel("enough", undo=False),
+    m.Undo(),
+    m.Undo("wrong", m.Parent(KEY, PAY)),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -48,7 +51,8 @@ ANY = st.one_of(
     st.builds(m.Start, st.integers(0, 99), VALUES, st.integers(0, 2**63 - 1), st.none() | st.builds(m.Parent, KEYS, PATHS), SECONDS),
     st.builds(m.Settle, PATHS, st.integers(1, 99), OUTCOMES),
     st.builds(m.Signal, TEXT, VALUES, TEXT, st.none() | KEYS, st.integers(0, 99)),
-    st.builds(m.Cancel, TEXT),
+    st.builds(m.Cancel, TEXT, st.booleans()),
+    st.builds(m.Undo, TEXT, st.none() | st.builds(m.Parent, KEYS, PATHS)),
     st.builds(m.Terminate, TEXT),
     st.builds(m.Retry, TEXT),
     st.builds(m.Pause, TEXT),

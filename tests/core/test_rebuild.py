@@ -7,6 +7,7 @@ import pytest
 from perdure.core import events as e
 from perdure.core import messages as m
 from perdure.core.errors import ErrorInfo
+from perdure.core.facts import facts
 from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Sleep
 from perdure.core.program import Drop, Open
 from tests.core.stories import DONE, FAILED, NOW_S, Script, Story, name_of, opens, path, value
@@ -39,7 +40,7 @@ def test_an_execution_can_be_rebuilt_at_each_event_that_ends_a_decision() -> Non
     for act in acts:
         act()
         again = it.rebuilt()
-        assert again.execution.facts() == it.execution.facts() and again.status == it.status
+        assert facts(again.execution) == facts(it.execution) and again.status == it.status
 
 
 DIFFERENT: list[tuple[Script, str]] = [
@@ -61,7 +62,7 @@ def test_the_first_difference_is_found_and_the_execution_is_folded_to_its_end(sc
     it = story()
     again, diverged = it.cold(script)
     assert diverged is not None and said in diverged.diff[0]
-    assert again.execution.facts() == it.execution.facts()
+    assert facts(again.execution) == facts(it.execution)
 
 
 def test_what_differs_only_in_arguments_does_not_diverge() -> None:

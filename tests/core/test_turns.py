@@ -5,6 +5,7 @@ from perdure.core import log
 from perdure.core.compact import compact
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import fold
+from perdure.core.facts import turn_holds_open
 from perdure.core.ops import Err, Keep, Receive
 from perdure.core.paths import Key, Path
 from perdure.core.turns import Turns
@@ -34,9 +35,9 @@ def test_a_turn_knows_what_lies_in_it_and_in_the_loops_inside_of_it() -> None:
 def test_a_message_that_is_yet_to_be_completed_keeps_its_turn() -> None:
     receive = Receive(("m",), completable=True)
     events: list[e.Event] = [e.Started(1, 0.0), turn(TURN0), e.Opened(TAKE, receive), e.Arrived(1, "m", 1.0), e.Received(TAKE, (1,), 1.0), turn(TURN1)]
-    assert fold(KEY, events).turn_holds_open(TURN0)
+    assert turn_holds_open(fold(KEY, events), TURN0)
     reply = e.Opened((*TAKE, ("reply:1", 1)), Keep(b"\xc0", "reply", "1"))
-    assert not fold(KEY, [*events, reply]).turn_holds_open(TURN0)
+    assert not turn_holds_open(fold(KEY, [*events, reply]), TURN0)
 
 
 def test_a_log_is_not_compacted_where_a_message_would_come_again() -> None:

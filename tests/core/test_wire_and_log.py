@@ -13,7 +13,7 @@ from perdure.core import log, wire
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Send, Sleep, Spawn
-from perdure.core.paths import Key
+from perdure.core.paths import UNDO, Key
 from perdure.core.values import Blob, encode
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -62,6 +62,15 @@ EVENTS: list[e.Event] = [
     e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "enough")), NOW_S),
     e.Snapshot(90, NOW_S, 9, (("progress", b"\x07"),), ((OTHER, 4, (6, 8)),), (("once", NOW_S),), ((OTHER, 2),), 3, "ab" * 32),
     e.Snapshot(1, NOW_S, 0),
+    e.Cancelling(NOW_S, "late", deadline=True, undo=False),
+    e.Undoing(NOW_S, "wrong", Parent(OTHER, PAY)),
+    e.Undoing(NOW_S),
+    e.Parked("undo", NOW_S, ("one",), (UNDO, *PAY)),
+    e.Opened((UNDO, *PAY), Call("undo:pay")),
+    e.Opened(PAY, Call("pay", undo="done")),
+    e.Opened(PAY, Call("pay", undo="in_doubt")),
+    e.Opened(PAY, Spawn("ship", "1", undo=True)),
+    e.Opened((UNDO,), Keep(b"\x01", "undo", "failed")),
 ]
 
 

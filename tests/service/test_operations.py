@@ -322,6 +322,76 @@ async def test_what_is_asked_of_an_execution_that_has_ended_is_refused(c: Cluste
     assert await c.mail(handle.key) == 0 and (await handle.status()).version == version
 
 
+stock: list[str] = []
+
+
+@step(retry=Retry(max=1))
+async def take(what: str) -> str:
+    stock.append(f"-{what}")
+    return what
+
+
+@take.undo
+async def put_back(_: str, what: str) -> None:
+    if what == "broken":
+        raise OSError("it is broken")
+    stock.append(f"+{what}")
+
+
+@workflow
+async def taking(ctx: Context, what: str) -> str:
+    taken = await ctx.step(take, what)
+    if what == "refused":
+        raise ValueError("no")
+    return taken
+
+
+@virtually
+async def test_what_has_completed_is_undone_once_and_keeps_its_result(c: Cluster, client: AsyncClient) -> None:
+    stock.clear()
+    engine = await c.engine(taking, listener)
+    handle = await client.start(taking, "a")
+    assert await handle.result() == "a"
+    for _ in range(2):
+        await handle.undo("wrong", wait=True)
+        assert stock == ["-a", "+a"]
+    assert await handle.result() == "a"
+    assert [event.type async for event in handle.events() if "undo" in event.type] == ["execution.undoing", "step.undone"]
+    refused = await client.start(taking, "refused")
+    with pytest.raises(ExecutionFailed):
+        await refused.result()
+    with pytest.raises(HasEnded, match="undo would have no effect"):
+        await refused.undo()
+    with pytest.raises(BadValue, match="cancel one that has not ended"):
+        await (await client.start(listener, 1)).undo()
+    await engine.stop()
+
+
+@virtually
+async def test_whoever_waits_for_an_undoing_that_fails_is_told(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(taking)
+    handle = await client.start(taking, "broken")
+    assert await handle.result() == "broken"
+    with pytest.raises(NeedsAttention, match="take could not be undone: OSError: it is broken"):
+        await handle.undo(wait=True, timeout="60s")
+
+
+@virtually
+async def test_a_cancel_leaves_what_was_done_if_that_is_wanted(c: Cluster, client: AsyncClient) -> None:
+    @workflow
+    async def holding(ctx: Context) -> None:
+        await ctx.step(take, "held")
+        await ctx.listen("never")
+
+    stock.clear()
+    await c.engine(holding)
+    for undo in (True, False):
+        handle = await client.start(holding)
+        await asyncio.sleep(5)
+        await handle.cancel(undo=undo, wait=True)
+    assert stock == ["-held", "+held", "-held"]
+
+
 @virtually
 async def test_a_message_that_can_not_be_kept_is_refused(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(listener, 1)

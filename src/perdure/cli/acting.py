@@ -1,4 +1,4 @@
-"""The commands that tell an execution something: `send`, `cancel`, `terminate`, `pause`, `resume`."""
+"""The commands that tell an execution something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _act_options(command: F) -> F:
     return id_arguments(command)
 
 
-def _act(settings: Settings, given: dict[str, Any], done: str, tell: Callable[[Handle[Any]], Callable[..., None]]) -> None:
+def _act(settings: Settings, given: dict[str, Any], done: str, tell: Callable[[Handle[Any]], Callable[..., None]], **how: bool) -> None:
     from perdure.cli import asking
     from perdure.cli.complaints import name
 
     def do(client: Client, handle: Handle[Any]) -> None:
-        tell(handle)(given["reason"], wait=given["wait"], timeout=given["timeout"])
+        tell(handle)(given["reason"], **how, wait=given["wait"], timeout=given["timeout"])
         click.echo(f"{name(handle.key)} {done if given['wait'] else 'is told to ' + tell(handle).__name__}")
 
     asking.each(settings, given["ids"], do)
@@ -62,10 +62,11 @@ def _act(settings: Settings, given: dict[str, Any], done: str, tell: Callable[[H
 
 @click.command("cancel", cls=Command)
 @_act_options
+@click.option("--no-undo", is_flag=True, help="Leave what they have done as it is.")
 @click.pass_obj
-def cancel(settings: Settings, /, **given: Any) -> None:
-    """Have executions unwind and end as cancelled."""
-    _act(settings, given, "is cancelled", lambda handle: handle.cancel)
+def cancel(settings: Settings, /, *, no_undo: bool, **given: Any) -> None:
+    """Have executions unwind, undo what they have done, and end as cancelled."""
+    _act(settings, given, "is cancelled", lambda handle: handle.cancel, undo=not no_undo)
 
 
 @click.command("terminate", cls=Command)
@@ -74,6 +75,14 @@ def cancel(settings: Settings, /, **given: Any) -> None:
 def terminate(settings: Settings, /, **given: Any) -> None:
     """End executions at once, as cancelled; the workflows get no say."""
     _act(settings, given, "is terminated", lambda handle: handle.terminate)
+
+
+@click.command("undo", cls=Command)
+@_act_options
+@click.pass_obj
+def undo(settings: Settings, /, **given: Any) -> None:
+    """Undo what completed executions have done; their results stay."""
+    _act(settings, given, "is undone", lambda handle: handle.undo)
 
 
 @click.command("pause", cls=Command)

@@ -1,6 +1,6 @@
 """All commands, in the order of the help."""
 
-from perdure.cli.acting import cancel, pause, resume, send, terminate
+from perdure.cli.acting import cancel, pause, resume, send, terminate, undo
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
 from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
@@ -10,5 +10,5 @@ __all__ = ["root"]
 
 root.section("Run", (run, start, worker))
 root.section("Look", (ls, show, events, logs, result, query, stream, engines))
-root.section("Act", (send, cancel, terminate, pause, resume))
+root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Keep up", (doctor, db))

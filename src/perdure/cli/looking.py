@@ -26,7 +26,9 @@ after_option = click.option("--after", default=0, metavar="N", help="Only what c
 @click.command("ls", cls=Command)
 @click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
 @click.option(
-    "--status", metavar="STATUS,...", help="Only those in one of these: pending, running, waiting, paused, needs_attention, completed, failed, cancelled."
+    "--status",
+    metavar="STATUS,...",
+    help="Only those in one of these: pending, running, waiting, paused, needs_attention, undoing, completed, failed, cancelled.",
 )
 @click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
 @click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")

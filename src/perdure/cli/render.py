@@ -68,6 +68,7 @@ STATUS_STYLES = {
     "waiting_approval": "live",
     "performing": "live",
     "running": "live",
+    "undoing": "live",
 }
 """How executions and steps look in each status or state; any other looks plain."""
 

@@ -15,12 +15,14 @@ from perdure.core import limits, mail, messages
 from perdure.core.effects import effects
 from perdure.core.errors import Diverged, ErrorInfo
 from perdure.core.execution import Execution
+from perdure.core.facts import turn_holds_open
 from perdure.core.messages import Message
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn, kind
-from perdure.core.paths import Path, text
+from perdure.core.paths import UNDO, Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
 from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
+from perdure.core.undo import undoable
 from perdure.core.values import offload
 
 
@@ -170,7 +172,7 @@ class _Draft:
 
     def _trim(self, path: Path, before: int) -> None:
         first = self.execution.trimmed.get(path, 0)
-        held = (turn for turn in range(first, before) if self.execution.turn_holds_open((*path, turn)))
+        held = (turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn)))
         end = next(held, before)
         while end > first and (*path, end) not in self.execution.settled:
             end -= 1
@@ -178,9 +180,12 @@ class _Draft:
             self._record(e.Trimmed(path, end))
 
     def _finish(self, status: str, outcome: Outcome) -> None:
-        cancelling = self.execution.cancelling
+        cancelling, completed = self.execution.cancelling, self.execution.completed
+        if completed is not None:
+            self._record(e.Ended(completed.status, completed.outcome, self.now_s))
+            return
         if cancelling is not None:
-            self._record(e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", cancelling.reason)), self.now_s))
+            self._record(self._deadline_exceeded(cancelling.reason) if cancelling.deadline else self._cancelled(cancelling.reason))
             return
         if isinstance(outcome, Ok):
             outcome = Ok(offload(outcome.value, self.decision.blobs), outcome.port)
@@ -231,6 +236,9 @@ class _Draft:
     def _failed(self, promise: Promise, op: Call, failure: Err) -> e.Event:
         failures = promise.failures + 1
         if failure.kind in ("fatal", "interrupted") or failures >= op.retry.max:
+            if promise.path[0] == UNDO:  # what is not undone is never forgotten
+                why = f"{text(promise.path[1:])} could not be undone: {failure.error.type}: {failure.error.message}"
+                return e.Parked("undo", self.now_s, (why,), promise.path)
             kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
             return e.Settled(promise.path, Err(kept, failure.error, failures), self.now_s)
         due_s = self.now_s + op.retry.delay_s(failures, f"{self.execution.key}:{promise.path}:{failures}")
@@ -246,7 +254,7 @@ class _Draft:
             return
         if not promise.op.idempotent:
             error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
-            yield e.Settled(promise.path, Err("interrupted", error, promise.failures + 1), self.now_s)
+            yield self._failed(promise, promise.op, Err("interrupted", error))
             return
         if promise.interruptions + message.times >= limits.INTERRUPTIONS_MAX:
             times = promise.interruptions + message.times
@@ -272,7 +280,7 @@ class _Draft:
     def cancel(self, message: messages.Cancel) -> Iterator[e.Event]:
         """Tell the program to unwind; what can't be told so ends at once."""
         execution = self.execution
-        if execution.ended is not None or (execution.cancelling is not None and execution.parked is None):
+        if execution.ended is not None or ((execution.cancelling is not None or execution.undoing) and execution.parked is None):
             return
         if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
             yield self._cancelled(message.reason)
@@ -280,15 +288,26 @@ class _Draft:
         if execution.parked is not None:
             yield e.Resumed(self.now_s, message.reason)
         if execution.cancelling is None:
-            yield e.Cancelling(self.now_s, message.reason)
+            yield e.Cancelling(self.now_s, message.reason, undo=message.undo)
 
     def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:
         """End at once."""
         if self.execution.ended is None:
             yield self._cancelled(message.reason)
 
+    def _deadline_exceeded(self, why: str) -> e.Event:
+        return e.Ended("failed", Err("deadline_exceeded", ErrorInfo("DeadlineExceeded", why)), self.now_s)
+
     def _cancelled(self, reason: str) -> e.Event:
         return e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)), self.now_s)
+
+    def undo(self, message: messages.Undo) -> Iterator[e.Event]:
+        """Undo what has completed, once; whoever waits for that is told when it is over, or that there is nothing to undo."""
+        ended = self.execution.ended
+        if ended is not None and ended.status == "completed" and self.execution.completed is None:
+            yield e.Undoing(self.now_s, message.reason, message.parent)
+        elif message.parent is not None and (ended is not None or message.parent not in self.execution.watchers):
+            yield e.Watched(message.parent, self.now_s)
 
     def retry(self, message: messages.Retry) -> Iterator[e.Event]:
         """Resume what is parked, reopen what has failed."""
@@ -320,8 +339,12 @@ class _Draft:
             if promise is not None and promise.due_s == wake_at_s:
                 yield self._due(promise)
             elif execution.started is not None:
-                why = ErrorInfo("DeadlineExceeded", f"not ended {wake_at_s - execution.started.at_s:g} s after its start")
-                yield e.Ended("failed", Err("deadline_exceeded", why), self.now_s)
+                why = f"not ended {wake_at_s - execution.started.at_s:g} s after its start"
+                yield (
+                    e.Cancelling(self.now_s, why, deadline=True)
+                    if undoable(execution.settled) and execution.cancelling is None
+                    else self._deadline_exceeded(why)
+                )
 
     def _due(self, promise: Promise) -> e.Event:
         match promise.op:
@@ -348,6 +371,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Signal: _Draft.signal,
     messages.Cancel: _Draft.cancel,
     messages.Terminate: _Draft.terminate,
+    messages.Undo: _Draft.undo,
     messages.Retry: _Draft.retry,
     messages.Pause: _Draft.pause,
     messages.Resume: _Draft.resume,

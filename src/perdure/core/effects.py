@@ -13,7 +13,7 @@ from perdure.core import mail, messages
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Opening
 from perdure.core.ops import Call, Outcome, Send, Spawn
-from perdure.core.paths import Key, Path, Queue, idempotency_key, text
+from perdure.core.paths import UNDO, Key, Path, Queue, idempotency_key, text
 from perdure.core.program import program_name
 from perdure.core.promise import Promise
 
@@ -31,6 +31,9 @@ def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
     match op:
         case Call() if event.by is None and not execution.recalls(path, op):
             return (_work(execution.key, path, op, 1),)
+        case Spawn() if path[0] == UNDO:
+            undo = messages.Undo(f"its parent {execution.key} is undone", messages.Parent(execution.key, path))
+            return (mail.Send(_child(execution.key, op), f"undo:{idempotency_key(execution.key, path)}", messages.encode(undo)),)
         case Spawn() if (event.number or op.awaited) and not execution.recalls(path, op):
             return (_start(execution, path, op),)
         case Send() if event.number:
@@ -115,6 +118,6 @@ def _take_back(key: Key, promise: Promise) -> Iterator[Effect]:
     match promise.op:
         case Call() as op if promise.state == "waiting":
             yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt))
-        case Spawn() as op if op.awaited:
+        case Spawn() as op if op.awaited and promise.path[0] != UNDO:
             cancel = messages.Cancel(f"its parent {key} no longer waits for it")
             yield mail.Send(_child(key, op), f"cancel:{idempotency_key(key, promise.path)}", messages.encode(cancel))

@@ -301,6 +301,10 @@ class Fatal(Exception):
     """Raise it in a step to fail at once: trying again would be useless."""
 
 
+class Rollback(Exception):
+    """Raise it in a workflow or in a step: the execution fails, and what it has done is undone."""
+
+
 class Evicted(BaseException):
     """The workflow is leaving memory, or has left it: raised where its coroutines stand, and by whatever they then ask for. Not to be caught."""
 

@@ -130,16 +130,26 @@ class Tried(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
 
 
 class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
-    """The program was told to unwind."""
+    """The program was told to unwind, because somebody wants that or its deadline has passed; what it has done is to be undone, or not."""
 
     at_s: float
     reason: str = ""
+    deadline: bool = False
+    undo: bool = True
+
+
+class Undoing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_SHORT):
+    """The execution had completed, and what it has done is to be undone; then it ends as before. `parent` waits for that."""
+
+    at_s: float
+    reason: str = ""
+    parent: Parent | None = None
 
 
 class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="P", rename=_SHORT):
     """The execution needs attention, or somebody paused it; it does nothing until it is resumed, cancelled or terminated."""
 
-    reason: Literal["diverged", "interrupted", "paused"]
+    reason: Literal["diverged", "interrupted", "paused", "undo"]
     at_s: float
     detail: tuple[str, ...] = ()
     path: Path = ()
@@ -227,6 +237,7 @@ Given = (
     | Interrupted
     | Tried
     | Cancelling
+    | Undoing
     | Parked
     | Resumed
     | Reopened
@@ -237,5 +248,5 @@ Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 
 ASKED: frozenset[type] = frozenset(get_args(Asked))
-FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Resumed, Reopened, Turned))
+FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Undoing, Resumed, Reopened, Turned))
 """The given events that a program is fed; the others do not concern it."""

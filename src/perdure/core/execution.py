@@ -11,17 +11,19 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core import events as e
+from perdure.core.errors import ErrorInfo
 from perdure.core.mailbox import Letter, Mailbox
 from perdure.core.messages import Parent
-from perdure.core.ops import Call, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
+from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path
 from perdure.core.promise import Promise, Settlement, State
 from perdure.core.seen import Seen, Watermark
 from perdure.core.timers import Timers
 from perdure.core.turns import Turns
+from perdure.core.undo import still_done
 from perdure.core.values import Value
 
-Status = Literal["pending", "running", "waiting", "paused", "needs_attention", "completed", "failed", "cancelled"]
+Status = Literal["pending", "running", "waiting", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
 
 
 class Execution:
@@ -31,10 +33,10 @@ class Execution:
         "_opened",
         "_performing",
         "_timers",
-        "_turns",
         "archive",
         "backlog",
         "cancelling",
+        "completed",
         "dead_events",
         "deadline_at_s",
         "emitted",
@@ -55,6 +57,8 @@ class Execution:
         "started",
         "state",
         "trimmed",
+        "turns",
+        "undoing",
         "version",
         "watchers",
     )
@@ -69,6 +73,8 @@ class Execution:
         self.ended: e.Ended | None = None
         self.parked: e.Parked | None = None
         self.cancelling: e.Cancelling | None = None
+        self.undoing = False
+        self.completed: e.Ended | None = None
         self.reopened = 0
         self.watchers: list[Parent] = []
         self.open: dict[Path, Promise] = {}
@@ -88,7 +94,7 @@ class Execution:
         self._opened = 0
         self._performing = 0
         self._timers = Timers(self.open)
-        self._turns = Turns()
+        self.turns = Turns()
 
     # what it says of itself
 
@@ -101,6 +107,8 @@ class Execution:
             return "paused" if self.parked.reason == "paused" else "needs_attention"
         if self.started is None:
             return "pending"
+        if self.undoing:
+            return "undoing"
         return "running" if self._performing or not self.open else "waiting"
 
     def wake_at(self, busy: AbstractSet[Path] = frozenset()) -> float | None:
@@ -129,15 +137,6 @@ class Execution:
         """Whether, since a reopening, the operation at `path` is known to have succeeded before."""
         known = self.memo.get(path)
         return known is not None and type(known.op) is type(op)
-
-    def turn_holds_open(self, scope: Path) -> bool:
-        """Whether a turn of a loop, named by its path, still holds an open operation, or a message that is yet to be completed."""
-        return self._turns.any(scope, self._holds)
-
-    def _holds(self, path: Path) -> bool:
-        settlement = self.settled.get(path)
-        owed = settlement is not None and isinstance(settlement.op, Receive) and settlement.op.completable
-        return path in self.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.letters))
 
     # how it changes
 
@@ -176,7 +175,7 @@ class Execution:
     def _open(self, event: e.Opened) -> None:
         path, op = event.path, event.op
         self._opened += 1
-        self._turns.add(path)
+        self.turns.add(path)
         match op:
             case Call():
                 self._perform(self._promise(event), event.by)
@@ -213,6 +212,8 @@ class Execution:
             self.state[op.label] = op.value
         elif op.role == "stream":
             self.emitted += 1
+        elif op.role == "undo":
+            self.undoing = True
 
     def _stand(self, promise: Promise, state: State, by: str | None = None) -> None:
         self._performing += (state == "performing") - (promise.state == "performing")
@@ -274,7 +275,9 @@ class Execution:
 
     def _drop(self, event: e.Dropped) -> None:
         if event.path in self.open:
-            self._close(event.path)
+            promise = self._close(event.path)
+            if isinstance(promise.op, Call) and promise.op.undo == "in_doubt":
+                self._settle_as(promise, Err("dropped", ErrorInfo("Dropped", "nobody waited for it any more")), ())
             return
         settlement = self.settled.pop(event.path)
         for letter in settlement.letters:
@@ -283,7 +286,7 @@ class Execution:
 
     def _trim(self, event: e.Trimmed) -> None:
         for turn in range(self.trimmed.get(event.path, 0), event.before):
-            for path in self._turns.forget((*event.path, turn)):
+            for path in self.turns.forget((*event.path, turn)):
                 settlement = self.settled.pop(path, None)
                 self.dead_events += 0 if settlement is None else settlement.events
                 if isinstance(path[-1], int):
@@ -294,6 +297,12 @@ class Execution:
     def _cancel(self, event: e.Cancelling) -> None:
         self.now_s = event.at_s
         self.cancelling = event
+        self.deadline_at_s = None if event.deadline else self.deadline_at_s
+
+    def _undo(self, event: e.Undoing) -> None:
+        self.now_s = event.at_s
+        self.completed, self.ended, self.undoing, self.deadline_at_s = self.ended, None, True, None
+        self.watchers = [] if event.parent is None else [event.parent]
 
     def _park(self, event: e.Parked) -> None:
         self.now_s = event.at_s
@@ -310,22 +319,22 @@ class Execution:
         for promise in self.open.values():
             if promise.state == "parked":
                 promise.state = "interrupted"
-                promise.interruptions = 0
+                promise.interruptions = promise.failures = 0
                 self._timers.set(promise, event.at_s)
         self.parked = None
 
     def _reopen(self, event: e.Reopened) -> None:
         self.now_s = event.at_s
-        self.ended = self.parked = self.cancelling = None
+        self.ended, self.parked, self.cancelling, self.undoing = None, None, None, False
         self.reopened += 1
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
-        self.memo = {path: known for path, known in self.settled.items() if known.outcome is None or isinstance(known.outcome, Ok)}
+        self.memo = still_done(self.settled)
         self.settled = {}
         self.open.clear()
         self.backlog = []
         self.resumes = {}
-        self._turns = Turns()
+        self.turns = Turns()
         self._performing = 0
 
     def _turn(self, event: e.Turned) -> None:
@@ -333,7 +342,7 @@ class Execution:
         self.trimmed[event.path] = event.turn
         path = (*event.path, event.turn)
         self.memo.pop(path, None)
-        self._turns.add(path)
+        self.turns.add(path)
         self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self._opened)
 
     def _end(self, event: e.Ended) -> None:
@@ -354,17 +363,6 @@ class Execution:
         self.logged_events = event.kept + 1
         self.dead_events = 0
 
-    def facts(self) -> dict[str, Any]:
-        """All that it knows, as plain comparable data: two executions with equal facts behave the same from here on."""
-        hidden = ("_timers", "_opened", "_turns", "mailbox", "logged_events", "dead_events", "resumes")
-        known = {name: getattr(self, name) for name in self.__slots__ if name not in hidden}
-        known["backlog"] = self.backlog if self.parked else []
-        known["mailbox"] = sorted(self.mailbox.letters.items())
-        known["turns"] = self._turns.inside()
-        for name in ("open", "settled", "memo"):
-            known[name] = {path: msgspec.structs.replace(one, number=0) for path, one in known[name].items()}
-        return known
-
 
 _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Started: Execution._start,
@@ -378,6 +376,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Interrupted: Execution._interrupt,
     e.Tried: Execution._try,
     e.Cancelling: Execution._cancel,
+    e.Undoing: Execution._undo,
     e.Parked: Execution._park,
     e.Resumed: Execution._resume,
     e.Reopened: Execution._reopen,

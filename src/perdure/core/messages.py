@@ -51,15 +51,23 @@ class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
-    """End as cancelled, after the program has unwound."""
+    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone."""
 
     reason: str = ""
+    undo: bool = True
 
 
 class Terminate(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
     """End as cancelled at once; the program gets no say."""
 
     reason: str = ""
+
+
+class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="undo"):
+    """Undo what a completed execution has done; one that ended otherwise is left as it is. A `parent` is answered when it is over."""
+
+    reason: str = ""
+    parent: Parent | None = None
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="retry"):
@@ -98,7 +106,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Retry | Pause | Resume | Lost | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Pause | Resume | Lost | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

@@ -64,12 +64,12 @@ class Call(
     omit_defaults=True,
     tag_field="t",
     tag="call",
-    rename={"target": "g", "args": "a", "queue": "q", "retry": "r", "timeout_s": "s", "idempotent": "i", "about": "b"},
+    rename={"target": "g", "args": "a", "queue": "q", "retry": "r", "timeout_s": "s", "idempotent": "i", "undo": "u", "about": "b"},
 ):
     """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
 
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
-    again after an interruption.
+    again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt.
     """
 
     target: str
@@ -79,6 +79,7 @@ class Call(
     timeout_s: float | None = None
     idempotent: bool = True
     about: Value = NOTHING
+    undo: Literal["", "done", "in_doubt"] = ""
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):
@@ -119,9 +120,12 @@ class Spawn(
     omit_defaults=True,
     tag_field="t",
     tag="spawn",
-    rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b"},
+    rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b", "undo": "u"},
 ):
-    """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started."""
+    """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
+
+    With `undo`, a completed child is undone with its parent: the operation that does that is a spawn of the same child, under `~undo`.
+    """
 
     workflow: str
     id: str
@@ -130,6 +134,7 @@ class Spawn(
     awaited: bool = True
     deadline_s: float | None = None
     about: Value = NOTHING
+    undo: bool = False
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
@@ -141,7 +146,7 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     about: Value = NOTHING
 
 
-KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply"]
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo"]
 
 
 class Keep(
@@ -150,7 +155,8 @@ class Keep(
     """A value to remember; settles at once.
 
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
-    loop's turn, the names of the branches of a join or race, or the reply to the completable message numbered by `label`.
+    loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, or how the
+    execution will end (`label`, and the outcome) once what it has done is undone.
     """
 
     value: Value = NOTHING

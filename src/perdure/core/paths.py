@@ -1,19 +1,23 @@
 """Paths and keys: where an operation lives in its execution, and where an execution lives in its store.
 
 A path is a tuple, never joined text, so a name may contain anything and two paths never collide. Text is made only to be
-shown, and is made so that it can be read back: ``outer/~0/inner`` is turn 0 of the loop ``outer``, ``pay#2`` the second ``pay``.
+shown, and is made so that it can be read back: ``outer/~0/inner`` is turn 0 of the loop ``outer``, ``pay#2`` the second ``pay``,
+``~undo/pay`` what undoes ``pay``.
 """
 
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 Segment = tuple[str, int] | int
-"""A name with its number among equal names in one scope (from 1), or the turn of a loop (from 0)."""
+"""A name with its number among equal names in one scope (from 1; 0 is Perdure's own), or the turn of a loop (from 0)."""
 
 Path = tuple[Segment, ...]
 """Where an operation lives in its execution: its identity."""
 
 ROOT: Path = ()
+UNDO: Segment = ("undo", 0)
+"""Under it lies what undoes the operation at the rest of the path. No name of a program has the number 0."""
+
 _RESERVED = str.maketrans({character: f"%{ord(character):02X}" for character in "%/#~"})
 
 
@@ -68,11 +72,13 @@ def _segment_text(segment: Segment) -> str:
         return f"~{segment}"
     name, number = segment
     shown = name.translate(_RESERVED) or "%"
+    if number == 0:
+        return f"~{shown}"
     return shown if number == 1 else f"{shown}#{number}"
 
 
 def _segment(part: str) -> Segment:
     if part.startswith("~"):
-        return int(part[1:])
+        return int(part[1:]) if part[1:].isdecimal() else (unquote(part[1:]), 0)
     name, _, number = part.partition("#")
     return ("" if name == "%" else unquote(name), int(number) if number else 1)

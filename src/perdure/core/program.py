@@ -54,6 +54,11 @@ Command = Open | Drop | Trim | Finish | Say
 class Program(Protocol):
     """An incremental fold over the events of one execution: warm, it is fed each as it happens; cold, the same ones again."""
 
+    @property
+    def awake(self) -> bool:
+        """Whether it was fed; the program of an execution that has ended is not, until that is to be undone."""
+        ...
+
     def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
         """Take one given event, already folded into `execution`; return what the program wants because of it.
 

@@ -24,17 +24,19 @@ class Load(msgspec.Struct, frozen=True):
     blob: Blob
 
 
-def rebuild(execution: Execution, events: Sequence[e.Event], program: Program) -> Generator[Load, bytes, Diverged | None]:
+def rebuild(execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False) -> Generator[Load, bytes, Diverged | None]:
     """Fold `events` into a fresh `execution` and replay `program` over them, each group of what it asked for in its place.
 
-    Nothing is executed and nothing decided. Returns how the program diverged, if it did; the execution is folded to the end in any case.
+    Nothing is executed and nothing decided. What has ended has no need of its program, unless that is to be `awake`.
+    Returns how the program diverged, if it did; the execution is folded to the end in any case.
     """
     if not events:
         return None
     kinds = [type(event) for event in events]
     life = max((index for index, kind in enumerate(kinds) if kind is e.Reopened), default=0) if e.Reopened in kinds else 0
     resumes = {event.path: event.turn for event in events[life:] if isinstance(event, e.Turned)} if e.Turned in kinds else {}
-    asleep = e.Ended in kinds[life:]
+    undoing = max((index for index, kind in enumerate(kinds) if kind is e.Undoing), default=life) if e.Undoing in kinds else life
+    asleep = not awake and e.Ended in kinds[max(life, undoing) :]
     diverged: Diverged | None = None
     position = 0
     while position < len(events):

@@ -11,7 +11,7 @@ from perdure.core import events as e
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
 from perdure.core.ops import Call, Err, Op, Outcome, kind, target
-from perdure.core.paths import Key, Path, text
+from perdure.core.paths import UNDO, Key, Path, text
 from perdure.core.promise import Settlement
 
 
@@ -96,6 +96,8 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_s": due_s}
         case e.Interrupted(path, attempt, due_s):
             yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_s": due_s}
+        case e.Settled(path) if path[0] == UNDO and isinstance(execution.open[path].op, Call):
+            yield "step.undone", path[1:], {"attempt": execution.open[path].attempt}
         case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
             name = "step.failed" if isinstance(outcome, Err) else "step.completed"
             yield name, path, {"attempt": execution.open[path].attempt, **_error(outcome)}
@@ -117,6 +119,8 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.waiting", (), {"why": _parked(event)}
         case e.Resumed(_, reason):
             yield "execution.resumed", (), {"reason": reason}
+        case e.Undoing(_, reason):
+            yield "execution.undoing", (), {"reason": reason}
         case e.Reopened(_, reason):
             yield "execution.reopened", (), {"reason": reason}
         case e.Trimmed(path, before):
@@ -170,6 +174,8 @@ def why(execution: Execution) -> str:
     first = next(iter(execution.open.values()), None)
     if first is None:
         return "it is being decided"
+    if first.path[0] == UNDO and first.state == "performing":
+        return f"undoes {text(first.path[1:])}"
     more = f", and {len(execution.open) - 1} more" if len(execution.open) > 1 else ""
     return f"{_WAITS.get(first.state, first.state)} {text(first.path)} ({_aim(first.op)}){more}"
 

@@ -13,7 +13,7 @@ from perdure.core import log, messages
 from perdure.core.compact import compact, worth_it
 from perdure.core.decide import Decision, Host, decide
 from perdure.core.errors import Diverged, LogDamaged
-from perdure.core.events import Ended, Parked, Reopened, Resumed
+from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.program import program_name
@@ -32,7 +32,7 @@ T = TypeVar("T")
 lines = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
 
-NEWS = frozenset((Ended, Parked, Resumed, Reopened))
+NEWS = frozenset((Ended, Parked, Resumed, Reopened, Undoing))
 """The events that people who wait for an execution want to hear of."""
 
 
@@ -99,7 +99,8 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     workflow = engine.workflows[warm.key.workflow]
     instance = program(workflow, warm.key, engine.variables)
     try:
-        diverged = await _drive(engine, rebuild(execution, events, instance))
+        awake = any(isinstance(item.message, messages.Undo) for item in warm.undecided)
+        diverged = await _drive(engine, rebuild(execution, events, instance, awake))
     except BaseException:
         instance.close()
         raise
@@ -121,6 +122,8 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
     execution, instance = warm.execution, warm.program
     if execution is None or instance is None:
         raise LogDamaged(f"execution {warm.key} is not in memory")
+    if isinstance(item.message, messages.Undo) and execution.ended is not None and not instance.awake:
+        raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
     host = engine.host if not warm.threads else Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
     number = 0 if item.mail is None else item.mail.number
     decision = await _drive(engine, decide(execution, item.message, instance, engine.clock.now_s(), host, number))

@@ -17,10 +17,10 @@ from perdure.stores.base import Head, Store
 ENDED = frozenset(("completed", "failed", "cancelled"))
 """The states from which nothing goes on by itself."""
 
-TURNS = (e.Ended, e.Reopened, e.Parked, e.Resumed)
+TURNS = (e.Ended, e.Reopened, e.Undoing, e.Parked, e.Resumed)
 """The events after which an execution does or doesn't go on; the last of them in a log says which."""
 
-Turn = e.Ended | e.Reopened | e.Parked | e.Resumed
+Turn = e.Ended | e.Reopened | e.Undoing | e.Parked | e.Resumed
 
 EVENTS_BACK = (1, 256, sys.maxsize)
 """How far the log is read back for the last turn: mostly it is the last commit."""

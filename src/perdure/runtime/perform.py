@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any
 
+import msgspec
+
 from perdure.core import values
-from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError
+from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, Rollback
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.values import Blob, Value
 from perdure.programs.code.codec import codec_of
-from perdure.programs.code.declare import Step, waits
+from perdure.programs.code.declare import Step, Undo, waits
 from perdure.programs.code.failures import error_info
 from perdure.programs.code.info import StepInfo, running
+from perdure.programs.code.undo import Done
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
 
@@ -29,8 +32,10 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
         asyncio.CancelledError: nobody wants the answer any more.
     """
     try:
+        raw = await _payload(args, payloads)
+        if isinstance(fn, Undo):
+            fn, raw = fn.step, await _of_what_is_undone(raw, payloads)
         codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
-        raw = await persistently(lambda: payloads.get(args.sha256)) if isinstance(args, Blob) else args
         positional, named = codec.decode_args(raw, "the arguments of step", info.path)
         if is_async:
             result = await _inside(info, inner(*positional, **named))
@@ -43,7 +48,7 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
             if inspect.isawaitable(result):
                 result = await _inside(info, result)
         return Ok(values.encode(result, "the result of step", info.path))
-    except (ProgrammingError, LogDamaged, Fatal) as error:
+    except (ProgrammingError, LogDamaged, Fatal, Rollback) as error:
         return Err("fatal", error_info(error))
     except (KeyboardInterrupt, SystemExit) as error:
         return Err("fatal", ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
@@ -54,6 +59,17 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
         return Err("failed", ErrorInfo("CancelledError", "the step cancelled itself"))
     except BaseException as error:
         return _failure(fn, error)
+
+
+async def _payload(value: Value, payloads: Payloads) -> bytes:
+    return await persistently(lambda: payloads.get(value.sha256)) if isinstance(value, Blob) else value
+
+
+async def _of_what_is_undone(raw: bytes, payloads: Payloads) -> bytes:
+    """The arguments of a handler: the result of what it undoes, and its arguments."""
+    done = values.decode(raw, Done, "what is to be undone")
+    args, kwargs = values.decode(await _payload(done.args, payloads), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], "the arguments of what is to be undone")
+    return values.encode(((msgspec.Raw(await _payload(done.result, payloads)), *args), kwargs), "the arguments of what undoes")
 
 
 async def _inside(info: StepInfo, work: Awaitable[Any]) -> Any:

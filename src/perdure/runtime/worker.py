@@ -17,7 +17,7 @@ from perdure.core.messages import Lost, Settle, Work
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
 from perdure.core.values import offload
-from perdure.programs.code.declare import Step
+from perdure.programs.code.declare import Step, Undo
 from perdure.programs.code.info import StepInfo
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.holder import Holder, Patience, bell, persistently
@@ -47,7 +47,9 @@ class Worker:
     ) -> None:
         self.store = store
         self._payloads = Payloads(store)
-        self.steps: Mapping[str, Step[Any, Any, Any]] = {one.name: one for one in steps}
+        known = list(steps)
+        handlers = [handler for one in known for handler in one.handlers]
+        self.steps: Mapping[str, Step[Any, Any, Any] | Undo] = {**{one.name: one for one in known}, **{one.step.name: one for one in handlers}}
         self.queues = frozenset(queues)
         self._limit = limit
         self._membership = Holder(store, holder, here("worker", queues=self.queues), lease_s, threaded=threaded)

@@ -126,13 +126,13 @@ def signal(to: Signal[Any] | str, body: Any, key: str | None = None) -> messages
     return messages.Signal(name, raw, uuid4().hex if key is None else checked_name(key, "key"))
 
 
-async def cancel(access: Access, key: Key, reason: str, wait: bool) -> None:
-    """Have an execution unwind and end as cancelled; one that was cancelled before is left as it is.
+async def cancel(access: Access, key: Key, reason: str, wait: bool, undo: bool = True) -> None:
+    """Have an execution unwind, be undone unless that is not wanted, and end as cancelled; one that was cancelled before is left as it is.
 
     Raises:
         NotFound, HasEnded: there is nothing to cancel.
     """
-    await _end(access, key, messages.Cancel(reason), "cancel", wait)
+    await _end(access, key, messages.Cancel(reason, undo), "cancel", wait)
 
 
 async def terminate(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -184,6 +184,26 @@ async def retry(access: Access, key: Key, reason: str, wait: bool) -> int:
     return await _go_on(access, key, messages.Retry(reason), "retry", wait)
 
 
+async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """Undo what a completed execution has done, once; it is completed afterwards as before.
+
+    Raises:
+        NotFound, HasEnded, BadValue: there is nothing to undo, or it has not ended, and is to be cancelled.
+        NeedsAttention: with `wait`, something could not be undone.
+    """
+    head = await access.head(key)
+    if head.status in ("failed", "cancelled"):
+        raise HasEnded(key, head.status, "undo")
+    if head.status not in ("completed", "undoing"):
+        raise BadValue("undo", f"{key}, which is {head.status},", "a completed execution; cancel one that has not ended, and it is undone")
+    await _go_through(access, key, messages.Undo(reason), "undo", wait)
+    if wait:
+        found = await access.watch.until(key, lambda head: head is None or head.status in ENDED | {"needs_attention"})
+        turn = None if found is None else await last_turn(access.store, found, head.version)
+        if isinstance(turn, e.Parked):
+            raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
+
+
 async def _go_on(access: Access, key: Key, message: messages.Resume | messages.Retry, what: str, wait: bool) -> int:
     before = (await access.head(key)).version
     head = await _tell(access, key, message, what, wait)
@@ -199,13 +219,18 @@ async def _tell(access: Access, key: Key, message: Message, what: str, wait: boo
     head = await access.head(key)
     if head.status in ENDED and not (head.status == "failed" and isinstance(message, messages.Retry)):
         raise HasEnded(key, head.status, what)
+    await _go_through(access, key, message, what, wait)
+    return await access.head(key) if wait else head
+
+
+async def _go_through(access: Access, key: Key, message: Message, what: str, wait: bool) -> None:
+    """Post a message; with `wait`, return once it was handled."""
     mail_key = f"{what}:{uuid4().hex}"  # pause, resume and pause again are three, even while no engine reads them
     await _post(access, key, mail_key, message)
     wait_s = HANDLED_MIN_S
     while wait and any(mail.key == mail_key for mail in await access.store.mail(key)):
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, HANDLED_MAX_S)
-    return await access.head(key) if wait else head
 
 
 async def _present(access: Access, key: Key, may_come: bool) -> Head | None:

@@ -15,6 +15,7 @@ from hashlib import sha256
 from perdure.core import events as e
 from perdure.core import log, messages
 from perdure.core.execution import Execution, fold
+from perdure.core.facts import facts
 from perdure.core.mail import Mail
 from perdure.core.ops import Call, Err, Receive
 from perdure.core.ops import Send as SendOp
@@ -104,7 +105,7 @@ class Auditor:
 
     def same(self, what: str, found: Execution, expected: Execution) -> None:
         """Note a problem unless the two know the same."""
-        one, other = found.facts(), expected.facts()
+        one, other = facts(found), facts(expected)
         if one != other:
             different = [f"{name}: {one[name]!r:.300} but {other[name]!r:.300}" for name in one if one[name] != other[name]]
             self.complain(f"{expected.key}: {what} differs from the fold: {'; '.join(different)}")

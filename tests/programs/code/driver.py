@@ -9,6 +9,7 @@ from perdure.core import log, messages, values
 from perdure.core.decide import Decision, Host, decide
 from perdure.core.errors import Diverged, Fatal
 from perdure.core.execution import Execution
+from perdure.core.facts import facts
 from perdure.core.ops import Call, Err, Ok, Outcome
 from perdure.core.paths import Key, Path, parse
 from perdure.core.rebuild import Load, rebuild
@@ -130,7 +131,7 @@ class Hand:
         """Leave memory and come back from the log, on this code or another, knowing the same as before."""
         execution, instance, diverged = self.rebuilt(workflow)
         assert diverged is None, diverged
-        assert execution.facts() == self.execution.facts()
+        assert facts(execution) == facts(self.execution)
         self.program.close()
         self.workflow, self.execution, self.program = instance.workflow, execution, instance
         return self

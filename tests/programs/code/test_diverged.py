@@ -14,6 +14,7 @@ from perdure.core import log, messages, values
 from perdure.core.compact import compact
 from perdure.core.decide import decide
 from perdure.core.errors import Diverged, Fatal
+from perdure.core.facts import facts
 from perdure.core.ops import Ok
 from perdure.core.paths import text
 from perdure.programs.code.context import Context
@@ -81,7 +82,7 @@ def diverged(code: Code, hand: Hand) -> tuple[str, ...]:
     lines = drive(explain(CodeWorkflow(code, "workflow"), hand.key, hand.log, found), hand.blobs)
     instance.close()
     assert (hand.log, hand.performed) == (before, performed)
-    assert execution.facts() == hand.execution.facts()
+    assert facts(execution) == facts(hand.execution)
     return lines
 
 

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from perdure.core import values
-from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, StepFailed, Timeout, WrongVerb
+from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import Letter
 from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path, idempotency_key, text
@@ -188,7 +188,7 @@ class Context:
         if isinstance(fn, Step):
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
-            return path, Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.idempotent), fn
+            return path, Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.idempotent, undo=fn.undo_when), fn
         name = checked_name(explicit or flow.own_name(fn, "step"), "step")
         path = scope.take(name, explicit)
         return path, Call(name, codec_of(fn).encode_args(args, kwargs, "the arguments of step", path), "", DEFAULT_RETRY), fn
@@ -470,7 +470,7 @@ class Context:
         path = scope.take(f"{verb}:{workflow.name}")
         child = idempotency_key(self._instance.execution.key, path)
         raw = workflow.codec.encode_args(args, kwargs, "the input of", path)
-        return path, Spawn(workflow.name, child, workflow.version, raw, awaited, workflow.deadline_s)
+        return path, Spawn(workflow.name, child, workflow.version, raw, awaited, workflow.deadline_s, undo=workflow.undo and awaited)
 
     async def _call(self, path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:
         outcome = (await self._settle(path, op)).outcome
@@ -614,6 +614,8 @@ async def _with_item(fn: Callable[[Context, T], Awaitable[R]], item: T, context:
 
 def _raise(path: Path, failure: Err, fn: Any) -> NoReturn:
     """Raise the failure of a step: as the error itself where its class is declared, else as `StepFailed`."""
+    if failure.error.type == Rollback.__name__:
+        raise Rollback(failure.error.message)
     for kind in fn.raises if isinstance(fn, Step) else ():
         if kind.__qualname__ == failure.error.type and failure.error.data is not None:
             raise kind(*values.decode(failure.error.data, list[Any], "the error of", path))

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import cached_property
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from perdure.core import limits
 from perdure.core.errors import BadName, BadValue
@@ -19,6 +19,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 X_co = TypeVar("X_co", covariant=True)
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked_name(name: object, what: str) -> str:
@@ -84,9 +85,41 @@ class Step(Generic[P, R_co, X_co]):
     idempotent: bool = True
     raises: tuple[type[Exception], ...] = ()
     explicit: str | None = None
+    handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
         return self.fn(*args, **kwargs)
+
+    @overload
+    def undo(self, fn: F, /) -> F: ...
+    @overload
+    def undo(self, /, *, in_doubt: bool = ..., retry: Retry = ..., timeout: Duration | None = ...) -> Callable[[F], F]: ...
+    def undo(self, fn: Any = None, /, *, in_doubt: bool = False, **options: Any) -> Any:
+        """Declare what undoes the step, should its execution fail or be cancelled: a function of its result and its arguments.
+
+        It is a step of its own, with tries and a timeout. With `in_doubt`, it is also called for a step that failed, timed out, was interrupted or
+        abandoned, with None for the result. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function stays what it is.
+
+        Raises:
+            BadName: the step is undone by another function already.
+        """
+
+        def declare(fn: F) -> F:
+            if self.handlers:
+                raise BadName("undo of step", self.name, f"it is undone by {self.handlers[0].step.name} already")
+            handler: Step[Any, Any, Any] = Step(fn, name=f"undo:{self.name}", queue=self.queue, **options)
+            _ = handler.rule, handler.timeout_s
+            self.handlers.append(Undo(handler, in_doubt))
+            return fn
+
+        return declare if fn is None else declare(fn)
+
+    @property
+    def undo_when(self) -> Literal["", "done", "in_doubt"]:
+        """When it is to be undone, as the log remembers it."""
+        if not self.handlers:
+            return ""
+        return "in_doubt" if self.handlers[0].in_doubt else "done"
 
     @cached_property
     def codec(self) -> Codec:
@@ -120,6 +153,14 @@ class Step(Generic[P, R_co, X_co]):
             queue=self.queue if queue is None else queue,
             idempotent=self.idempotent if idempotent is None else idempotent,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Undo:
+    """What undoes a step: itself a step, called with the result (None `in_doubt`) and the arguments of what it undoes."""
+
+    step: Step[Any, Any, Any]
+    in_doubt: bool
 
 
 def waits(fn: Any) -> bool:
@@ -176,7 +217,8 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class CodeWorkflow:
-    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet."""
+    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet;
+    `undo`, that a child of it is undone with its parent."""
 
     fn: Callable[..., Coroutine[Any, Any, Any]]
     name: str
@@ -185,6 +227,7 @@ class CodeWorkflow:
     deadline_s: float | None = None
     archive: bool = True
     sync: bool = False
+    undo: bool = False
 
     @cached_property
     def codec(self) -> Codec:

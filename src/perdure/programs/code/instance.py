@@ -8,22 +8,24 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context as Variables
 from datetime import UTC, datetime
-from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any
 
 from perdure.core import events as e
 from perdure.core import values
-from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, ProgrammingError, Undecodable, WrongVerb
+from perdure.core.errors import Diverged, Evicted, Undecodable, WrongVerb
 from perdure.core.execution import Execution
-from perdure.core.ops import Err, Keep, Ok, Op, Send, Spawn, kind, same, target
+from perdure.core.ops import Err, Keep, Op, Send, Spawn, kind, same, target
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
 from perdure.core.promise import Settlement
+from perdure.core.undo import undoable
 from perdure.core.values import Blob, Value
-from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.declare import CodeWorkflow, Step, Undo
+from perdure.programs.code.ending import ending
 from perdure.programs.code.failures import error_info, refusal, refused
 from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
+from perdure.programs.code.undo import undo
 
 OPENED_MAX = 100_000
 """Operations that a workflow may open without waiting for any; more is a loop that never waits."""
@@ -44,6 +46,7 @@ class Instance:
         "_recalled",
         "_remembered",
         "_root",
+        "_undoing",
         "_unstarted",
         "_values",
         "_variables",
@@ -52,6 +55,7 @@ class Instance:
         "closed",
         "dry",
         "execution",
+        "handlers",
         "keeping",
         "loop",
         "steps",
@@ -62,6 +66,7 @@ class Instance:
         self.workflow = workflow
         self.execution = Execution(key)
         self.steps: dict[Path, Any] = {}
+        self.handlers: dict[str, Undo] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
         self.closed = False
         self.dry = self.keeping = False
@@ -77,6 +82,7 @@ class Instance:
         self._recalled: Mapping[str, bytes] = {}
         self._divergence: Diverged | None = None
         self._finished = False
+        self._undoing: Finish | None = None
         self._matched_value: Value = values.NOTHING
 
     # as a program
@@ -93,6 +99,11 @@ class Instance:
             self.refuse(self._divergence)
             raise self._divergence
         return self._commands
+
+    @property
+    def awake(self) -> bool:
+        """Whether it has begun, or would not any more."""
+        return self._root is not None or self._divergence is not None
 
     def refuse(self, diverged: Diverged) -> None:
         """Go no further: the code does not match the log."""
@@ -121,12 +132,15 @@ class Instance:
             case e.Reopened():
                 self.loop.close()
                 self._recalled = self._values  # what was kept before the reopening may be kept again at any later event
-                self.loop, self._finished = DeterministicLoop(), False
+                self.loop, self._finished, self._undoing = DeterministicLoop(), False, None
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
                 self._begin()
             case e.Cancelling() if self._root is not None:
                 self._root.cancel()
+            case e.Undoing() if self.execution.completed is not None:
+                self._finished = False
+                self._begin_undo(Finish("completed", self.execution.completed.outcome))
             case e.Turned(path):
                 waiting = self._waiting.pop(path, None)
                 if waiting is not None and not waiting.done():
@@ -134,6 +148,10 @@ class Instance:
 
     def _begin(self) -> None:
         self._root = self.loop.create_task(self._enter(self), name="workflow", context=None if self._variables is None else self._variables.copy())
+
+    def _begin_undo(self, finish: Finish) -> None:
+        self._undoing = finish
+        self._root = self.loop.create_task(undo(self, finish), name="undo", context=None if self._root is None else self._root.context)
 
     def _conclude(self) -> None:
         """Finish the execution, once the workflow's function has ended and its other tasks have unwound, or can never go on."""
@@ -157,34 +175,24 @@ class Instance:
     def _finish(self, root: NumberedTask[Any]) -> None:
         if self._divergence is not None:
             return
-        self._finished = True
-        finish = self._ending(root)
+        finish = self._undoing or ending(root, self.execution, self._unstarted)
         self._unstarted.clear()
+        if self._undoing is None and self._is_to_be_undone(finish):
+            self._begin_undo(finish)
+            self.loop.drive()
+            return
+        if self._undoing is not None and (error := root.exception()) is not None:
+            finish = Finish("failed", Err("failed", error_info(error)))
+        self._finished = True
         if self._remembered is None:
             self._commands.append(finish)
         elif not isinstance(self._next(), e.Ended):
             self._diverge((), self._next_text(), "the end of the workflow")
 
-    def _ending(self, root: NumberedTask[Any]) -> Finish:
-        where = f"the result of workflow {self.workflow.name}"
-        if not root.done():
-            stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
-            return Finish("failed", Err("failed", error_info(stuck)))
-        if root.cancelled():
-            reason = self.execution.cancelling.reason if self.execution.cancelling is not None else "the workflow cancelled itself"
-            return Finish("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)))
-        error = root.exception()
-        forgotten = [path for path, coroutine in self._unstarted.items() if getcoroutinestate(coroutine) == CORO_CREATED]
-        for path in forgotten:
-            self._unstarted[path].close()
-        if error is None and forgotten:
-            error = NotAwaited([text(path) for path in forgotten])
-        if error is None:
-            try:
-                return Finish("completed", Ok(values.encode(root.result(), where)))
-            except ProgrammingError as unencodable:
-                error = unencodable
-        return Finish("failed", Err("failed", error_info(error)))
+    def _is_to_be_undone(self, finish: Finish) -> bool:
+        cancelling = self.execution.cancelling
+        is_over = finish.status != "completed" if cancelling is None else cancelling.undo
+        return is_over and bool(undoable(self.execution.settled))
 
     # what verbs use
 
@@ -193,6 +201,8 @@ class Instance:
         self._ask(path, op)
         if step is not None:
             self.steps[path] = step
+            if isinstance(step, Step) and step.handlers:
+                self.handlers[step.name] = step.handlers[0]
         future: NumberedFuture[Settlement] = self.loop.create_future()
         self._waiting[path] = future
         return future

@@ -1,0 +1,55 @@
+"""Undo: once a workflow has failed or was cancelled, what it has done is undone, what was done last first.
+
+That is code like a workflow's own, on the same loop: it remembers how the execution will end, then calls one handler after the other
+at the path of what that undoes. A handler that fails for good parks the execution, so that nothing is left out.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.errors import Fatal
+from perdure.core.ops import Call, Ok, Sleep, Spawn
+from perdure.core.paths import UNDO, Path
+from perdure.core.program import Finish
+from perdure.core.undo import undoable
+from perdure.core.values import NOTHING, Value
+from perdure.programs.code.declare import Step, Undo
+
+if TYPE_CHECKING:
+    from perdure.programs.code.instance import Instance
+
+PLAN: Path = (UNDO,)
+BEGIN: Path = (UNDO, ("begin", 0))
+
+
+class Done(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a handler is called with: the result of what it undoes, and its arguments, each as it was remembered."""
+
+    result: Value
+    args: Value
+
+
+async def undo(instance: "Instance", finish: Finish) -> None:
+    """Undo all that is to be undone, before `finish`."""
+    instance.remember(PLAN, lambda: values.encode(finish.outcome, "the outcome"), role="undo", label=finish.status)
+    await instance.open(BEGIN, Sleep(0.0))  # what the workflow has dropped with its last breath is known from then on
+    for path in undoable(instance.execution.settled):
+        done = instance.execution.settled[path]
+        if isinstance(done.op, Call):
+            handler = instance.handlers.get(done.op.target) or _missing(done.op)
+            step, result = handler.step, done.outcome.value if isinstance(done.outcome, Ok) else NOTHING
+            given = values.encode(Done(result, done.op.args), "what is to be undone", path)
+            await instance.open((UNDO, *path), Call(step.name, given, step.queue, step.rule, step.timeout_s), handler)
+        elif isinstance(done.op, Spawn):
+            await instance.open((UNDO, *path), msgspec.structs.replace(done.op, input=NOTHING))
+
+
+def _missing(op: Call) -> Undo:
+    """What stands for a handler that the code no longer has: it fails for good, and says so."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Fatal(f"the code that runs here has nothing that undoes step {op.target}; bring its @{op.target}.undo back, and resume the execution")
+
+    return Undo(Step(refuse, name=f"undo:{op.target}", queue=op.queue), in_doubt=True)
