@@ -259,7 +259,7 @@ BUGS = [
         "open turns are kept",
         "a turn with an open operation is not forgotten",
         DECIDE,
-        "        held = (turn for turn in range(first, before) if self.execution.turn_holds_open((*path, turn)))\n",
+        "        held = (turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn)))\n",
         "        held = iter(())\n",
         core("decide"),
     ),
