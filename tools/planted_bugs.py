@@ -359,8 +359,8 @@ BUGS = [
         "cancelled and paused",
         "what is paused while it unwinds goes on unwinding when it is cancelled again",
         DECIDE,
-        "(execution.cancelling is not None and execution.parked is None)",
-        "execution.cancelling is not None",
+        "((execution.cancelling is not None or execution.undoing) and execution.parked is None)",
+        "(execution.cancelling is not None or execution.undoing)",
         core("decide"),
     ),
     # programs
