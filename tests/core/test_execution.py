@@ -162,7 +162,7 @@ def test_a_reopened_execution_remembers_what_had_succeeded_and_nothing_else() ->
         opened("b", Sleep(9.0)),
     ]
     execution = after(*failed, e.Ended("failed", Err("failed", NO), NOW_S), e.Reopened(NOW_S + 1))
-    assert list(execution.memo) == [PAY] and not execution.settled and not execution.open and execution.ended is None and execution.reopened == 1
+    assert list(execution.memo.known) == [PAY] and not execution.settled and not execution.open and execution.ended is None and execution.reopened == 1
     execution.apply(OPEN)
     execution.apply(e.Recalled(PAY, NOW_S + 2))
     assert execution.settled[PAY].outcome == Ok(b"\x01") and not execution.memo and execution.status == "running"
@@ -237,7 +237,7 @@ def test_timers_of_what_is_long_over_take_no_memory() -> None:
     for number in range(10_000):
         execution.apply(e.Opened((("t", number),), Call("t", timeout_s=1e9), "me"))
         execution.apply(e.Settled((("t", number),), Ok(), NOW_S))
-    assert len(execution._timers) < 100
+    assert len(execution._opened.timers) < 100
 
 
 # messages that are known
@@ -375,7 +375,7 @@ def test_event_by_event_and_all_at_once_are_the_same_execution(seed: int) -> Non
 
 
 def test_facts_hold_all_that_an_execution_knows_but_bookkeeping() -> None:
-    hidden = {"_timers", "_opened", "logged_events", "dead_events", "resumes"}
+    hidden = {"_opened", "logged_events", "dead_events", "resumes"}
     assert set(Execution.__slots__) - set(facts(after())) == hidden
 
 

@@ -142,14 +142,14 @@ class _Draft:
         match op:
             case Call():
                 by = self.host.holder if op.queue in self.host.queues else None
-            case Send(to) if not self.execution.recalls(path, op):
+            case Send(to) if not self.execution.memo.recalls(path, op):
                 number = self.execution.sent.get(to, 0) + 1
-            case Spawn() if not self.execution.recalls(path, op):
+            case Spawn() if not self.execution.memo.recalls(path, op):
                 number = 1
             case Receive() | Sleep():
                 self.ready.append(path)
         self._record(e.Opened(path, op, by, number))
-        if path in self.execution.open and self.execution.recalls(path, op):
+        if path in self.execution.open and self.execution.memo.recalls(path, op):
             self.ready.append(path)
 
     def _light(self, op: Op) -> Op:
@@ -187,16 +187,14 @@ class _Draft:
         if cancelling is not None:
             self._record(self._deadline_exceeded(cancelling.reason) if cancelling.deadline else self._cancelled(cancelling.reason))
             return
-        if isinstance(outcome, Ok):
-            outcome = Ok(offload(outcome.value, self.decision.blobs), outcome.port)
-        self._record(e.Ended(status, outcome, self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
+        self._record(e.Ended(status, self._light_outcome(outcome), self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
 
     def _at_once(self, path: Path) -> e.Event | None:
         """The event by which an open operation settles without waiting, if it does."""
         promise = self.execution.open.get(path)
         if promise is None or self.execution.parked is not None:
             return None
-        if self.execution.recalls(path, promise.op):
+        if self.execution.memo.recalls(path, promise.op):
             return e.Recalled(path, self.now_s)
         if isinstance(promise.op, Sleep):
             return e.Settled(path, Ok(), self.now_s) if promise.due_s is not None and promise.due_s <= self.now_s else None
@@ -218,20 +216,22 @@ class _Draft:
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
-        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s)
+        if message.fork is not None:
+            yield e.Forked(message.fork, self.now_s)
+        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth)
 
     def settle(self, message: messages.Settle) -> Iterator[e.Event]:
         """Take an answer, if the operation is open and on this attempt."""
         promise = self.execution.open.get(message.path)
         if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):
             return
-        match message.outcome:
-            case Ok(value, port):
-                yield e.Settled(promise.path, Ok(offload(value, self.decision.blobs), port), self.now_s)
-            case Err() as failure if isinstance(promise.op, Call):
-                yield self._failed(promise, promise.op, failure)
-            case Err() as failure:
-                yield e.Settled(promise.path, failure, self.now_s)
+        if isinstance(message.outcome, Err) and isinstance(promise.op, Call):
+            yield self._failed(promise, promise.op, message.outcome)
+        else:
+            yield e.Settled(promise.path, self._light_outcome(message.outcome), self.now_s)
+
+    def _light_outcome(self, outcome: Outcome) -> Outcome:
+        return Ok(offload(outcome.value, self.decision.blobs), outcome.port) if isinstance(outcome, Ok) else outcome
 
     def _failed(self, promise: Promise, op: Call, failure: Err) -> e.Event:
         failures = promise.failures + 1
@@ -314,7 +314,16 @@ class _Draft:
         if self.execution.parked is not None:
             yield from self.resume(message)
         elif self.execution.ended is not None and self.execution.ended.status == "failed":
-            yield e.Reopened(self.now_s, message.reason)
+            yield e.Reopened(self.now_s, message.reason, message.before if message.before in self.execution.settled else ())
+
+    def preset(self, message: messages.Preset) -> Iterator[e.Event]:
+        """Settle an open operation, or remember the outcome for when it is opened; what has settled stays as it is, but for what failed with the execution."""
+        path, ended = message.path, self.execution.ended
+        promise, settled = self.execution.open.get(path), self.execution.settled.get(path)
+        if promise is not None and isinstance(promise.op, Call | Sleep | Spawn):
+            yield e.Settled(path, self._light_outcome(message.outcome), self.now_s)
+        elif settled is None or (isinstance(settled.outcome, Err) and ended is not None and ended.status == "failed"):
+            yield e.Preset(path, self._light_outcome(message.outcome), self.now_s)
 
     def pause(self, message: messages.Pause) -> Iterator[e.Event]:
         """Park until resumed."""
@@ -373,6 +382,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Terminate: _Draft.terminate,
     messages.Undo: _Draft.undo,
     messages.Retry: _Draft.retry,
+    messages.Preset: _Draft.preset,
     messages.Pause: _Draft.pause,
     messages.Resume: _Draft.resume,
     messages.Diverge: _Draft.diverge,

@@ -29,12 +29,12 @@ def effects(execution: Execution, event: e.Event) -> Iterable[Effect]:
 def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
     path, op = event.path, event.op
     match op:
-        case Call() if event.by is None and not execution.recalls(path, op):
+        case Call() if event.by is None and not execution.memo.recalls(path, op):
             return (_work(execution.key, path, op, 1),)
         case Spawn() if path[0] == UNDO:
             undo = messages.Undo(f"its parent {execution.key} is undone", messages.Parent(execution.key, path))
             return (mail.Send(_child(execution.key, op), f"undo:{idempotency_key(execution.key, path)}", messages.encode(undo)),)
-        case Spawn() if (event.number or op.awaited) and not execution.recalls(path, op):
+        case Spawn() if (event.number or op.awaited) and not execution.memo.recalls(path, op):
             return (_start(execution, path, op),)
         case Send() if event.number:
             return (_signal(execution.key, op, event.number),)
@@ -96,7 +96,8 @@ def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path) if op.awaited else None
     opens = Opening(program_name(op.workflow, op.version), execution.root)
-    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s)
+    depth = 1 + (0 if execution.started is None else execution.started.depth)
+    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, depth)
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 
 

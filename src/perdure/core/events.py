@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.ops import Op, Outcome
@@ -36,7 +37,7 @@ _SHORT = {
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
-    """The execution began; the version of its workflow is pinned."""
+    """The execution began; the version of its workflow is pinned. `origin` has started it, itself started so many levels deep less one."""
 
     version: int
     at_s: float
@@ -44,6 +45,23 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     seed: int = 0
     parent: Parent | None = None
     deadline_at_s: float | None = None
+    origin: Key | None = None
+    depth: int = 0
+
+
+class Forked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_SHORT):
+    """The execution will begin with what another one had reached."""
+
+    fork: Fork
+    at_s: float
+
+
+class Preset(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="p", rename=_SHORT):
+    """Somebody gave the outcome of an operation that is not open: should it be opened, it settles with that."""
+
+    path: Path
+    outcome: Outcome
+    at_s: float
 
 
 class Watched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="W", rename=_SHORT):
@@ -163,10 +181,14 @@ class Resumed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class Reopened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="R", rename=_SHORT):
-    """A failed execution goes on: its program runs anew, and every operation that had succeeded settles with the same again."""
+    """A failed execution goes on: its program runs anew, and every operation that had succeeded settles with the same again.
+
+    With `before`, only those that were opened earlier than the operation there.
+    """
 
     at_s: float
     reason: str = ""
+    before: Path = ()
 
 
 class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
@@ -227,6 +249,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
 
 Given = (
     Started
+    | Forked
+    | Preset
     | Watched
     | Arrived
     | Refused

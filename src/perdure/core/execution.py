@@ -11,16 +11,17 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core import events as e
+from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.mailbox import Letter, Mailbox
+from perdure.core.memo import Memo
 from perdure.core.messages import Parent
+from perdure.core.opened import Opened
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path
 from perdure.core.promise import Promise, Settlement, State
 from perdure.core.seen import Seen, Watermark
-from perdure.core.timers import Timers
 from perdure.core.turns import Turns
-from perdure.core.undo import still_done
 from perdure.core.values import Value
 
 Status = Literal["pending", "running", "waiting", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
@@ -31,8 +32,6 @@ class Execution:
 
     __slots__ = (
         "_opened",
-        "_performing",
-        "_timers",
         "archive",
         "backlog",
         "cancelling",
@@ -41,6 +40,7 @@ class Execution:
         "deadline_at_s",
         "emitted",
         "ended",
+        "forked",
         "key",
         "logged_events",
         "mailbox",
@@ -75,11 +75,13 @@ class Execution:
         self.cancelling: e.Cancelling | None = None
         self.undoing = False
         self.completed: e.Ended | None = None
+        self.forked: Fork | None = None
         self.reopened = 0
         self.watchers: list[Parent] = []
-        self.open: dict[Path, Promise] = {}
+        self._opened = Opened()
+        self.open = self._opened.open
         self.settled: dict[Path, Settlement] = {}
-        self.memo: dict[Path, Settlement] = {}
+        self.memo = Memo()
         self.backlog: list[e.Event] = []
         self.mailbox = Mailbox()
         self.state: dict[str, Value] = {}
@@ -91,9 +93,6 @@ class Execution:
         self.logged_events = 0
         self.dead_events = 0
         self.archive: str | None = None
-        self._opened = 0
-        self._performing = 0
-        self._timers = Timers(self.open)
         self.turns = Turns()
 
     # what it says of itself
@@ -109,7 +108,7 @@ class Execution:
             return "pending"
         if self.undoing:
             return "undoing"
-        return "running" if self._performing or not self.open else "waiting"
+        return "running" if self.performs or not self.open else "waiting"
 
     def wake_at(self, busy: AbstractSet[Path] = frozenset()) -> float | None:
         """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970."""
@@ -122,21 +121,16 @@ class Execution:
 
     def next_timer(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
         """The open operation that is due first, the one opened first among equals; not a retry of what is still `busy`."""
-        return self._timers.next(busy)
+        return self._opened.due_first(busy)
 
     @property
     def performs(self) -> int:
         """How many calls some holder performs itself, as far as is known."""
-        return self._performing
+        return self._opened.performed
 
     def performing(self) -> list[Promise]:
         """Those calls."""
-        return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
-
-    def recalls(self, path: Path, op: Op) -> bool:
-        """Whether, since a reopening, the operation at `path` is known to have succeeded before."""
-        known = self.memo.get(path)
-        return known is not None and type(known.op) is type(op)
+        return self._opened.performing()
 
     # how it changes
 
@@ -159,6 +153,16 @@ class Execution:
         if event.parent is not None:
             self.watchers.append(event.parent)
 
+    def _fork(self, event: e.Forked) -> None:
+        self.now_s = event.at_s
+        self.forked = event.fork
+        self.trimmed = dict(event.fork.trimmed)
+        self.memo.copy(event.fork)
+
+    def _preset(self, event: e.Preset) -> None:
+        self.now_s = event.at_s
+        self.memo.given[event.path] = event.outcome
+
     def _watched(self, event: e.Watched) -> None:
         self.now_s = event.at_s
         if event.parent not in self.watchers:
@@ -174,18 +178,18 @@ class Execution:
 
     def _open(self, event: e.Opened) -> None:
         path, op = event.path, event.op
-        self._opened += 1
+        self._opened.count += 1
         self.turns.add(path)
         match op:
             case Call():
-                self._perform(self._promise(event), event.by)
+                self._opened.perform(self._promise(event), event.by, self.now_s)
             case Keep():
                 self._keep(path, op)
             case Sleep(duration_s, until_s):
-                self._timers.set(self._promise(event), until_s if until_s is not None else self.now_s + (duration_s or 0.0))
+                self._opened.timers.set(self._promise(event), until_s if until_s is not None else self.now_s + (duration_s or 0.0))
             case Receive():
                 self.mailbox.wait(path, op)
-                self._timers.set(self._promise(event), None if op.timeout_s is None else self.now_s + op.timeout_s)
+                self._opened.timers.set(self._promise(event), None if op.timeout_s is None else self.now_s + op.timeout_s)
             case Send():
                 self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
                 self._settle_at_once(path, op, Ok())
@@ -195,19 +199,18 @@ class Execution:
                 self._settle_at_once(path, op, Ok())
 
     def _promise(self, event: e.Opened) -> Promise:
-        promise = self.open[event.path] = Promise(event.path, event.op, self._opened, self.now_s, by=event.by, sent=event.number)
-        return promise
+        return self._opened.add(event.path, event.op, self.now_s, event.by, event.number)
 
     def _settle_at_once(self, path: Path, op: Op, outcome: Ok) -> None:
-        self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self._opened)
+        self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self._opened.count)
 
     def _keep(self, path: Path, op: Keep) -> None:
         self._settle_at_once(path, op, Ok(op.value))
         if op.role == "reply" and path[:-1] in self.settled:
             received = self.settled[path[:-1]]
             self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
-        if self.memo and self.recalls(path, op):
-            del self.memo[path]
+        if self.memo and self.memo.recalls(path, op):
+            del self.memo.known[path]
         elif op.role == "state":
             self.state[op.label] = op.value
         elif op.role == "stream":
@@ -215,21 +218,10 @@ class Execution:
         elif op.role == "undo":
             self.undoing = True
 
-    def _stand(self, promise: Promise, state: State, by: str | None = None) -> None:
-        self._performing += (state == "performing") - (promise.state == "performing")
-        promise.state, promise.by = state, by
-
-    def _perform(self, promise: Promise, by: str | None) -> None:
-        self._stand(promise, "waiting" if by is None else "performing", by)
-        timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
-        self._timers.set(promise, None if timeout_s is None else self.now_s + timeout_s)
-
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
         promise = self.open[event.path]
         self.now_s = event.at_s
-        self._stand(promise, state)
-        promise.events += 1
-        self._timers.set(promise, event.due_s)
+        self._opened.wait_again(promise, state, event.due_s)
         return promise
 
     def _retry(self, event: e.Retrying) -> None:
@@ -245,11 +237,10 @@ class Execution:
         self.now_s = event.at_s
         promise.attempt = event.attempt
         promise.events += 1
-        self._perform(promise, event.by)
+        self._opened.perform(promise, event.by, self.now_s)
 
     def _close(self, path: Path) -> Promise:
-        promise = self.open.pop(path)
-        self._performing -= promise.state == "performing"
+        promise = self._opened.remove(path)
         if type(promise.op) is Receive:
             self.mailbox.leave(path, promise.op)
         return promise
@@ -270,7 +261,9 @@ class Execution:
     def _recall(self, event: e.Recalled) -> None:
         self.now_s = event.at_s
         promise = self._close(event.path)
-        known = self.memo.pop(event.path)
+        known = self.memo.take(promise)
+        if isinstance(known.op, Spawn):
+            promise.op = known.op  # in a fork, the child is still the one that the other execution had
         self._settle_as(promise, known.outcome, known.letters)
 
     def _drop(self, event: e.Dropped) -> None:
@@ -279,7 +272,9 @@ class Execution:
             if isinstance(promise.op, Call) and promise.op.undo == "in_doubt":
                 self._settle_as(promise, Err("dropped", ErrorInfo("Dropped", "nobody waited for it any more")), ())
             return
-        settlement = self.settled.pop(event.path)
+        self._give_back(self.settled.pop(event.path))
+
+    def _give_back(self, settlement: Settlement) -> None:
         for letter in settlement.letters:
             if letter.number not in settlement.completed:
                 self.mailbox.put(letter)
@@ -311,16 +306,11 @@ class Execution:
             self.backlog = []
         promise = self.open.get(event.path)
         if promise is not None:
-            self._stand(promise, "parked")
-            self._timers.set(promise, None)
+            self._opened.park(promise)
 
     def _resume(self, event: e.Resumed) -> None:
         self.now_s = event.at_s
-        for promise in self.open.values():
-            if promise.state == "parked":
-                promise.state = "interrupted"
-                promise.interruptions = promise.failures = 0
-                self._timers.set(promise, event.at_s)
+        self._opened.unpark(event.at_s)
         self.parked = None
 
     def _reopen(self, event: e.Reopened) -> None:
@@ -329,21 +319,22 @@ class Execution:
         self.reopened += 1
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
-        self.memo = still_done(self.settled)
+        self.memo.learn(self.settled, event.before)
+        for path in self.settled.keys() - self.memo.known.keys():  # what is to be received anew is back in its place
+            self._give_back(self.settled[path])
         self.settled = {}
-        self.open.clear()
+        self._opened.clear()
         self.backlog = []
         self.resumes = {}
         self.turns = Turns()
-        self._performing = 0
 
     def _turn(self, event: e.Turned) -> None:
         self.now_s = event.at_s
         self.trimmed[event.path] = event.turn
         path = (*event.path, event.turn)
-        self.memo.pop(path, None)
+        self.memo.known.pop(path, None)
         self.turns.add(path)
-        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self._opened)
+        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self._opened.count)
 
     def _end(self, event: e.Ended) -> None:
         self.now_s = event.at_s
@@ -366,6 +357,8 @@ class Execution:
 
 _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Started: Execution._start,
+    e.Forked: Execution._fork,
+    e.Preset: Execution._preset,
     e.Watched: Execution._watched,
     e.Arrived: Execution._arrive,
     e.Refused: Execution._remember_message,

@@ -8,7 +8,7 @@ from perdure.core.execution import Execution
 from perdure.core.ops import Receive
 from perdure.core.paths import Path
 
-HIDDEN = ("_timers", "_opened", "turns", "mailbox", "logged_events", "dead_events", "resumes")
+HIDDEN = ("_opened", "turns", "mailbox", "logged_events", "dead_events", "resumes")
 """What follows from the rest, or is of no consequence."""
 
 
@@ -18,6 +18,7 @@ def facts(execution: Execution) -> dict[str, Any]:
     known["backlog"] = execution.backlog if execution.parked else []
     known["mailbox"] = sorted(execution.mailbox.letters.items())
     known["turns"] = execution.turns.inside()
+    known["given"], known["memo"] = execution.memo.given, execution.memo.known
     for name in ("open", "settled", "memo"):
         known[name] = {path: msgspec.structs.replace(one, number=0) for path, one in known[name].items()}
     return known

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import wire
+from perdure.core.copies import Fork
 from perdure.core.errors import LogDamaged
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key, Path
@@ -22,13 +23,20 @@ class Parent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
-    """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers."""
+    """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers.
+
+    `parent` waits for the end. `origin` is the execution that starts it, if one does, and `depth` how many stand above it; with `fork`, it begins
+    with what another execution had reached.
+    """
 
     version: int = 0
     input: Value = NOTHING
     seed: int = 0
     parent: Parent | None = None
     deadline_s: float | None = None
+    origin: Key | None = None
+    depth: int = 0
+    fork: Fork | None = None
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):
@@ -71,9 +79,17 @@ class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="retry"):
-    """Go on: a failed execution from what failed, one that needs attention from where it was parked."""
+    """Go on: a failed execution from what failed, or from the operation at `before` on; one that needs attention from where it was parked."""
 
     reason: str = ""
+    before: Path = ()
+
+
+class Preset(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="preset"):
+    """Give the outcome of an operation: of an open one, now; of one that is yet to be opened, or that failed with its execution, when it is."""
+
+    path: Path
+    outcome: Outcome
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="pause"):
@@ -106,7 +122,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Pause | Resume | Lost | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Lost | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

@@ -101,9 +101,14 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
                 return (settlement.outcome.value,)
             return () if settlement is None else (letter.body for letter in settlement.letters)
         case e.Started():
-            return (event.input,)
+            return (event.input, *_kept(execution))
         case e.Turned():
             return (event.value,)
         case e.Reopened() if execution.started is not None:
-            return (execution.started.input, *(known.op.value for known in execution.memo.values() if isinstance(known.op, Keep)))
+            return (execution.started.input, *_kept(execution))
     return ()
+
+
+def _kept(execution: Execution) -> Iterable[Value]:
+    """What is known to have been kept before, and may be kept again at any later event."""
+    return (known.op.value for known in execution.memo.known.values() if isinstance(known.op, Keep))

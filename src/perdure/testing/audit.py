@@ -120,7 +120,7 @@ class Auditor:
         while_parked = shadow.parked is not None and isinstance(event, e.Opened | e.Dropped | e.Trimmed | e.Tried | e.Received | e.Recalled)
         self.expect(not while_parked, lambda: f"{where}: {event} while parked")
         match event:
-            case e.Opened(path, SendOp(to), _, number) if path not in shadow.memo:
+            case e.Opened(path, SendOp(to), _, number) if path not in shadow.memo.known:
                 self.expect(number == shadow.sent.get(to, 0) + 1, lambda: f"{where}: message {number} to {to} after {shadow.sent.get(to, 0)}")
             case e.Opened(path):
                 self.expect(path not in shadow.open and path not in shadow.settled, lambda: f"{where}: {text(path)} is opened twice")

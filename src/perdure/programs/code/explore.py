@@ -93,7 +93,7 @@ def recollect(key: Key, events: Sequence[e.Event]) -> Memory:
         if index < life:
             continue
         if isinstance(event, e.Reopened):
-            memory.earlier, memory.trimmed = dict(execution.memo), dict(execution.trimmed)
+            memory.earlier, memory.trimmed = dict(execution.memo.known), dict(execution.trimmed)
         if isinstance(event, e.Opened):
             memory.remember(event.path, event.op, clock)
         elif type(event) not in e.ASKED:
@@ -199,7 +199,7 @@ class Exploration:
         for path, op in kept.items():
             if isinstance(op.value, Blob) and op.value.sha256 not in self._blobs:
                 self._blobs[op.value.sha256] = yield Load(op.value)
-            self.execution.memo[path] = Settlement(op, Ok(op.value), (), 0, 0, 1, 1)
+            self.execution.memo.known[path] = Settlement(op, Ok(op.value), (), 0, 0, 1, 1)
 
     def _relive(self, path: Path, settlement: Settlement) -> Exploring:
         """Have an operation settle as it did; if it is not asked for yet, something unknown may stand in its way."""
@@ -219,7 +219,7 @@ class Exploration:
                 self.placed.add(path)
 
     def _settle(self, path: Path, settlement: Settlement, guessed: bool = False) -> Exploring:
-        self.execution.memo[path] = settlement
+        self.execution.memo.known[path] = settlement
         yield from self._feed(e.Recalled(path, self.execution.now_s), guessed)
 
     def _feed(self, event: e.Event, guessed: bool = False) -> Exploring:
@@ -251,7 +251,7 @@ class Exploration:
 
     def _open(self, path: Path, op: Op) -> None:
         remembered = self._memory.ops.get(path)
-        if isinstance(op, Keep) and op.role == "value" and not op.label and path not in self.execution.memo:
+        if isinstance(op, Keep) and op.role == "value" and not op.label and path not in self.execution.memo.known:
             self.keep = path
         self.sure = self.sure and self._guessed.get(path, path) is not None
         self.asked[path] = op

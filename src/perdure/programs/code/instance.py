@@ -128,10 +128,11 @@ class Instance:
                 if future is not None and not future.done():
                     future.set_result(self.execution.settled[path])
             case e.Started():
+                self._recalled = self._values  # of a fork, what was kept before may be kept again at any later event
                 self._begin()
             case e.Reopened():
                 self.loop.close()
-                self._recalled = self._values  # what was kept before the reopening may be kept again at any later event
+                self._recalled = self._values  # the same
                 self.loop, self._finished, self._undoing = DeterministicLoop(), False, None
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
@@ -216,7 +217,7 @@ class Instance:
             asked = Keep(**how)
             self._ask(path, asked)
             return self._matched_value
-        known = self.execution.memo.get(path)
+        known = self.execution.memo.known.get(path)
         if known is None and self.dry and not how:  # an exploration: what the user's function returns is not known, and it must not run
             self._ask(path, Keep())
             self.loop.stopped = True

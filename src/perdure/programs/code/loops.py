@@ -65,14 +65,14 @@ class Loop(Generic[S]):
         return self._context._turn(self._scope, self._cell, self._turn, (*self._path, self._turn))
 
     async def _begin(self, instance: Instance) -> None:
-        """Start at turn 0, at the turn from which a compacted log goes on, or after a reopening at the earliest turn that is kept."""
+        """Start at turn 0, at the turn from which a compacted log goes on, or, reopened or forked, at the earliest turn that is kept."""
         execution = instance.execution
         if self._path in execution.resumes:
             turned = await instance.wait_for_turn(self._path)
             self._turn = turned.turn
             self._cell.state = instance.decode(turned.value, self._kind, self._path)
             return
-        self._turn = execution.trimmed.get(self._path, 0) if execution.reopened else 0
+        self._turn = execution.trimmed.get(self._path, 0) if execution.reopened or execution.forked is not None else 0
         self._commit(instance)
 
     def _commit(self, instance: Instance) -> None:

@@ -1,0 +1,77 @@
+"""What is open: the operations that have not settled, how each stands, and which is due first.
+
+How many some holder performs, and how many wait for a person, is counted as it changes, so that asking costs nothing.
+"""
+
+from collections.abc import Set as AbstractSet
+
+from perdure.core.ops import Call, Op
+from perdure.core.paths import Path
+from perdure.core.promise import Promise, State
+from perdure.core.timers import Timers
+
+
+class Opened:
+    """The open operations by path, in the order of opening."""
+
+    __slots__ = ("count", "open", "performed", "timers")
+
+    def __init__(self) -> None:
+        self.open: dict[Path, Promise] = {}
+        self.count = 0
+        self.performed = 0
+        self.timers = Timers(self.open)
+
+    def add(self, path: Path, op: Op, at_s: float, by: str | None = None, sent: int = 0) -> Promise:
+        """Open an operation; `count` has its number."""
+        promise = self.open[path] = Promise(path, op, self.count, at_s, by=by, sent=sent)
+        return promise
+
+    def remove(self, path: Path) -> Promise:
+        """It is open no longer."""
+        promise = self.open.pop(path)
+        self.performed -= promise.state == "performing"
+        return promise
+
+    def clear(self) -> None:
+        """None is open any more."""
+        self.open.clear()
+        self.performed = 0
+
+    def stand(self, promise: Promise, state: State, by: str | None = None) -> None:
+        """Let an operation be in another state."""
+        self.performed += (state == "performing") - (promise.state == "performing")
+        promise.state, promise.by = state, by
+
+    def perform(self, promise: Promise, by: str | None, at_s: float) -> None:
+        """A try begins: by a holder itself, or on a queue."""
+        self.stand(promise, "waiting" if by is None else "performing", by)
+        timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
+        self.timers.set(promise, None if timeout_s is None else at_s + timeout_s)
+
+    def wait_again(self, promise: Promise, state: State, due_s: float) -> None:
+        """A try is over, and the next one is due later."""
+        self.stand(promise, state)
+        promise.events += 1
+        self.timers.set(promise, due_s)
+
+    def park(self, promise: Promise) -> None:
+        """It is not tried again until somebody wants that."""
+        self.stand(promise, "parked")
+        self.timers.set(promise, None)
+
+    def unpark(self, at_s: float) -> None:
+        """What was parked is due, and its tries are counted anew."""
+        for promise in self.open.values():
+            if promise.state == "parked":
+                promise.state = "interrupted"
+                promise.interruptions = promise.failures = 0
+                self.timers.set(promise, at_s)
+
+    def performing(self) -> list[Promise]:
+        """Those that some holder performs itself, as far as is known."""
+        return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
+
+    def due_first(self, busy: AbstractSet[Path]) -> Promise | None:
+        """The one that is due first, the one opened first among equals; not a retry of what is still `busy`."""
+        return self.timers.next(busy)
