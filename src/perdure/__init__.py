@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.client import AsyncClient, AsyncHandle, Client, Handle
     from perdure.core.errors import (
+        AlreadyThere,
         Ambiguous,
         ChildFailed,
         DeadlineExceeded,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         StepFailed,
         StoreError,
         Timeout,
+        TooDeep,
         WorkflowError,
         WrongVerb,
     )
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.sdk import Workflow, workflow
 
 __all__ = [
+    "AlreadyThere",
     "Ambiguous",
     "AsyncClient",
     "AsyncHandle",
@@ -81,6 +84,7 @@ __all__ = [
     "SyncContext",
     "SyncTurn",
     "Timeout",
+    "TooDeep",
     "Turn",
     "Won",
     "Workflow",
@@ -94,6 +98,7 @@ __all__ = [
 _HOMES = {
     "perdure.client": ("AsyncClient", "AsyncHandle", "Client", "Handle"),
     "perdure.core.errors": (
+        "AlreadyThere",
         "Ambiguous",
         "ChildFailed",
         "DeadlineExceeded",
@@ -114,6 +119,7 @@ _HOMES = {
         "Rollback",
         "StepFailed",
         "StoreError",
+        "TooDeep",
         "Timeout",
         "WorkflowError",
         "WrongVerb",

@@ -6,12 +6,13 @@ running loop (which waits meanwhile). What holds of the async twin holds here.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_client import AsyncClient, AsyncHandle, Engines, Listing
+from perdure.async_client import AsyncClient, Engines, Listing
+from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.loop_thread import LoopThread
@@ -106,9 +107,21 @@ class Handle(Generic[R_co]):
         """See `AsyncHandle.resume`."""
         self._thread.call(self._inner.resume(reason, wait=wait, timeout=timeout))
 
-    def retry(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+    def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.retry`."""
-        self._thread.call(self._inner.retry(reason, wait=wait, timeout=timeout))
+        self._thread.call(self._inner.retry(reason, from_step=from_step, wait=wait, timeout=timeout))
+
+    def rerun(self, *, id: str | None = None, version: int | None = None) -> Handle[R_co]:
+        """See `AsyncHandle.rerun`."""
+        return Handle(self._thread, self._thread.call(self._inner.rerun(id=id, version=version)))
+
+    def fork(self, from_step: str | None = None, *, input: Sequence[Any] | None = None, id: str | None = None, version: int | None = None) -> Handle[R_co]:
+        """See `AsyncHandle.fork`."""
+        return Handle(self._thread, self._thread.call(self._inner.fork(from_step, input=input, id=id, version=version)))
+
+    def preset(self, step: str, value: Any = None) -> None:
+        """See `AsyncHandle.preset`."""
+        self._thread.call(self._inner.preset(step, value))
 
 
 class Client:

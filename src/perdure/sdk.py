@@ -12,14 +12,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import wraps
 from types import ModuleType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
 from uuid import uuid4
 
 from perdure.core import values
 from perdure.core.errors import BadValue, WrongVerb
+from perdure.core.ops import OnCancel
 from perdure.core.paths import Key
 from perdure.programs.code.context import Context
-from perdure.programs.code.declare import CodeWorkflow, checked_name
+from perdure.programs.code.declare import CodeWorkflow, Retry, checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.programs.code.strand import greenlets
 from perdure.programs.code.sync import SyncContext, asynchronous
@@ -47,9 +48,30 @@ class Workflow(Generic[P, R_co]):
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
 
-    def with_(self, *, undo: bool) -> Workflow[P, R_co]:
-        """The same workflow with other options, for one call: ``ctx.call(receipt.with_(undo=True), order)`` undoes it with its parent."""
-        return Workflow(dataclasses.replace(self.code, undo=undo), self._uses)
+    def with_(
+        self,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        undo: bool | None = None,
+        on_cancel: OnCancel | None = None,
+        retry: Retry | None = None,
+        deadline: Duration | None = None,
+    ) -> Workflow[P, R_co]:
+        """The same workflow with other options, for one call: ``ctx.call(receipt.with_(undo=True), order)`` undoes it with its parent.
+
+        `id` names the child (by default it follows from where it is called), `name` the operation. `on_cancel` says what becomes of the child when its
+        parent ends or stops waiting: it is cancelled, terminated, or goes on detached. With `retry`, a child that fails is started anew, as another execution.
+        """
+        given: dict[str, Any] = {"id": id, "name": name, "undo": undo, "on_cancel": on_cancel, "retry": retry}
+        calling = dataclasses.replace(self.code.calling, **{option: value for option, value in given.items() if value is not None})
+        if calling.on_cancel not in get_args(OnCancel):
+            raise BadValue("on_cancel", calling.on_cancel, f"one of {', '.join(get_args(OnCancel))}")
+        for one, what in ((calling.id, "id"), (calling.name, "operation")):
+            _ = None if one is None else checked_name(one, what)
+        _ = calling.rule
+        deadline_s = self.code.deadline_s if deadline is None else seconds(deadline, "deadline")
+        return Workflow(dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s), self._uses)
 
     def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
         """Which execution an id of this workflow means, to send a message to it: ``ctx.send(order.key("o1"), approved, body)``."""

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core import messages as m
+from perdure.core.copies import Copy, Fork
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
-from perdure.core.ops import Err, Ok
+from perdure.core.ops import Call, Err, Ok
 from perdure.core.paths import Key
 from perdure.core.values import Blob
 from tests.core.test_wire_and_log import golden
@@ -38,6 +39,9 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Cancel("enough", undo=False),
     m.Undo(),
     m.Undo("wrong", m.Parent(KEY, PAY)),
+    m.Start(origin=KEY, depth=3, fork=Fork(KEY, 9, (Copy(PAY, Call("pay"), Ok(b"\x2a")),), ((PAY, 3),))),
+    m.Retry("fixed", PAY),
+    m.Preset(PAY, Ok(b"\x2a")),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -46,15 +50,19 @@ KEYS = st.builds(Key, TEXT, TEXT, TEXT)
 VALUES = st.binary() | st.builds(Blob, TEXT, st.integers(0, 2**40))
 ERRORS = st.builds(ErrorInfo, TEXT, TEXT, TEXT, st.none() | st.binary())
 OUTCOMES = st.builds(Ok, VALUES, TEXT) | st.builds(Err, TEXT, ERRORS, st.integers(0, 99))
+COPIES = st.lists(st.builds(Copy, PATHS, st.builds(Call, TEXT, VALUES), OUTCOMES), max_size=3).map(tuple)
+FORKS = st.builds(Fork, KEYS, st.integers(0, 99), COPIES, st.lists(st.tuples(PATHS, st.integers(0, 99)), max_size=2).map(tuple))
 SECONDS = st.none() | st.floats(0, 1e12)
 ANY = st.one_of(
     st.builds(m.Start, st.integers(0, 99), VALUES, st.integers(0, 2**63 - 1), st.none() | st.builds(m.Parent, KEYS, PATHS), SECONDS),
+    st.builds(m.Start, origin=KEYS, depth=st.integers(0, 99), fork=FORKS),
     st.builds(m.Settle, PATHS, st.integers(1, 99), OUTCOMES),
     st.builds(m.Signal, TEXT, VALUES, TEXT, st.none() | KEYS, st.integers(0, 99)),
     st.builds(m.Cancel, TEXT, st.booleans()),
     st.builds(m.Undo, TEXT, st.none() | st.builds(m.Parent, KEYS, PATHS)),
     st.builds(m.Terminate, TEXT),
-    st.builds(m.Retry, TEXT),
+    st.builds(m.Retry, TEXT, PATHS),
+    st.builds(m.Preset, PATHS, OUTCOMES),
     st.builds(m.Pause, TEXT),
     st.builds(m.Resume, TEXT),
     st.builds(m.Lost, PATHS, st.integers(1, 99)),

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from perdure.core import events as e
 from perdure.core import log, wire
+from perdure.core.copies import Copy, Fork
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
+from perdure.core.mailbox import Letter
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Send, Sleep, Spawn
 from perdure.core.paths import UNDO, Key
@@ -71,6 +73,12 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Call("pay", undo="in_doubt")),
     e.Opened(PAY, Spawn("ship", "1", undo=True)),
     e.Opened((UNDO,), Keep(b"\x01", "undo", "failed")),
+    e.Started(2, NOW_S, origin=OTHER, depth=3),
+    e.Forked(Fork(OTHER, 9, (Copy(PAY, Call("pay"), Ok(b"\x2a")), Copy(TURN, Receive(("a",)), None, (Letter(5, "a", b"\x01", NOW_S),))), ((PAY, 3),)), NOW_S),
+    e.Preset(PAY, Ok(b"\x2a"), NOW_S),
+    e.Reopened(NOW_S, "fixed", PAY),
+    e.Opened(PAY, Spawn("ship", "1", on_cancel="detach")),
+    e.Opened(PAY, Keep(b"\x02", "version")),
 ]
 
 

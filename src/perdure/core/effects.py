@@ -96,8 +96,7 @@ def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path) if op.awaited else None
     opens = Opening(program_name(op.workflow, op.version), execution.root)
-    depth = 1 + (0 if execution.started is None else execution.started.depth)
-    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, depth)
+    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1)
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 
 
@@ -119,6 +118,7 @@ def _take_back(key: Key, promise: Promise) -> Iterator[Effect]:
     match promise.op:
         case Call() as op if promise.state == "waiting":
             yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt))
-        case Spawn() as op if op.awaited and promise.path[0] != UNDO:
-            cancel = messages.Cancel(f"its parent {key} no longer waits for it")
-            yield mail.Send(_child(key, op), f"cancel:{idempotency_key(key, promise.path)}", messages.encode(cancel))
+        case Spawn() as op if op.awaited and op.on_cancel != "detach" and promise.path[0] != UNDO:
+            why = f"its parent {key} no longer waits for it"
+            end = messages.Cancel(why) if op.on_cancel == "cancel" else messages.Terminate(why)
+            yield mail.Send(_child(key, op), f"{op.on_cancel}:{idempotency_key(key, promise.path)}", messages.encode(end))

@@ -7,12 +7,13 @@
     │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
-    │   ├── UnknownProgram, NotFound, AlreadyRunning
+    │   ├── UnknownProgram, NotFound, AlreadyThere
     │   └── Ambiguous, InputDiffers, HasEnded
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged
     └── WorkflowError           an outcome of the user's work
+        ├── ChildFailed, TooDeep
         ├── StepFailed, Timeout, Cancelled is asyncio's
         ├── JoinFailed, RaceFailed
         ├── NoReply
@@ -154,6 +155,14 @@ class InputDiffers(ProgrammingError):
         self.key = key
 
 
+class AlreadyThere(ProgrammingError):
+    """A new execution was to have a key that another one has."""
+
+    def __init__(self, key: object) -> None:
+        super().__init__(f"there is an execution {key} already; give the new one another id, or none")
+        self.key = key
+
+
 class HasEnded(ProgrammingError):
     """Something was asked of an execution that has ended already; `status` says how."""
 
@@ -219,6 +228,14 @@ class ChildFailed(WorkflowError):
     def __init__(self, name: str, kind: str, error: ErrorInfo) -> None:
         super().__init__(f"child {name} ended as {kind}: {error.type}: {error.message}")
         self.name, self.kind, self.error = name, kind, error
+
+
+class TooDeep(WorkflowError):
+    """A child was to be started below too many executions."""
+
+    def __init__(self, name: str, depth_max: int) -> None:
+        super().__init__(f"child {name} would stand below more than {depth_max} executions; end the recursion, or use a loop")
+        self.name, self.depth_max = name, depth_max
 
 
 class Timeout(WorkflowError, TimeoutError):

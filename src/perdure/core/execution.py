@@ -110,6 +110,11 @@ class Execution:
             return "undoing"
         return "running" if self.performs or not self.open else "waiting"
 
+    @property
+    def depth(self) -> int:
+        """How many executions stand above it, each started by the one before."""
+        return 0 if self.started is None else self.started.depth
+
     def wake_at(self, busy: AbstractSet[Path] = frozenset()) -> float | None:
         """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970."""
         if self.ended is not None or self.parked is not None or self.started is None:

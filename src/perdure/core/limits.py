@@ -29,3 +29,6 @@ UNCLAIMED_MAIL_S = 7 * 24 * 3600.0
 
 EVENTS_PER_DECISION_MAX = 200_000
 """Events that one message may cause; more is a program that goes on for ever without waiting."""
+
+DEPTH_MAX = 100
+"""Executions that may stand above one that starts a child; more is a recursion without end."""

@@ -53,13 +53,15 @@ def still_done(settled: Mapping[Path, Settlement]) -> dict[Path, Settlement]:
     return {path: known for path, known in succeeded.items() if path not in undone and path[0] != UNDO}
 
 
-def copies(settled: Mapping[Path, Settlement], before: Path) -> tuple[Copy, ...]:
-    """What a fork takes over of what has settled: with `before`, only what was opened earlier than the operation there.
+def copies(known: Mapping[Path, Settlement], settled: Mapping[Path, Settlement], before: Path) -> tuple[Copy, ...]:
+    """What a fork takes over of what has settled and of what was `known` and not asked for again: with `before`, what was opened earlier than that.
 
     State and streams are told anew by the program, in the log of the fork.
     """
-    earlier = (one for one in still_done(settled).items() if not before or one[1].number < settled[before].number)
-    return tuple(Copy(path, known.op, known.outcome, known.letters) for path, known in earlier if not _is_told(known.op))
+    memo = Memo()
+    memo.known = dict(known)
+    memo.learn(settled, before)
+    return tuple(Copy(path, one.op, one.outcome, one.letters) for path, one in memo.known.items() if not _is_told(one.op))
 
 
 def _is_told(op: Op) -> bool:

@@ -113,6 +113,9 @@ class Receive(
     about: Value = NOTHING
 
 
+OnCancel = Literal["cancel", "terminate", "detach"]
+
+
 class Spawn(
     msgspec.Struct,
     gc=False,
@@ -120,11 +123,12 @@ class Spawn(
     omit_defaults=True,
     tag_field="t",
     tag="spawn",
-    rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b", "undo": "u"},
+    rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b", "undo": "u", "on_cancel": "c"},
 ):
     """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
 
     With `undo`, a completed child is undone with its parent: the operation that does that is a spawn of the same child, under `~undo`.
+    `on_cancel` says what becomes of the child when nobody waits for it any more.
     """
 
     workflow: str
@@ -135,6 +139,7 @@ class Spawn(
     deadline_s: float | None = None
     about: Value = NOTHING
     undo: bool = False
+    on_cancel: OnCancel = "cancel"
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
@@ -146,7 +151,7 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     about: Value = NOTHING
 
 
-KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo"]
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "version"]
 
 
 class Keep(
@@ -155,8 +160,8 @@ class Keep(
     """A value to remember; settles at once.
 
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
-    loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, or how the
-    execution will end (`label`, and the outcome) once what it has done is undone.
+    loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, how the
+    execution will end (`label`, and the outcome) once what it has done is undone, or the way taken at a gate.
     """
 
     value: Value = NOTHING
@@ -193,3 +198,8 @@ def kind(op: Op) -> str:
 def same(remembered: Op, asked: Op) -> bool:
     """Whether replay takes the two for the same operation."""
     return type(remembered) is type(asked) and (remembered == asked or target(remembered) == target(asked))
+
+
+def settles_later(op: Op) -> bool:
+    """Whether it is open for a while; the others settle as they are opened."""
+    return not isinstance(op, Keep | Send) and not (isinstance(op, Spawn) and not op.awaited)

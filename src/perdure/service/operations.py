@@ -17,15 +17,15 @@ from perdure.core import log, messages, values
 from perdure.core.errors import BadValue, HasEnded, InputDiffers, NeedsAttention, NotFound, Undecodable
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
-from perdure.core.paths import Key
+from perdure.core.paths import Key, Path
 from perdure.core.program import program_name
 from perdure.core.values import Value
 from perdure.programs.code.declare import CodeWorkflow, Signal, checked_name
 from perdure.runtime.endings import ENDED, last_turn
 from perdure.service.access import Access
+from perdure.service.repeating import SEED_BITS, place, read
 from perdure.stores.base import Committed, Filter, Head, Post
 
-SEED_BITS = 62
 HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
 """The shortest and the longest wait before the mail is looked at again, for whether a message was handled."""
 
@@ -174,14 +174,21 @@ async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:
     return await _go_on(access, key, messages.Resume(reason), "resume", wait)
 
 
-async def retry(access: Access, key: Key, reason: str, wait: bool) -> int:
-    """Have what has failed go on from what failed, and what is parked from where it stands. Return the version behind which to watch it.
+async def retry(access: Access, key: Key, reason: str, wait: bool, step: str | None = None) -> int:
+    """Have what has failed go on from what failed, or from a `step` on; what is parked, from where it stands. Return the version behind which to watch it.
 
     Raises:
         NotFound, HasEnded: there is nothing to retry.
+        BadValue: it has not come to that step, or is parked, and does not go back.
         NeedsAttention: with `wait`, it went on and is parked again.
     """
-    return await _go_on(access, key, messages.Retry(reason), "retry", wait)
+    before: Path = ()
+    if step is not None:
+        execution = await read(access, key)
+        before = place(execution, step)
+        if execution.ended is None:
+            raise BadValue("retry from a step", str(key), f"a failed execution; it is {execution.status}: fork it from that step")
+    return await _go_on(access, key, messages.Retry(reason, before), "retry", wait)
 
 
 async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:

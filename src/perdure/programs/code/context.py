@@ -17,20 +17,23 @@ from uuid import UUID
 import msgspec
 
 from perdure.core import values
-from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, Rollback, StepFailed, Timeout, WrongVerb
+from perdure.core.errors import BadValue, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import Letter
 from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
-from perdure.core.paths import Key, Path, idempotency_key, text
+from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Settlement
 from perdure.programs.code import branches as flow
+from perdure.programs.code import children as family
+from perdure.programs.code import gates
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import CodeWorkflow, Signal, Step, checked_name
 from perdure.programs.code.durations import Duration, seconds, shown, whole
-from perdure.programs.code.instance import Instance, reply_path
+from perdure.programs.code.instance import Instance
 from perdure.programs.code.lines import Lines
 from perdure.programs.code.loops import Cell, Loop, refuse_outer
+from perdure.programs.code.places import reply_path
 from perdure.programs.code.results import Attempt, Message, Ok, Record, Won
-from perdure.programs.code.scheduler import NumberedTask
+from perdure.programs.code.scheduler import NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
 
 P = ParamSpec("P")
@@ -56,13 +59,13 @@ _MISSING: Any = object()
 class Done(Generic[T]):
     """The result of a verb that has settled already."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("value",)
 
     def __init__(self, value: T) -> None:
-        self._value = value
+        self.value = value
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self._value
+        return self.value
         yield  # makes it a generator
 
 
@@ -118,6 +121,17 @@ class ExecutionInfo:
         return self._instance.workflow.version if started is None else started.version
 
     @property
+    def attempt(self) -> int:
+        """How many times it has begun: 1, and one more with each retry after a failure."""
+        return self._instance.execution.reopened + 1
+
+    @property
+    def parent(self) -> Key | None:
+        """The execution that started this one, if one did; messages can be sent to it."""
+        started = self._instance.execution.started
+        return None if started is None else started.origin
+
+    @property
     def deadline(self) -> float | None:
         """When the execution must have ended, in seconds since 1970."""
         return self._instance.execution.deadline_at_s
@@ -162,6 +176,8 @@ class Context:
         return self._verb(path, self._step(path, op, fn))
 
     @overload
+    def attempt(self, fn: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
+    @overload
     def attempt(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
     @overload
     def attempt(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
@@ -174,7 +190,12 @@ class Context:
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Verb[Any]:
-        """Run a step and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
+        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
+        named = isinstance(fn, str) and bool(args)
+        child = getattr(args[0] if named else fn, "code", None)
+        if isinstance(child, CodeWorkflow):
+            path, spawn = self._spawn("attempt", fn if named else None, child, (args[1:] if named else args, kwargs))
+            return self._verb(path, family.attempted(self, path, spawn, child))
         path, op, fn = self._prepare("attempt", fn, args, kwargs)
         return self._verb(path, self._attempt(path, op, fn))
 
@@ -453,30 +474,24 @@ class Context:
     def call(self, workflow: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[R]:
         """Run another workflow as a child execution and wait for its result. If this execution ends or stops waiting, the child is cancelled.
 
+        Options go to ``workflow.with_(...)``.
+
         Raises:
             ChildFailed: it failed or was cancelled.
+            TooDeep: more than 100 executions stand above it.
         """
-        path, op = self._spawn("call", workflow.code, args, kwargs, awaited=True)
-        return self._verb(path, self._call(path, op, workflow.code))
+        path, op = self._spawn("call", None, workflow.code, (args, kwargs))
+        return self._verb(path, family.called(self, path, op, workflow.code))
 
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Done[Key]:
-        """Start another workflow as an execution that goes on by itself; return its key."""
-        path, op = self._spawn("start", workflow.code, args, kwargs, awaited=False)
+        """Start another workflow as an execution that goes on by itself; return its key, to which messages can be sent."""
+        path, op = self._spawn("start", None, workflow.code, (args, kwargs))
         self._instance.send(path, op)
         return Done(Key(self._instance.execution.key.tenant, op.workflow, op.id))
 
-    def _spawn(self, verb: str, workflow: CodeWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any], awaited: bool) -> tuple[Path, Spawn]:
-        scope = self._enter(verb)
-        path = scope.take(f"{verb}:{workflow.name}")
-        child = idempotency_key(self._instance.execution.key, path)
-        raw = workflow.codec.encode_args(args, kwargs, "the input of", path)
-        return path, Spawn(workflow.name, child, workflow.version, raw, awaited, workflow.deadline_s, undo=workflow.undo and awaited)
-
-    async def _call(self, path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:
-        outcome = (await self._settle(path, op)).outcome
-        if outcome is None or isinstance(outcome, Err):
-            raise ChildFailed(text(path), *(("nothing", ErrorInfo("", "")) if outcome is None else (outcome.kind, outcome.error)))
-        return self._instance.decode(outcome.value, workflow.codec.result, path)
+    def _spawn(self, verb: str, name: str | None, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Path, Spawn]:
+        path = self._enter(verb).take(f"{'start' if verb == 'start' else 'call'}:{workflow.name}", name or workflow.calling.name)
+        return path, family.spawn(self, path, workflow, given, awaited=verb != "start")
 
     # what is remembered and shown
 
@@ -497,6 +512,30 @@ class Context:
             made.close()
             raise WrongVerb(f"keep {text(path)} was given an async function", "use a step for work that waits: ctx.step(fn)")
         return made
+
+    def version(self, name: str, latest: int) -> Done[int]:
+        """Which way this execution goes where the code has changed: ``if await ctx.version("tax", 2) >= 2: ...``.
+
+        Executions that come here from now on go the way `latest`, and remember it; those that passed here before the gate was written go the way 1. Each place
+        and each turn of a loop decides for itself. An execution that was reopened or forked goes the way 1 as long as it is where it has been before.
+        """
+        path = self._enter("version").take(f"version:{checked_name(name, 'version')}")
+        return Done(gates.version(self._instance, path, whole(latest, "version(latest)")))
+
+    def removed(self, name: str, kind: str = "step") -> Verb[None]:
+        """Stand where an operation was removed from the code, so that executions that remember it go on: ``await ctx.removed("charge", "step")``.
+
+        `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``call:receipt``), `kind` one of step, sleep, listen, call,
+        start, send, keep, set, emit. What is still open is waited for as it was; a step is not run again.
+        """
+        path = self._enter("removed").take(checked_name(name, "operation"))
+        return self._verb(path, self._removed(path, kind))
+
+    async def _removed(self, path: Path, kind: str) -> None:
+        self._instance.started(path)
+        future = gates.removed(self._instance, path, kind)
+        if future is not None:
+            await self._until(path, future)
 
     def set(self, key: str, value: Any) -> None:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
@@ -545,11 +584,13 @@ class Context:
         """Open an operation and wait until it has settled; cancelled meanwhile, drop it."""
         instance = self._instance
         instance.started(path)
-        future = instance.open(path, op, fn)
+        return await self._until(path, instance.open(path, op, fn))
+
+    async def _until(self, path: Path, future: NumberedFuture[Settlement]) -> Settlement:
         try:
             return await future
         except CancelledError:
-            instance.drop(path)
+            self._instance.drop(path)
             raise
 
     async def _main(self, workflow: CodeWorkflow) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from perdure.core import limits
 from perdure.core.errors import BadName, BadValue
-from perdure.core.ops import DEFAULT_RETRY
+from perdure.core.ops import DEFAULT_RETRY, OnCancel
 from perdure.core.ops import Retry as RetryRule
 from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
@@ -216,9 +216,25 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
+class Calling:
+    """How a workflow is called as a child: under which id, whether it is undone with its parent, what becomes of it when nobody waits for it any
+    more, how often it is started anew when it fails."""
+
+    id: str | None = None
+    name: str | None = None
+    undo: bool = False
+    on_cancel: OnCancel = "cancel"
+    retry: Retry = Retry(max=1)  # frozen, so shared safely
+
+    @cached_property
+    def rule(self) -> RetryRule:
+        """Its retry rule, in seconds."""
+        return self.retry.rule()
+
+
+@dataclasses.dataclass(frozen=True)
 class CodeWorkflow:
-    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet;
-    `undo`, that a child of it is undone with its parent."""
+    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet."""
 
     fn: Callable[..., Coroutine[Any, Any, Any]]
     name: str
@@ -227,7 +243,7 @@ class CodeWorkflow:
     deadline_s: float | None = None
     archive: bool = True
     sync: bool = False
-    undo: bool = False
+    calling: Calling = Calling()  # frozen, so shared safely
 
     @cached_property
     def codec(self) -> Codec:

@@ -19,7 +19,7 @@ from perdure.core.paths import Key, Path, Segment, text
 from perdure.core.rebuild import Load
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.explore import Exploration, Memory, Node, explore, recollect, sort_of
-from perdure.programs.code.instance import asked_text
+from perdure.programs.code.places import asked_text
 
 LINES_MAX = 20
 """Differences that are reported one by one."""

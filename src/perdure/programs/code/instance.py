@@ -14,7 +14,7 @@ from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import Diverged, Evicted, Undecodable, WrongVerb
 from perdure.core.execution import Execution
-from perdure.core.ops import Err, Keep, Op, Send, Spawn, kind, same, target
+from perdure.core.ops import Err, Keep, Op, Send, Spawn, same, settles_later
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
 from perdure.core.promise import Settlement
@@ -23,6 +23,8 @@ from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import CodeWorkflow, Step, Undo
 from perdure.programs.code.ending import ending
 from perdure.programs.code.failures import error_info, refusal, refused
+from perdure.programs.code.gates import nothing
+from perdure.programs.code.places import aside, asked_text
 from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
 from perdure.programs.code.undo import undo
@@ -188,7 +190,7 @@ class Instance:
         if self._remembered is None:
             self._commands.append(finish)
         elif not isinstance(self._next(), e.Ended):
-            self._diverge((), self._next_text(), "the end of the workflow")
+            self.differs((), self._next_text(), "the end of the workflow")
 
     def _is_to_be_undone(self, finish: Finish) -> bool:
         cancelling = self.execution.cancelling
@@ -211,7 +213,7 @@ class Instance:
     def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
         """Keep a value: made now if the log does not know it yet. Settles at once. That it could not be made is remembered as well."""
         if self._remembered is not None:
-            if self._is_next(mark := aside(path)):
+            if self.is_next(mark := aside(path)):
                 self._ask(mark, Keep(label="refused"))
                 raise refusal(path, self.raw(self._matched_value))
             asked = Keep(**how)
@@ -231,6 +233,24 @@ class Instance:
         self._ask(path, Keep(value, **how))
         return value
 
+    @property
+    def replaying(self) -> bool:
+        """Whether what the program asks for now is remembered."""
+        return self._remembered is not None
+
+    def take_removed(self, path: Path, kind: type[Op]) -> NumberedFuture[Settlement] | None:
+        """Take what is remembered at `path` as asked for, if it is next and of this kind; a future, if it settles later."""
+        event = self._next()
+        if not isinstance(event, e.Opened) or event.path != path or not isinstance(event.op, kind) or self._remembered is None:
+            return None
+        self._remembered.popleft()
+        if not settles_later(event.op):
+            return None
+        future: NumberedFuture[Settlement] = self.loop.create_future()
+        self._waiting[path] = future
+        self.steps[path] = nothing
+        return future
+
     def send(self, path: Path, op: Send | Spawn) -> None:
         """Ask for an operation that settles at once."""
         self._ask(path, op)
@@ -247,7 +267,7 @@ class Instance:
         if self._remembered is None:
             self._commands.append(Drop(path))
         elif self._next() != e.Dropped(path):
-            self._diverge(path, self._next_text(), f"{text(path)} dropped")
+            self.differs(path, self._next_text(), f"{text(path)} dropped")
         else:
             self._remembered.popleft()
 
@@ -298,8 +318,8 @@ class Instance:
         try:
             return values.decode(self.raw(value), hint, "the value of", path)
         except Undecodable as error:
-            if self._remembered is not None and not self._is_next(aside(path)):
-                self._diverge(path, "a value of another shape", str(error))
+            if self._remembered is not None and not self.is_next(aside(path)):
+                self.differs(path, "a value of another shape", str(error))
                 raise Evicted from error
             self.remember(aside(path), lambda: values.NOTHING, label="unreadable")
             raise
@@ -338,7 +358,7 @@ class Instance:
             return
         event = self._next()
         if type(event) is not e.Opened or event.path != path or not same(event.op, op):
-            self._diverge(path, self._next_text(), asked_text(path, op))
+            self.differs(path, self._next_text(), asked_text(path, op))
             raise Evicted
         if type(event.op) is Keep:
             self._matched_value = event.op.value
@@ -350,7 +370,8 @@ class Instance:
             left.popleft()
         return left[0] if left else None
 
-    def _is_next(self, path: Path) -> bool:
+    def is_next(self, path: Path) -> bool:
+        """Whether an operation at `path` is remembered next."""
         event = self._next()
         return isinstance(event, e.Opened) and event.path == path
 
@@ -364,23 +385,8 @@ class Instance:
                 return "the end of the workflow"
         return "nothing here"
 
-    def _diverge(self, path: Path, remembered: str, asked: str) -> None:
+    def differs(self, path: Path, remembered: str, asked: str) -> None:
+        """Note that the program differs from its log, and stop it."""
         if self._divergence is None:
             self._divergence = Diverged(path, (f"remembered {remembered}, asked for {asked}",))
             self.loop.stopped = True
-
-
-def reply_path(path: Path, number: int) -> Path:
-    """Where the reply to message `number`, received at `path`, is remembered."""
-    return (*path, (f"reply:{number}", 1))
-
-
-def aside(path: Path) -> Path:
-    """Where it is remembered that the value of an operation could not be kept or read; no operation of a program has an empty name."""
-    return (*path, ("", 1))
-
-
-def asked_text(path: Path, op: Op) -> str:
-    """An operation as people read it in a diff."""
-    aim = target(op)
-    return f"{text(path)} ({kind(op)} {aim})" if aim else f"{text(path)} ({kind(op)})"

@@ -76,6 +76,8 @@ class SyncContext:
         return self._strand.wait(self._own("step").step(fn, *args, **kwargs))
 
     @overload
+    def attempt(self, fn: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
     def attempt(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
     @overload
     def attempt(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
@@ -88,7 +90,7 @@ class SyncContext:
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a step and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
+        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
         return self._strand.wait(self._own("attempt").attempt(fn, *args, **kwargs))
 
     # time
@@ -247,13 +249,21 @@ class SyncContext:
 
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Key:
         """Start another workflow as an execution that goes on by itself; return its key."""
-        return self._own("start").start(workflow, *args, **kwargs)._value
+        return self._own("start").start(workflow, *args, **kwargs).value
 
     # what is remembered and shown
 
     def keep(self, name: str, fn: Callable[[], T]) -> T:
         """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
-        return self._own("keep").keep(name, fn)._value
+        return self._own("keep").keep(name, fn).value
+
+    def version(self, name: str, latest: int) -> int:
+        """Which way this execution goes where the code has changed: `latest`, or 1 if it passed here before the gate was written."""
+        return self._own("version").version(name, latest).value
+
+    def removed(self, name: str, kind: str = "step") -> None:
+        """Stand where an operation was removed from the code, so that executions that remember it go on."""
+        self._strand.wait(self._own("removed").removed(name, kind))
 
     def set(self, key: str, value: Any) -> None:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""

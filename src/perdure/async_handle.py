@@ -1,0 +1,192 @@
+"""The handle of asyncio programs: one execution, to people and programs outside of it.
+
+No rule stands here: it is the typed face of `perdure.service`. What it says holds for its sync twin, `perdure.client.Handle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+from uuid import uuid4
+
+from perdure.core import values, views
+from perdure.core.paths import Key
+from perdure.core.views import PublicEvent, StepView
+from perdure.programs.code.declare import Signal, checked_name
+from perdure.programs.code.durations import Duration, whole
+from perdure.runtime import endings
+from perdure.service import following, operations, queries, repeating
+from perdure.service.access import Access, within
+from perdure.service.asking import ask
+from perdure.service.following import Emitted, Fold
+from perdure.service.queries import Status
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class AsyncHandle(Generic[R_co]):
+    """One execution, to people and programs outside of it. `created` says whether the start that this came from made it."""
+
+    def __init__(self, access: Access, key: Key, kind: Any, created: bool = False) -> None:
+        self.key = key
+        self.created = created
+        self._access = access
+        self._kind = kind
+        self._fold = Fold(access.store, key)
+        self._after = 0
+
+    def __repr__(self) -> str:
+        return f"<handle of {self.key}>"
+
+    @property
+    def id(self) -> str:
+        """The id, unique per tenant and workflow."""
+        return self.key.id
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the end and return what the workflow returned; at once, if it has ended. A paused execution is waited for.
+
+        What was before this handle's `resume` or `retry` does not count.
+
+        Raises:
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how else it ended.
+            NeedsAttention: it is parked until somebody looks at it.
+            Timeout: it did not end in time; it goes on.
+            NotFound: there is no such execution any more.
+        """
+        async with within(timeout, f"the result of {self.key}"):
+            raw = await endings.result(self._access.watch, self._access.store, self.key, self._after)
+        value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
+        return value
+
+    async def status(self) -> Status:
+        """How it stands, and in a sentence why it waits."""
+        return await queries.status(self._access, self._fold)
+
+    async def steps(self) -> list[StepView]:
+        """Every operation that it knows, settled and open, in the order in which they were opened."""
+        return await self._fold.seen(views.steps)
+
+    async def query(self, key: str | None = None, default: Any = None) -> Any:
+        """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict; also after its end."""
+        return await queries.state(self._access, self._fold, key, default)
+
+    def stream(self, after: int = 0, follow: bool = True) -> AsyncGenerator[Emitted, None]:
+        """The values that the workflow emits, from number `after` + 1 on, as they come; ends when the execution ends.
+
+        Without `follow`, those that are there. A stream is resumed with the number of the last value that was dealt with. Values in
+        turns of a loop that were forgotten since are gone; the next one says how many are missing before it.
+        """
+        return following.stream(self._access, self.key, whole(after, "stream(after)", 0), follow)
+
+    def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
+        """What happened to the execution, as public events after the one with the id `after`; with `follow`, also what comes, until its end."""
+        return following.history(self._access, self.key, whole(after, "events(after)", 0), follow)
+
+    @overload
+    async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ...) -> None: ...
+    @overload
+    async def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ...) -> None: ...
+    async def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False) -> None:
+        """Send a message; it is durable when this returns. Sent again within 24 hours with the same `key`, it arrives once.
+
+        With `may_come`, an execution that does not exist yet is no error: the message waits for it, for 7 days.
+
+        Raises:
+            NotFound, HasEnded: nobody would read it.
+        """
+        _ = await operations.send(self._access, self.key, operations.signal(signal, body, key), may_come)
+
+    @overload
+    async def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...
+    @overload
+    async def ask(self, signal: str, body: Any = ..., *, timeout: Duration | None = ...) -> Any: ...
+    async def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration | None = None) -> Any:
+        """Send a message and wait for the reply that the workflow gives with ``message.complete(reply)``.
+
+        Raises:
+            NotFound, HasEnded: nobody would read it.
+            NoReply: the execution ended without a reply, or its mailbox was full.
+            Timeout: there was no reply in time; the message stays where it is.
+        """
+        message = operations.signal(signal, body)
+        async with within(timeout, f"the reply of {self.key} to {message.name}"):
+            reply = await ask(self._access, self.key, message)
+        return values.decode(await self._access.payload(reply), Any, f"the reply of {self.key}")
+
+    async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled.
+
+        Like its siblings it is durable when this returns; with `wait`, it has taken effect.
+        """
+        async with within(timeout, f"the end of {self.key}"):
+            await operations.cancel(self._access, self.key, reason, wait, undo)
+
+    async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """End the execution as cancelled, at once; the workflow gets no say."""
+        async with within(timeout, f"the end of {self.key}"):
+            await operations.terminate(self._access, self.key, reason, wait)
+
+    async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Begin nothing more until resumed; what is being done is finished and remembered."""
+        async with within(timeout, f"the pause of {self.key}"):
+            await operations.pause(self._access, self.key, reason, wait)
+
+    async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Have a paused or parked execution go on from where it stands."""
+        async with within(timeout, f"the resume of {self.key}"):
+            self._after = await operations.resume(self._access, self.key, reason, wait)
+
+    async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Undo what a completed execution has done, by its own handlers, last first and once; its result stays."""
+        async with within(timeout, f"the undoing of {self.key}"):
+            await operations.undo(self._access, self.key, reason, wait)
+
+    async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Have a failed execution go on from what failed, and a parked one from where it stands; what had succeeded is not done again.
+
+        With `from_step`, what a failed one did from that step on is done again; what was begun earlier is not.
+        """
+        async with within(timeout, f"the retry of {self.key}"):
+            self._after = await operations.retry(self._access, self.key, reason, wait, from_step)
+
+    async def rerun(self, *, id: str | None = None, version: int | None = None) -> AsyncHandle[R_co]:
+        """Begin a new execution with the same input, under a new id; return its handle.
+
+        Raises:
+            AlreadyThere: the id is taken.
+        """
+        wanted = repeating.Repeat(key=self._anew(id), version=version)
+        await repeating.rerun(self._access, self.key, wanted)
+        return AsyncHandle(self._access, wanted.key, self._kind, True)
+
+    async def fork(
+        self, from_step: str | None = None, *, input: Sequence[Any] | None = None, id: str | None = None, version: int | None = None
+    ) -> AsyncHandle[R_co]:
+        """Begin a new execution with what this one had reached: all, or with `from_step` what was begun earlier; return its handle.
+
+        What is open here is opened anew there; messages that this one has not read stay with it. `input` replaces the arguments, `version` the pinned
+        version of the workflow.
+
+        Raises:
+            BadValue: it has not come to that step.
+            AlreadyThere: the id is taken.
+        """
+        raw = None if input is None else operations.encoded(self.key.workflow, tuple(input), {})
+        wanted = repeating.Repeat(key=self._anew(id), input=raw, version=version, from_step=from_step)
+        await repeating.fork(self._access, self.key, wanted)
+        return AsyncHandle(self._access, wanted.key, self._kind, True)
+
+    async def preset(self, step: str, value: Any = None) -> None:
+        """Give the result of a step in place of its work: of one that is open, now; of one that is yet to come or failed, when it is asked for.
+
+        Raises:
+            BadValue: the step has its result already.
+        """
+        await repeating.preset(self._access, self.key, step, repeating.encoded(value, step))
+
+    def _anew(self, id: str | None) -> Key:
+        return self.key._replace(id=uuid4().hex if id is None else checked_name(id, "id"))

@@ -1,0 +1,76 @@
+"""Children: executions that a workflow starts, and how it takes what comes of them.
+
+A child that is called is awaited; should it fail, it may be started anew as another execution, at a path of its own. One that is
+started goes on by itself. Its id follows from where it is called, unless one is given; a child that exists already is joined.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.core import limits
+from perdure.core.errors import ChildFailed, ErrorInfo, TooDeep
+from perdure.core.ops import Err, Ok, Outcome, Sleep, Spawn
+from perdure.core.paths import Path, idempotency_key, text
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.results import Ok as Success
+
+if TYPE_CHECKING:
+    from perdure.programs.code.context import Context
+
+AGAIN = ("failed", "deadline_exceeded")
+"""How a child must have ended to be started anew; one that was cancelled is not wanted any more."""
+
+
+def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]], awaited: bool) -> Spawn:
+    """The operation of a child at `path`, started with the arguments `given`.
+
+    Raises:
+        TooDeep: so many executions stand above it that it is taken for a recursion without end.
+    """
+    execution, calling = context._instance.execution, workflow.calling
+    if execution.depth >= limits.DEPTH_MAX:
+        raise TooDeep(text(path), limits.DEPTH_MAX)
+    return Spawn(
+        workflow.name,
+        calling.id or idempotency_key(execution.key, path),
+        workflow.version,
+        workflow.codec.encode_args(*given, "the input of", path),
+        awaited,
+        workflow.deadline_s,
+        undo=calling.undo and awaited,
+        on_cancel=calling.on_cancel if awaited else "detach",
+    )
+
+
+async def called(context: "Context", path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:
+    """Wait for a child; return its result.
+
+    Raises:
+        ChildFailed: it failed or was cancelled, the last time that it was started.
+    """
+    outcome, _ = await _outcome(context, path, op, workflow)
+    if isinstance(outcome, Err):
+        raise ChildFailed(text(path), outcome.kind, outcome.error)
+    return context._instance.decode(outcome.value, workflow.codec.result, path)
+
+
+async def attempted(context: "Context", path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:
+    """Wait for a child; return how it ended, as data."""
+    outcome, times = await _outcome(context, path, op, workflow)
+    if isinstance(outcome, Err):
+        return Err(outcome.kind, outcome.error, times)
+    return Success(context._instance.decode(outcome.value, workflow.codec.result, path))
+
+
+async def _outcome(context: "Context", path: Path, op: Spawn, workflow: CodeWorkflow) -> tuple[Outcome, int]:
+    """How the child ended, and how many times it was started for that."""
+    outcome = (await context._settle(path, op)).outcome
+    rule, times = workflow.calling.rule, 1
+    while isinstance(outcome, Err) and outcome.kind in AGAIN and times < rule.max:
+        wait_s = rule.delay_s(times, f"{context._instance.execution.key}:{path}:{times}")
+        await context._settle((*path, ("wait", times)), Sleep(wait_s))
+        times += 1
+        outcome = (await context._settle((*path, ("again", times)), msgspec.structs.replace(op, id=f"{op.id}#{times}"))).outcome
+    nothing = Err("failed", ErrorInfo("Unknown", "it is not remembered how it ended"))
+    return (outcome if isinstance(outcome, Ok | Err) else nothing), times
