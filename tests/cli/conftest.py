@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from perdure import Context, Workflow, workflow
-from perdure.async_client import AsyncClient, AsyncHandle
+from perdure.async_client import AsyncClient
+from perdure.async_handle import AsyncHandle
 from perdure.core.errors import WorkflowError
 from perdure.runtime.engine import Engine
 from perdure.stores.sqlite.store import SqliteStore

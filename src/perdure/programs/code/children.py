@@ -4,6 +4,7 @@ A child that is called is awaited; should it fail, it may be started anew as ano
 started goes on by itself. Its id follows from where it is called, unless one is given; a child that exists already is joined.
 """
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,8 @@ from perdure.programs.code.results import Ok as Success
 
 if TYPE_CHECKING:
     from perdure.programs.code.context import Context
+
+ID_CHARACTERS_MAX = 200
 
 AGAIN = ("failed", "deadline_exceeded")
 """How a child must have ended to be started anew; one that was cancelled is not wanted any more."""
@@ -33,7 +36,7 @@ def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[t
         raise TooDeep(text(path), limits.DEPTH_MAX)
     return Spawn(
         workflow.name,
-        calling.id or idempotency_key(execution.key, path),
+        calling.id or own_id(idempotency_key(execution.key, path)),
         workflow.version,
         workflow.codec.encode_args(*given, "the input of", path),
         awaited,
@@ -41,6 +44,11 @@ def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[t
         undo=calling.undo and awaited,
         on_cancel=calling.on_cancel if awaited else "detach",
     )
+
+
+def own_id(place: str) -> str:
+    """The id of a child that was given none: where it was started, or a hash of that if it is long, as it is with children of children."""
+    return place if len(place) <= ID_CHARACTERS_MAX else sha256(place.encode()).hexdigest()[:32]
 
 
 async def called(context: "Context", path: Path, op: Spawn, workflow: CodeWorkflow) -> Any:

@@ -126,6 +126,11 @@ class ExecutionInfo:
         return self._instance.execution.reopened + 1
 
     @property
+    def depth(self) -> int:
+        """How many executions stand above it, each started by the one before."""
+        return self._instance.execution.depth
+
+    @property
     def parent(self) -> Key | None:
         """The execution that started this one, if one did; messages can be sent to it."""
         started = self._instance.execution.started
