@@ -10,7 +10,6 @@ from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import BadValue
 from perdure.core.messages import Cancel
-from perdure.core.paths import Key
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import MemoryDisk
 from tests.programs.code.engines import settle, virtually, world
