@@ -43,6 +43,7 @@ PURE_MODULES = set(
 # The deterministic event loop is made of asyncio's parts; a failure's traceback is text by the time it is remembered;
 # a greenlet only moves control between functions of one thread.
 PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
+PURE_IN_EXPRESSIONS = {"jsonschema_rs"}
 IMPURE_PARTS = {
     "asyncio": re.compile(r"sleep|run|to_thread|open_\w+|start_\w+|create_subprocess_\w+|subprocess|new_event_loop|Runner"),
     "random": re.compile(r"(?!Random$)\w+"),
@@ -134,6 +135,7 @@ def purity(path: str, source: str) -> Iterator[str]:
     if _layer(_module(path)) not in PURE_LAYERS:
         return
     allowed = PURE_MODULES | (PURE_IN_CODE_PROGRAMS if _module(path).startswith("perdure.programs.code") else set())
+    allowed |= PURE_IN_EXPRESSIONS if _module(path).startswith("perdure.expr") else set()
     for line, imported in _imports(path, source):
         root = imported.split(".")[0]
         if root not in allowed | {"perdure"} and not any(f"{imported}.".startswith(f"{name}.") for name in allowed):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Ambiguous,
         ChildFailed,
         DeadlineExceeded,
+        DecisionRefused,
         Diverged,
         ErrorInfo,
         ExecutionCancelled,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         HasEnded,
         InputDiffers,
         JoinFailed,
+        LinkRefused,
         NeedsAttention,
         NoReply,
         NotFound,
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     )
     from perdure.core.ops import Err
     from perdure.core.paths import Key
+    from perdure.programs.code.approval import Notice
     from perdure.programs.code.context import Context, Turn
     from perdure.programs.code.declare import Retry, Signal, Step, step
     from perdure.programs.code.info import StepInfo, step_info
-    from perdure.programs.code.results import Attempt, Message, Ok, Record, Won
+    from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
     from perdure.programs.code.sync import SyncContext, SyncTurn
     from perdure.sdk import Workflow, workflow
 
@@ -54,6 +57,8 @@ __all__ = [
     "Client",
     "Context",
     "DeadlineExceeded",
+    "Decision",
+    "DecisionRefused",
     "Diverged",
     "Err",
     "ErrorInfo",
@@ -65,10 +70,12 @@ __all__ = [
     "InputDiffers",
     "JoinFailed",
     "Key",
+    "LinkRefused",
     "Message",
     "NeedsAttention",
     "NoReply",
     "NotFound",
+    "Notice",
     "Ok",
     "PerdureError",
     "ProgrammingError",
@@ -86,6 +93,7 @@ __all__ = [
     "Timeout",
     "TooDeep",
     "Turn",
+    "Vote",
     "Won",
     "Workflow",
     "WorkflowError",
@@ -102,6 +110,7 @@ _HOMES = {
         "Ambiguous",
         "ChildFailed",
         "DeadlineExceeded",
+        "DecisionRefused",
         "Diverged",
         "ErrorInfo",
         "ExecutionCancelled",
@@ -110,6 +119,7 @@ _HOMES = {
         "HasEnded",
         "InputDiffers",
         "JoinFailed",
+        "LinkRefused",
         "NeedsAttention",
         "NoReply",
         "NotFound",
@@ -126,10 +136,11 @@ _HOMES = {
     ),
     "perdure.core.ops": ("Err",),
     "perdure.core.paths": ("Key",),
+    "perdure.programs.code.approval": ("Notice",),
     "perdure.programs.code.context": ("Context", "Turn"),
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
     "perdure.programs.code.info": ("StepInfo", "step_info"),
-    "perdure.programs.code.results": ("Attempt", "Message", "Ok", "Record", "Won"),
+    "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),
     "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
     "perdure.sdk": ("Workflow", "workflow"),
 }

@@ -5,7 +5,8 @@ No rule stands here: it is the typed face of `perdure.service`. What it says of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -15,11 +16,13 @@ from perdure.async_handle import AsyncHandle
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
-from perdure.programs.code.durations import Duration, seconds
+from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.code.results import Vote
 from perdure.runtime.host import open_store
 from perdure.sdk import DEFAULT_TENANT, Workflow
-from perdure.service import operations, queries
-from perdure.service.access import Access
+from perdure.service import approvals, operations, queries
+from perdure.service.access import Access, within
+from perdure.service.approvals import Approval
 from perdure.service.queries import EngineView, Listed
 from perdure.stores.base import Store
 
@@ -30,6 +33,7 @@ T = TypeVar("T")
 
 Listing = list[Listed]
 Engines = list[EngineView]
+Approvals = list[Approval]
 
 
 class AsyncClient:
@@ -240,9 +244,95 @@ class AsyncClient:
         """
         return await queries.find(self._access, text, checked_name(tenant, "tenant"))
 
+    async def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
+        """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
+        return await approvals.waiting(self._access, checked_name(tenant, "tenant"), assignee, groups, whole(limit, "approvals(limit)"))
+
+    async def approve(
+        self,
+        approval: str | Approval,
+        *,
+        by: str,
+        value: Any = None,
+        comment: str = "",
+        groups: Sequence[str] = (),
+        place: str | None = None,
+        wait: bool = True,
+        timeout: Duration | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> None:
+        """Decide for it, with the form filled in as `value`; of two who decide at once one does, and the other is told.
+
+        An approval is meant by its id, or by that of the execution that asks for it, with the `place` there if it asks for several. An engine takes the
+        decision; without `wait` it is kept until one does.
+
+        Raises:
+            NotFound, Ambiguous: no approval is meant, or several.
+            HasEnded: it was decided before.
+            DecisionRefused: `by` may not decide, or has decided already.
+            BadValue: `value` does not fit the form.
+            Timeout: no engine has taken it in time; it is kept.
+        """
+        vote = Vote(by, True, comment, value, tuple(groups))
+        await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
+
+    async def reject(
+        self,
+        approval: str | Approval,
+        *,
+        by: str,
+        comment: str = "",
+        groups: Sequence[str] = (),
+        place: str | None = None,
+        wait: bool = True,
+        timeout: Duration | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> None:
+        """Decide against it. What holds of `approve` holds here."""
+        vote = Vote(by, False, comment, None, tuple(groups))
+        await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
+
+    async def _vote(self, approval: str | Approval, vote: Vote, *, place: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
+        key = approval.key if isinstance(approval, Approval) else await approvals.find(self._access, approval, checked_name(tenant, "tenant"), place)
+        _ = checked_name(vote.by, "by")
+        if not wait:
+            await approvals.post(self._access, key, vote)
+            return
+        async with within(timeout, f"an engine that takes the decision on {key}"):
+            _ = await approvals.decide(self._access, key, vote)
+
+    async def approval_link(
+        self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
+    ) -> str:
+        """A signed text with which whoever has it gives this answer as `by`, to `decide_by_link`. Signed with `secret`, else with `PERDURE_SECRET`.
+
+        Raises:
+            NotFound, Ambiguous: no approval is meant, or several.
+            BadValue: there is no secret, or a short one.
+        """
+        key = approval.key if isinstance(approval, Approval) else await approvals.find(self._access, approval, checked_name(tenant, "tenant"))
+        until_s = (await self._store.moment()).now_s + seconds(lifetime, "lifetime")
+        return approvals.sign(_secret(secret), approvals.Link(key, checked_name(by, "by"), approve, until_s))
+
+    async def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
+        """Give the answer that a signed link stands for. What holds of `approve` holds here.
+
+        Raises:
+            LinkRefused: it was not signed with this secret, or its time is over.
+        """
+        said = await approvals.read_link(self._access, _secret(secret), link)
+        groups = await approvals.groups_of(self._access, said)
+        vote = Vote(said.by, said.approve, comment, value if said.approve else None, groups)
+        async with within(timeout, f"an engine that takes the decision on {said.key}"):
+            _ = await approvals.decide(self._access, said.key, vote)
+
     async def engines(self) -> Engines:
         """Who works on this store: engines and workers, with what they know, and what they hold."""
         return await queries.engines(self._access)
+
+
+def _secret(given: str | None) -> bytes:
+    return (given if given is not None else os.environ.get("PERDURE_SECRET", "")).encode()
 
 
 def _name(workflow: Workflow[..., Any] | str) -> str:

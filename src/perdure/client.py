@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_client import AsyncClient, Engines, Listing
+from perdure.async_client import Approvals, AsyncClient, Engines, Listing
 from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
@@ -19,10 +19,11 @@ from perdure.loop_thread import LoopThread
 from perdure.programs.code.declare import Signal
 from perdure.programs.code.durations import Duration
 from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.service.approvals import Approval
 from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
 
-__all__ = ["AsyncClient", "AsyncHandle", "Client", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status", "StepView"]
+__all__ = ["Approval", "AsyncClient", "AsyncHandle", "Client", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status", "StepView"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -278,6 +279,52 @@ class Client:
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """See `AsyncClient.find`."""
         return self._thread.call(self._inner.find(text, tenant=tenant))
+
+    def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
+        """See `AsyncClient.approvals`."""
+        return self._thread.call(self._inner.approvals(assignee, groups=groups, limit=limit, tenant=tenant))
+
+    def approve(
+        self,
+        approval: str | Approval,
+        *,
+        by: str,
+        value: Any = None,
+        comment: str = "",
+        groups: Sequence[str] = (),
+        place: str | None = None,
+        wait: bool = True,
+        timeout: Duration | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> None:
+        """See `AsyncClient.approve`."""
+        deciding = self._inner.approve(approval, by=by, value=value, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant)
+        self._thread.call(deciding)
+
+    def reject(
+        self,
+        approval: str | Approval,
+        *,
+        by: str,
+        comment: str = "",
+        groups: Sequence[str] = (),
+        place: str | None = None,
+        wait: bool = True,
+        timeout: Duration | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> None:
+        """See `AsyncClient.reject`."""
+        self._thread.call(self._inner.reject(approval, by=by, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant))
+
+    def approval_link(
+        self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
+    ) -> str:
+        """See `AsyncClient.approval_link`."""
+        return self._thread.call(self._inner.approval_link(approval, by=by, approve=approve, lifetime=lifetime, secret=secret, tenant=tenant))
+
+    def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
+        """See `AsyncClient.decide_by_link`."""
+        self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
 
     def engines(self) -> Engines:
         """See `AsyncClient.engines`."""

@@ -8,7 +8,8 @@
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
-    │   └── Ambiguous, InputDiffers, HasEnded
+    │   ├── Ambiguous, InputDiffers, HasEnded
+    │   └── DecisionRefused, LinkRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged
@@ -169,6 +170,22 @@ class HasEnded(ProgrammingError):
     def __init__(self, key: object, status: str, what: str) -> None:
         super().__init__(f"the execution {key} has ended ({status}); {what} would have no effect, start another one")
         self.key, self.status, self.what = key, status, what
+
+
+class DecisionRefused(ProgrammingError):
+    """A person's decision on an approval does not count; nothing was changed."""
+
+    def __init__(self, key: object, why: str) -> None:
+        super().__init__(f"the decision on {key} does not count: {why}")
+        self.key, self.why = key, why
+
+
+class LinkRefused(ProgrammingError):
+    """A signed link is none, or is not valid any more."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the link does not count: {why}")
+        self.why = why
 
 
 class Diverged(ProgrammingError):

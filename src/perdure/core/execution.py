@@ -24,7 +24,7 @@ from perdure.core.seen import Seen, Watermark
 from perdure.core.turns import Turns
 from perdure.core.values import Value
 
-Status = Literal["pending", "running", "waiting", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
+Status = Literal["pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
 
 
 class Execution:
@@ -108,7 +108,9 @@ class Execution:
             return "pending"
         if self.undoing:
             return "undoing"
-        return "running" if self.performs or not self.open else "waiting"
+        if self.performs or not self.open:
+            return "running"
+        return "waiting_approval" if self._opened.asked else "waiting"
 
     @property
     def depth(self) -> int:

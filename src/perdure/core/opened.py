@@ -5,7 +5,7 @@ How many some holder performs, and how many wait for a person, is counted as it 
 
 from collections.abc import Set as AbstractSet
 
-from perdure.core.ops import Call, Op
+from perdure.core.ops import Call, Op, asks_a_person
 from perdure.core.paths import Path
 from perdure.core.promise import Promise, State
 from perdure.core.timers import Timers
@@ -14,29 +14,32 @@ from perdure.core.timers import Timers
 class Opened:
     """The open operations by path, in the order of opening."""
 
-    __slots__ = ("count", "open", "performed", "timers")
+    __slots__ = ("asked", "count", "open", "performed", "timers")
 
     def __init__(self) -> None:
         self.open: dict[Path, Promise] = {}
         self.count = 0
         self.performed = 0
+        self.asked = 0
         self.timers = Timers(self.open)
 
     def add(self, path: Path, op: Op, at_s: float, by: str | None = None, sent: int = 0) -> Promise:
         """Open an operation; `count` has its number."""
         promise = self.open[path] = Promise(path, op, self.count, at_s, by=by, sent=sent)
+        self.asked += asks_a_person(op)
         return promise
 
     def remove(self, path: Path) -> Promise:
         """It is open no longer."""
         promise = self.open.pop(path)
         self.performed -= promise.state == "performing"
+        self.asked -= asks_a_person(promise.op)
         return promise
 
     def clear(self) -> None:
         """None is open any more."""
         self.open.clear()
-        self.performed = 0
+        self.performed = self.asked = 0
 
     def stand(self, promise: Promise, state: State, by: str | None = None) -> None:
         """Let an operation be in another state."""

@@ -113,6 +113,9 @@ class Receive(
     about: Value = NOTHING
 
 
+APPROVAL = "perdure.approval"
+"""The workflow of approvals: a child of it waits for a person."""
+
 OnCancel = Literal["cancel", "terminate", "detach"]
 
 
@@ -203,3 +206,8 @@ def same(remembered: Op, asked: Op) -> bool:
 def settles_later(op: Op) -> bool:
     """Whether it is open for a while; the others settle as they are opened."""
     return not isinstance(op, Keep | Send) and not (isinstance(op, Spawn) and not op.awaited)
+
+
+def asks_a_person(op: Op) -> bool:
+    """Whether somebody has to decide before it settles."""
+    return isinstance(op, Spawn) and op.workflow == APPROVAL and op.awaited

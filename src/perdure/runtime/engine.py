@@ -20,6 +20,7 @@ from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended, Started
 from perdure.core.messages import Message
 from perdure.core.paths import Key
+from perdure.programs.code.approval import WORKFLOW as APPROVAL
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
@@ -73,12 +74,12 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = Payloads(store)
-        self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in workflows if _can_run(one)}
+        self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in (*workflows, APPROVAL) if _can_run(one)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
         self.root = root
         self._programs = frozenset(name for one in self.workflows.values() for name in one.programs)
-        self._membership = Holder(store, holder, here("engine", self._programs, self.queues - {""}, root), lease_s, threaded=threaded)
+        self._membership = Holder(store, holder, here("engine", self._programs - APPROVAL.programs, self.queues - {""}, root), lease_s, threaded=threaded)
         self._housekeeping = Housekeeping(store)
         self._poll_s = poll_s
         self._idle_s = idle_s

@@ -157,21 +157,21 @@ async def test_parent_and_child_send_each_other_messages() -> None:
     async def asks(ctx: Context) -> str:
         boss = ctx.execution.parent
         assert boss is not None
-        ctx.send(boss, "question", "how much?")
+        await ctx.send(boss, "question", "how much?")
         return f"got {await ctx.listen('answer')}"
 
     @workflow
     async def boss(ctx: Context) -> list[Any]:
         async def answers(c: Context) -> str:
             question = await c.listen("question")
-            c.send(asks.key("a"), "answer", 42)
+            await c.send(asks.key("a"), "answer", 42)
             return str(question)
 
         found: list[Any] = list(await ctx.join(lambda c: c.call(asks.with_(id="a")), answers))
         detached = await ctx.start(asks.with_(id="b"))
         assert detached == asks.key("b")
         question = await ctx.listen("question")
-        ctx.send(detached, "answer", 43)
+        await ctx.send(detached, "answer", 43)
         return [*found, question, await ctx.call(asks.with_(id="b"))]
 
     async with world(boss, asks) as w:
@@ -210,7 +210,7 @@ async def family(ctx: Context) -> list[Any]:
     """Children in a join, one that fails and is started anew, one that is undone, one that is detached."""
     again = child.with_(retry=Retry(max=2, wait=1.0, jitter=0.0), id="again")
     found: list[Any] = list(await ctx.join(lambda c: c.call(child, "a"), lambda c: c.attempt(again, "fails")))
-    ctx.start(child.with_(id="detached"), "d")
+    await ctx.start(child.with_(id="detached"), "d")
     await ctx.call(child.with_(undo=True, id="undone"), "u")
     raise Rollback(f"{len(found)} found")
 

@@ -180,8 +180,8 @@ async def whole(ctx: Context) -> list[Any]:
     await ctx.step(old)
     ctx.set("progress", 1)
     ctx.emit("half")
-    ctx.keep("number", lambda: 7)
-    ctx.send(ctx.execution.key, "note", "me")
+    await ctx.keep("number", lambda: 7)
+    await ctx.send(ctx.execution.key, "note", "me")
     await ctx.listen("note")
     return [*found, await ctx.step(last)]
 

@@ -11,7 +11,7 @@ from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
 from random import Random
-from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 import msgspec
@@ -22,9 +22,10 @@ from perdure.core.mailbox import Letter
 from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Settlement
+from perdure.programs.code import approving, gates
 from perdure.programs.code import branches as flow
 from perdure.programs.code import children as family
-from perdure.programs.code import gates
+from perdure.programs.code.approving import Approving
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import CodeWorkflow, Signal, Step, checked_name
 from perdure.programs.code.durations import Duration, seconds, shown, whole
@@ -32,7 +33,7 @@ from perdure.programs.code.instance import Instance
 from perdure.programs.code.lines import Lines
 from perdure.programs.code.loops import Cell, Loop, refuse_outer
 from perdure.programs.code.places import reply_path
-from perdure.programs.code.results import Attempt, Message, Ok, Record, Won
+from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Won
 from perdure.programs.code.scheduler import NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
 
@@ -497,6 +498,29 @@ class Context:
     def _spawn(self, verb: str, name: str | None, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Path, Spawn]:
         path = self._enter(verb).take(f"{'start' if verb == 'start' else 'call'}:{workflow.name}", name or workflow.calling.name)
         return path, family.spawn(self, path, workflow, given, awaited=verb != "start")
+
+    # people
+
+    @overload
+    def approve(self, title: str, *, form: type[T], name: str | None = ..., **options: Unpack[Approving]) -> Verb[Decision[T]]: ...
+    @overload
+    def approve(self, title: str, *, name: str | None = ..., **options: Unpack[Approving]) -> Verb[Decision[Any]]: ...
+    def approve(self, title: str, *, name: str | None = None, **options: Any) -> Verb[Decision[Any]]:
+        """Have people decide, and wait for it: ``await ctx.approve("Ship it?", form=ShipForm, assignees=["ada", "group:ops"], timeout="1d")``.
+
+        `form` is a type, which is filled in by who approves. Anybody may decide, or only the `assignees`; one against it denies, a `quorum` for it approves.
+        After `escalate`, those in `escalate_to` may decide too. When the `timeout` is over, that approves, denies or, by default, fails. The step `notify` is
+        run with a `Notice` whenever people are to be told: at first, every `remind`, and at the escalation.
+
+        Raises:
+            Timeout: nobody decided in time.
+            ChildFailed: the approval was cancelled.
+        """
+        scope = self._enter("approve")
+        asking = approving.asking(options)
+        asked = approving.request(title, asking)
+        path = scope.take(f"approve:{title}"[:200], name)
+        return self._verb(path, approving.approved(self, path, asked, asking))
 
     # what is remembered and shown
 

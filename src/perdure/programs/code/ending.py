@@ -11,6 +11,7 @@ from perdure.core.ops import Err, Ok
 from perdure.core.paths import Path, text
 from perdure.core.program import Finish
 from perdure.programs.code.failures import error_info
+from perdure.programs.code.results import Ported
 from perdure.programs.code.scheduler import NumberedTask
 
 
@@ -30,7 +31,9 @@ def ending(root: NumberedTask[Any], execution: Execution, unstarted: Mapping[Pat
         error = NotAwaited([text(path) for path in forgotten])
     if error is None:
         try:
-            return Finish("completed", Ok(values.encode(root.result(), f"the result of workflow {execution.key.workflow}")))
+            returned = root.result()
+            value, port = (returned.value, returned.port) if isinstance(returned, Ported) else (returned, "success")
+            return Finish("completed", Ok(values.encode(value, f"the result of workflow {execution.key.workflow}"), port))
         except ProgrammingError as unencodable:
             error = unencodable
     return Finish("failed", Err("failed", error_info(error)))

@@ -54,3 +54,35 @@ class Message(Generic[T]):
             WrongVerb: it was completed before.
         """
         self._complete(reply)
+
+
+class Vote(msgspec.Struct, frozen=True):
+    """What a person says to an approval: for it or against it, with a comment and, for it, the form filled in. `at_s` is when it was taken."""
+
+    by: str
+    approve: bool
+    comment: str = ""
+    value: Any = None
+    groups: tuple[str, ...] = ()
+    at_s: float = 0.0
+
+
+class Decision(msgspec.Struct, Generic[T], frozen=True):
+    """How an approval was decided: the form as filled in, by whom it was decided last, and all that was said. `expired`: by time, not by a person."""
+
+    approved: bool
+    value: T
+    by: str = ""
+    comment: str = ""
+    votes: tuple[Vote, ...] = ()
+    expired: bool = False
+
+    def __bool__(self) -> bool:
+        return self.approved
+
+
+class Ported(msgspec.Struct, frozen=True):
+    """What a workflow returns that says by which port a graph goes on."""
+
+    value: Any
+    port: str

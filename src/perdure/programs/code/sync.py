@@ -7,18 +7,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime
 from inspect import iscoroutinefunction
 from random import Random
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from perdure.core.errors import WrongVerb
 from perdure.core.paths import Key
+from perdure.programs.code.approving import Approving
 from perdure.programs.code.branches import own_name
 from perdure.programs.code.context import _MISSING, BranchOf, Context, ExecutionInfo, HasCode, HasKey, Turn
 from perdure.programs.code.declare import Signal, Step
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.lines import Lines
 from perdure.programs.code.loops import Loop
-from perdure.programs.code.results import Attempt, Message, Record, Won
+from perdure.programs.code.results import Attempt, Decision, Message, Record, Won
 from perdure.programs.code.strand import Strand
 
 P = ParamSpec("P")
@@ -250,6 +251,16 @@ class SyncContext:
     def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Key:
         """Start another workflow as an execution that goes on by itself; return its key."""
         return self._own("start").start(workflow, *args, **kwargs).value
+
+    # people
+
+    @overload
+    def approve(self, title: str, *, form: type[T], name: str | None = ..., **options: Unpack[Approving]) -> Decision[T]: ...
+    @overload
+    def approve(self, title: str, *, name: str | None = ..., **options: Unpack[Approving]) -> Decision[Any]: ...
+    def approve(self, title: str, *, name: str | None = None, **options: Any) -> Decision[Any]:
+        """Have people decide, and wait for it; see `Context.approve`."""
+        return self._strand.wait(self._own("approve").approve(title, name=name, **options))
 
     # what is remembered and shown
 

@@ -1,0 +1,1 @@
+"""Expressions: values from values, and what they are held against. Pure."""

@@ -1,0 +1,261 @@
+"""Approvals: which wait for whom, and how people decide. A decision is a message to the approval's own execution, which answers it.
+
+A signed link lets who has it decide once, without being known: it names the approval, the person and the answer, until when, and is signed with
+a secret of the deployment.
+"""
+
+import base64
+import hmac
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, NoReply, NotFound
+from perdure.core.execution import Execution
+from perdure.core.ops import APPROVAL, Spawn
+from perdure.core.paths import Key, text
+from perdure.programs.code.approval import SHOWN, VOTES, Answer, Shown, unfit
+from perdure.programs.code.results import Vote
+from perdure.runtime.endings import ENDED
+from perdure.service import operations
+from perdure.service.access import Access
+from perdure.service.asking import ask
+from perdure.service.repeating import read
+from perdure.stores.base import Filter
+
+OPEN = frozenset(("pending", "running", "waiting", "paused"))
+SECRET_BYTES_MIN = 16
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """An approval as people see it: what is asked, by which execution, of whom, until when, and what was said so far.
+
+    `id` names it to `approve` and `reject`; `form` is the JSON Schema of what is to be filled in by who approves.
+    """
+
+    id: str
+    key: Key
+    asked_by: Key | None
+    place: str
+    title: str
+    details: Any
+    form: dict[str, Any] | None
+    assignees: tuple[str, ...]
+    quorum: int
+    asked_at_s: float
+    due_at_s: float | None
+    votes: tuple[Vote, ...]
+    refused: str = ""
+
+
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """What a signed link says: who may give which answer to which approval, until when."""
+
+    key: Key
+    by: str
+    approve: bool
+    until_s: float
+
+
+async def waiting(access: Access, tenant: str, assignee: str | None = None, groups: Sequence[str] = (), limit: int = 100) -> list[Approval]:
+    """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
+    found: list[Approval] = []
+    last: Key | None = None
+    while len(found) < limit:
+        page = await access.store.heads(Filter(tenant=tenant, workflow=APPROVAL, statuses=OPEN, older_than=last, limit=100))
+        for head in page:
+            one = await look(access, head.key)
+            if one is not None and (assignee is None or not unfit(_shown(one), Vote(assignee, True, groups=tuple(groups)))):
+                found.append(one)
+        if len(page) < 100:
+            break
+        last = page[-1].key
+    return found[:limit]
+
+
+async def look(access: Access, key: Key) -> Approval | None:
+    """How an approval stands; None if it has not begun.
+
+    Raises:
+        NotFound: there is none of this key.
+    """
+    execution = await read(access, key)
+    raw = execution.state.get(SHOWN)
+    if raw is None or execution.started is None:
+        return None
+    shown: Shown = values.decode(await access.payload(raw), Shown, "an approval")
+    parent = execution.started.parent
+    place = "" if parent is None else text(parent.path)
+    asked = shown.request
+    due = shown.due_at_s
+    return Approval(
+        key.id,
+        key,
+        execution.started.origin,
+        place,
+        asked.title,
+        asked.details,
+        asked.form,
+        shown.assignees,
+        asked.quorum,
+        shown.asked_at_s,
+        due,
+        shown.votes,
+        asked.refused,
+    )
+
+
+def _shown(one: Approval) -> Shown:
+    from perdure.programs.code.approval import Request
+
+    return Shown(Request(one.title), one.assignees, one.asked_at_s, one.due_at_s, one.votes)
+
+
+async def find(access: Access, which: str, tenant: str, place: str | None = None) -> Key:
+    """The approval that people mean: by its id, or by the id of the execution that asks, if that asks only one; else with its `place` there.
+
+    Raises:
+        NotFound, Ambiguous: they mean none, or several.
+    """
+    own = Key(tenant, APPROVAL, which)
+    if await access.store.heads(Filter(keys=(own,), limit=1)):
+        return own
+    heads = await access.store.heads(Filter(tenant=tenant, id_prefix=which, limit=20))
+    heads = [head for head in heads if head.key.id == which] or heads
+    asked: list[Key] = []
+    for head in heads:
+        asked += [head.key] if head.key.workflow == APPROVAL and head.status in OPEN else open_in(await read(access, head.key), place)
+    if len(asked) > 1:  # one that was just decided is not meant
+        waiting = {head.key for head in await access.store.heads(Filter(keys=tuple(asked), statuses=OPEN, limit=len(asked)))}
+        asked = sorted(waiting or set(asked))
+    if len(asked) > 1:
+        raise Ambiguous(which, asked, more=False)
+    if asked:
+        return asked[0]
+    raise NotFound(f"{which} that waits for an approval")
+
+
+def open_in(execution: Execution, place: str | None = None) -> list[Key]:
+    """The approvals that an execution waits for, or those at a place of it, which may be named by its end."""
+    children = [(promise.path, promise.op) for promise in execution.open.values() if isinstance(promise.op, Spawn) and promise.op.workflow == APPROVAL]
+    return [Key(execution.key.tenant, APPROVAL, child.id) for path, child in children if place is None or f"/{text(path)}".endswith(f"/{place}")]
+
+
+async def decide(access: Access, key: Key, vote: Vote) -> Answer:
+    """Give a vote, and wait until it was taken: of two at once that would both decide, one does, and the other is refused.
+
+    Raises:
+        NotFound: there is no such approval.
+        HasEnded: it was decided before.
+        DecisionRefused: the vote does not count, and nothing was changed.
+        BadValue: what was filled in does not fit the form.
+    """
+    message = await _message(access, key, vote)
+    try:
+        reply = await ask(access, key, message)
+    except NoReply as ended:
+        raise await _decided(access, key) or ended from ended
+    answer: Answer = values.decode(await access.payload(reply), Answer, "the answer to a vote")
+    if not answer.taken:
+        raise DecisionRefused(key, answer.why)
+    return answer
+
+
+async def post(access: Access, key: Key, vote: Vote) -> None:
+    """Give a vote and don't wait: it is kept, and taken by the next engine that runs.
+
+    Raises:
+        NotFound, HasEnded, DecisionRefused, BadValue: as of now, it would not count.
+    """
+    _ = await operations.send(access, key, await _message(access, key, vote))
+
+
+async def _message(access: Access, key: Key, vote: Vote) -> Any:
+    if (decided := await _decided(access, key)) is not None:
+        raise decided
+    one = await look(access, key)
+    if one is not None:
+        if why := unfit(_shown(one), vote):
+            raise DecisionRefused(key, why)
+        if vote.approve and one.form is not None:
+            check(one.form, vote.value)
+    return operations.signal(VOTES, vote)
+
+
+def check(form: dict[str, Any], filled: Any) -> None:
+    """Hold what was filled in against the form, where `jsonschema-rs` is installed; else the workflow itself does, and asks again.
+
+    Raises:
+        BadValue: it does not fit.
+    """
+    try:
+        from perdure.expr.jsonschema import problems
+    except ImportError:
+        return
+    if found := problems(form, filled):
+        raise BadValue("what was filled in", filled, f"what the form asks for: {'; '.join(found)}")
+
+
+async def _decided(access: Access, key: Key) -> HasEnded | None:
+    head = await access.head(key)
+    if head.status not in ENDED:
+        return None
+    one = await look(access, key)
+    said = "" if one is None or not one.votes else f", {'approved' if one.votes[-1].approve else 'denied'} by {one.votes[-1].by}"
+    return HasEnded(key, f"{head.status}{said}", "a decision")
+
+
+# links
+
+
+def sign(secret: bytes, link: Link) -> str:
+    """A link's text, for an address or a mail: it can be read by anybody, and made only with the secret.
+
+    Raises:
+        BadValue: the secret is too short.
+    """
+    said = _text(msgspec.msgpack.encode(link))
+    return f"{said}.{_text(_signature(secret, said))}"
+
+
+async def read_link(access: Access, secret: bytes, signed: str) -> Link:
+    """What a signed link says.
+
+    Raises:
+        LinkRefused: it was not made with this secret, or its time is over.
+        BadValue: the secret is too short.
+    """
+    said, _, signature = signed.strip().partition(".")
+    try:
+        genuine = hmac.compare_digest(signature.encode(), _text(_signature(secret, said)).encode())
+        link = msgspec.msgpack.decode(_bytes(said), type=Link) if genuine else None
+    except (ValueError, msgspec.DecodeError):
+        link = None
+    if link is None:
+        raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
+    if link.until_s <= (await access.store.moment()).now_s:
+        raise LinkRefused("its time is over; ask for another one")
+    return link
+
+
+async def groups_of(access: Access, link: Link) -> tuple[str, ...]:
+    """The groups that who has a link counts as a member of: the link says that this person may decide, so all that are asked."""
+    one = await look(access, link.key)
+    return () if one is None else tuple(name.removeprefix("group:") for name in one.assignees if name.startswith("group:"))
+
+
+def _signature(secret: bytes, said: str) -> bytes:
+    if len(secret) < SECRET_BYTES_MIN:
+        raise BadValue("the secret of links", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SECRET to a long random text")
+    return hmac.digest(secret, b"perdure approval link\0" + said.encode(), sha256)
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _bytes(shown: str) -> bytes:
+    return base64.b64decode(shown.encode("ascii", "strict") + b"=" * (-len(shown) % 4), altchars=b"-_", validate=True)
