@@ -26,7 +26,7 @@ class Ship:
 @workflow
 async def ships(ctx: Context, assignees: list[str], quorum: int = 1) -> list[Any]:
     found = await ctx.approve("Ship it?", form=Ship, details={"order": "ü"}, assignees=assignees, quorum=quorum, timeout="1d")
-    return [found.approved, None if found.value is None else found.value.carrier, found.by, found.comment]
+    return [found.approved, getattr(found.value, "carrier", None), found.by, found.comment]
 
 
 @workflow
