@@ -19,19 +19,20 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MAY_IMPORT = {
     "core": set[str](),
     "expr": {"core"},
+    "lint": set[str](),
     "stores": {"core"},
     "programs": {"core", "expr"},
     "steps": {"core", "expr", "programs", "stores"},
     "runtime": {"core", "expr", "programs", "stores"},
     "service": {"core", "expr", "programs", "stores", "runtime", "steps"},
-    "surface": {"core", "expr", "programs", "stores", "runtime", "steps", "service"},
+    "surface": {"core", "expr", "lint", "programs", "stores", "runtime", "steps", "service"},
     "testing": {"core", "expr", "programs", "stores", "runtime", "steps", "service", "surface"},
 }
 # The modules directly under `perdure` are surfaces as well.
 SURFACES = {"api", "cli", "console", "mcp", "observe"}
 
 # Purity: what the pure layers may import besides each other, and which parts of it they may not touch.
-PURE_LAYERS = {"core", "expr", "programs"}
+PURE_LAYERS = {"core", "expr", "lint", "programs"}
 PURE_MODULES = set(
     """
     __future__ abc ast base64 binascii bisect collections contextlib contextvars copy dataclasses datetime decimal difflib
@@ -44,6 +45,8 @@ PURE_MODULES = set(
 # a greenlet only moves control between functions of one thread.
 PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
 PURE_IN_EXPRESSIONS = {"jsonschema_rs"}
+# Lint reads source text as Python does: its tokens, the names that it has built in, and without the warnings that parsing gives.
+PURE_IN_LINT = {"builtins", "tokenize", "warnings"}
 IMPURE_PARTS = {
     "asyncio": re.compile(r"sleep|run|to_thread|open_\w+|start_\w+|create_subprocess_\w+|subprocess|new_event_loop|Runner"),
     "random": re.compile(r"(?!Random$)\w+"),
@@ -136,6 +139,7 @@ def purity(path: str, source: str) -> Iterator[str]:
         return
     allowed = PURE_MODULES | (PURE_IN_CODE_PROGRAMS if _module(path).startswith("perdure.programs.code") else set())
     allowed |= PURE_IN_EXPRESSIONS if _module(path).startswith("perdure.expr") else set()
+    allowed |= PURE_IN_LINT if _layer(_module(path)) == "lint" else set()
     for line, imported in _imports(path, source):
         root = imported.split(".")[0]
         if root not in allowed | {"perdure"} and not any(f"{imported}.".startswith(f"{name}.") for name in allowed):

@@ -1,7 +1,7 @@
 """The command `perdure`: argv in, text out. It holds no rules; it asks the client, and draws what that says.
 
-`root` reads the command line and turns errors into exit codes (`exits`); `running`, `looking`, `acting` and `upkeep` have the
-commands; `render` makes text of data and `draw` the same for terminals. What a command needs is imported when it runs.
+`root` reads the command line and turns errors into exit codes (`exits`); `running`, `looking`, `acting`, `upkeep` and `linting`
+have the commands; `render` makes text of data and `draw` the same for terminals. What a command needs is imported when it runs.
 """
 
 import sys

@@ -1,6 +1,7 @@
 """All commands, in the order of the help."""
 
 from perdure.cli.acting import cancel, pause, resume, send, terminate, undo
+from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
 from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
@@ -12,3 +13,4 @@ root.section("Run", (run, start, worker))
 root.section("Look", (ls, show, events, logs, result, query, stream, engines))
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Keep up", (doctor, db))
+root.section("Write", (lint,))

@@ -14,6 +14,7 @@ class Exit(IntEnum):
     OK = 0
     DEFECT = 1
     INPUT = 10
+    FINDINGS = 11
     FLAGS = 20
     WAITS = 30
     APPROVAL = 31
@@ -39,6 +40,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.OK: "done",
     Exit.DEFECT: "a defect of Perdure: --debug shows where",
     Exit.INPUT: "bad input: an argument, a value, a target that is not there",
+    Exit.FINDINGS: "lint has found what breaks replay",
     Exit.FLAGS: "bad flags: an option or a command that does not exist, an argument too few",
     Exit.WAITS: "it has not ended: it waits, runs, is paused, or is yet to start",
     Exit.APPROVAL: "it waits for an approval",

@@ -110,6 +110,11 @@ class Engine:
         """The epoch of the store that it works in."""
         return self._membership.epoch
 
+    @property
+    def known(self) -> list[CodeWorkflow]:
+        """The workflows that it was given."""
+        return [one for one in self.workflows.values() if one is not APPROVAL]
+
     def held_since(self, since_s: float) -> bool:
         """Whether its lease has surely held since then, so that nobody else can have gone on with what it holds."""
         return self._membership.unbroken(since_s)
