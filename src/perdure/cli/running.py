@@ -120,7 +120,7 @@ def worker(settings: Settings, /, *, places: tuple[str, ...], queues: tuple[str,
     settings.log("perdure")
 
     def ready(engine: Engine) -> None:
-        knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known)
+        knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
         click.echo(f"engine {engine.holder} on {words.without_passwords(settings.url())} knows {knows or 'no workflow'}{_served(queues)}; Ctrl-C stops it")
 
     workflows = [one.code for one in code.workflows]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import copy_context
-from importlib.util import find_spec
 from typing import Any
 
 from perdure.core import log, messages
@@ -20,7 +19,6 @@ from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended, Started
 from perdure.core.messages import Message
 from perdure.core.paths import Key
-from perdure.programs.code.approval import WORKFLOW as APPROVAL
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
@@ -28,6 +26,7 @@ from perdure.runtime.endings import Endings
 from perdure.runtime.flights import give_back
 from perdure.runtime.holder import Holder, Patience, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
+from perdure.runtime.known import OWN, runnable
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.presence import here
 from perdure.runtime.threads import DaemonThreads
@@ -74,12 +73,13 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = Payloads(store)
-        self.workflows: Mapping[str, CodeWorkflow] = {one.name: one for one in (*workflows, APPROVAL) if _can_run(one)}
+        self.known = runnable(workflows)
+        self.workflows: Mapping[str, CodeWorkflow] = {**self.known, **runnable(OWN)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
         self.root = root
-        self._programs = frozenset(name for one in self.workflows.values() for name in one.programs)
-        self._membership = Holder(store, holder, here("engine", self._programs - APPROVAL.programs, self.queues - {""}, root), lease_s, threaded=threaded)
+        self._programs = _programs(self.workflows)
+        self._membership = Holder(store, holder, here("engine", _programs(self.known), self.queues - {""}, root), lease_s, threaded=threaded)
         self._housekeeping = Housekeeping(store)
         self._poll_s = poll_s
         self._idle_s = idle_s
@@ -109,11 +109,6 @@ class Engine:
     def epoch(self) -> int:
         """The epoch of the store that it works in."""
         return self._membership.epoch
-
-    @property
-    def known(self) -> list[CodeWorkflow]:
-        """The workflows that it was given."""
-        return [one for one in self.workflows.values() if one is not APPROVAL]
 
     def held_since(self, since_s: float) -> bool:
         """Whether its lease has surely held since then, so that nobody else can have gone on with what it holds."""
@@ -396,8 +391,5 @@ class Engine:
         return warm is not None and warm.held
 
 
-def _can_run(workflow: CodeWorkflow) -> bool:
-    able = not workflow.sync or find_spec("greenlet") is not None
-    if not able:
-        logger.warning('%s is left to other engines: greenlet is not installed here (pip install "perdure[sync]")', workflow.name)
-    return able
+def _programs(workflows: Mapping[str, CodeWorkflow]) -> frozenset[str]:
+    return frozenset(name for one in workflows.values() for name in one.programs)
