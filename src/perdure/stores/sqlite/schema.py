@@ -57,8 +57,7 @@ CREATE TABLE heads (
     created_at_s REAL NOT NULL,
     ended_at_s REAL,
     ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL
-    {{more}}
-){_STRICT};
+{{more}}){_STRICT};
 CREATE INDEX heads_of_family ON heads (root, ready_at_s);
 CREATE INDEX heads_by_id ON heads (id);
 CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
@@ -71,8 +70,7 @@ CREATE INDEX heads_in_lane ON heads (queue, lane, priority DESC, ready_at_s) WHE
 CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> ''
 """
-_PLACE = """,
-    queue TEXT NOT NULL DEFAULT '',
+_PLACE = """, queue TEXT NOT NULL DEFAULT '',
     lane TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL DEFAULT 0,
     limited INTEGER NOT NULL DEFAULT 0"""
