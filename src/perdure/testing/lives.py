@@ -25,6 +25,7 @@ from perdure.testing.audit import Auditor, CallKey, listening
 from perdure.testing.audited import AuditedStore
 from perdure.testing.disks import Disk
 from perdure.testing.faults import FaultyStore, Gate, Killed
+from perdure.testing.moments import Crash
 from perdure.testing.virtual import VirtualLoop
 
 T = TypeVar("T")
@@ -39,16 +40,6 @@ LATENCY_S = 0.001
 
 PATIENCE_S = 30 * 86_400.0
 """How long a world may take to come to its end."""
-
-
-class Crash(NamedTuple):
-    """The death of a process at the write of this number among its own, from 1: before that takes effect, or after."""
-
-    write: int
-    after: bool
-
-    def __str__(self) -> str:
-        return f"{'after' if self.after else 'before'} write {self.write}"
 
 
 class Write(NamedTuple):
