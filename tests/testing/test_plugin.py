@@ -1,5 +1,7 @@
 """Claims about the pytest plugin: what it gives a test, what it checks behind it, and how it kills its process at every write."""
 
+from importlib import import_module
+
 import pytest
 
 from perdure.testing.moments import Crash, parsed
@@ -67,6 +69,7 @@ EXAMPLE = """
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A directory with a shop in it, where every warning is an error, and no plugin is loaded but what is named."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    import_module("perdure.testing.world")  # what a run in this process imports is forgotten behind it, and must not be known in part
     pytester.makepyfile(shop=SHOP)
     pytester.makeini("[pytest]\nfilterwarnings = error\n")
     return pytester
@@ -99,7 +102,7 @@ import sys
 
 def test_nothing():
     loaded = {name for name in sys.modules if name.startswith("perdure")}
-    assert loaded <= {"perdure", "perdure.testing", "perdure.testing.plugin"}, loaded
+    assert loaded <= {"perdure", "perdure.testing", "perdure.testing.plugin", "perdure.testing.settings"}, loaded
     assert "msgspec" not in sys.modules
 """
     )

@@ -1,6 +1,6 @@
 """The pytest plugin: the fixture `world`, the marker `perdure`, and options that hold for every test that uses `world`.
 
-It is loaded wherever Perdure is installed, so it imports nothing but pytest before a test asks for a world. A test whose process
+It is loaded wherever Perdure is installed, so it imports nothing of weight before a test asks for a world. A test whose process
 is to be killed at each of its writes is set up, called and torn down anew for each, fixtures included, and reported as one.
 """
 
@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+from perdure.testing.settings import Settings
 
 if TYPE_CHECKING:
     from perdure.testing.moments import Crash
@@ -18,16 +20,6 @@ perdure(crash_at=None, always_suspend=False, seed=None, replay=True, crashes_max
 crash_at="every" runs it again with its process killed before and after each durable write, crash_at="before:3" with one of these; \
 always_suspend=True has executions leave memory whenever they wait; seed draws the order of what is ready at one moment ("random": a new one each time); \
 replay=False leaves out the check that each execution can be replayed from its log."""
-
-
-class Settings(NamedTuple):
-    """What the marker and the command line say of a test."""
-
-    crash_at: Any = None
-    always_suspend: bool = False
-    seed: int | str | None = None
-    replay: bool = True
-    crashes_max: int = 500
 
 
 class Plan(NamedTuple):

@@ -60,8 +60,8 @@ class NotIdempotent(Verdict):
     def __init__(self, found: Sequence[str]) -> None:
         lines = "\n  ".join(found)
         super().__init__(
-            f"not idempotent: {lines}\nA step begins again when its process dies before the result is remembered, or when a try fails late. Send the step's key "
-            "along, which is the same in every try, so that whoever is asked can tell (and in the test double: world.effect(what, key=step_info().key)); "
+            f"not idempotent: {lines}\nA step begins again when its process dies before the result is remembered, or when a try fails late. Send its "
+            "key along, which is the same in every try, so that whoever is asked can tell (in the test double: world.effect(what, key=step_info().key)); "
             "or look first whether it is done; or declare it @step(idempotent=False) and deal with a failure of the kind interrupted"
         )
         self.found = tuple(found)
