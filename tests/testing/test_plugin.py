@@ -1,9 +1,8 @@
 """Claims about the pytest plugin: what it gives a test, what it checks behind it, and how it kills its process at every write."""
 
-from importlib import import_module
-
 import pytest
 
+import perdure.testing.world  # noqa: F401  # what a run in this process imports is forgotten behind it, and must not be known in part
 from perdure.testing.moments import Crash, parsed
 
 pytest_plugins = ["pytester"]
@@ -69,7 +68,6 @@ EXAMPLE = """
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A directory with a shop in it, where every warning is an error, and no plugin is loaded but what is named."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    import_module("perdure.testing.world")  # what a run in this process imports is forgotten behind it, and must not be known in part
     pytester.makepyfile(shop=SHOP)
     pytester.makeini("[pytest]\nfilterwarnings = error\n")
     return pytester
@@ -286,6 +284,51 @@ def test_careful(world):
     result = checked(project, source)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*Was in flight, and is declared idempotent=False, so it did not run again: step fax of default/faxing/1."])
+
+
+RICH = """
+@charge.undo
+def refund(done, order, cents):
+    pass
+
+@workflow
+async def child(ctx: Context, number: int) -> int:
+    await ctx.sleep("1h")
+    return number * 2
+
+async def pay(ctx: Context) -> str:
+    return (await ctx.step(charge, "left", 1)).id
+
+async def wait(ctx: Context) -> int:
+    return await ctx.call(child, 4)
+
+@workflow
+async def rich(ctx: Context) -> None:
+    paid, doubled = await ctx.join(pay, wait)
+    async for turn in ctx.loop("turns", state=0):
+        await turn.step(receipt, Charge("c"))
+        turn.state += 1
+        if turn.state == 3:
+            break
+    raise Rollback(f"{paid} {doubled}")
+
+def test_rich(world):
+    refunds = world.mock(refund)
+    world.mock(charge, answers=[TimeoutError(), Charge("c1")])
+    run = world.start(rich)
+    with pytest.raises(ExecutionFailed, match="Rollback: c1 8"):
+        run.result()
+    assert {call.key for call in refunds.calls} == {"default/rich/1:~undo/join/pay/charge"}
+    assert [child.status for child in run.children()] == ["completed"] and run.step("join/pay/charge").attempts == 2
+"""
+
+
+@pytest.mark.parametrize("option", ["--perdure-always-suspend", "--perdure-seed=5", "-q"])
+def test_children_branches_loops_and_undo_survive_a_crash_at_every_write(project: pytest.Pytester, option: str) -> None:
+    source = "from perdure import ExecutionFailed, Rollback\n" + RICH
+    result = checked(project, source, option, "--perdure-crash-at=every", "-rP")
+    result.assert_outcomes(passed=1)
+    result.stdout.re_match_lines([r"killed at \d\d moments, around 1\d durable writes; failed at 0"])
 
 
 FIXTURES = """

@@ -221,11 +221,11 @@ def test_what_a_test_did_not_hear_of_fails_it_at_the_end(world: World) -> None:
 
 
 def test_an_answer_of_the_wrong_type_is_refused_where_it_is_given(world: World) -> None:
-    with pytest.raises(BadValue, match=r"answer of the mock of charge: 'ch_1' is not a Charge, which is what charge returns"):
+    with pytest.raises(BadValue, match=r"answer of the mock of charge: 'ch_1' is not of type Charge, as what charge returns"):
         world.mock(charge, returns="ch_1")
-    with pytest.raises(BadValue, match="a Charge"):
+    with pytest.raises(BadValue, match="of type Charge"):
         world.mock(charge, answers=[TimeoutError(), {"number": 1}])
-    with pytest.raises(BadValue, match="a Charge"):
+    with pytest.raises(BadValue, match="of type Charge"):
         world.mock(charge)
     with pytest.raises(BadValue, match="a list of answers"):
         world.mock(charge, answers="ch_1")
@@ -241,7 +241,7 @@ def test_an_answer_of_the_wrong_type_is_refused_where_it_is_given(world: World) 
 
 def test_an_answer_of_the_wrong_type_that_is_made_later_fails_the_test(world: World) -> None:
     world.mock("charge", returns="ch_1")
-    with pytest.raises(BadValue, match="is not a Charge"):
+    with pytest.raises(BadValue, match="is not of type Charge"):
         world.start(paying)
 
 
@@ -287,6 +287,30 @@ def test_a_strict_world_runs_no_step_that_is_not_mocked_or_allowed(world: World)
     assert run.result() == "receipt of c" and not happened
 
 
+def test_a_step_that_needs_real_input_or_output_is_to_be_mocked(world: World) -> None:
+    @step
+    async def fetch() -> str:
+        reader, _ = await asyncio.open_connection("127.0.0.1", 9)
+        return str(await reader.read())
+
+    @step
+    async def unfinished() -> None:
+        raise NotImplementedError
+
+    @workflow
+    async def fetching(ctx: Context) -> str:
+        return await ctx.step(fetch)
+
+    @workflow
+    async def hoping(ctx: Context) -> None:
+        await ctx.step(unfinished)
+
+    with pytest.raises(Unanswered, match=r"step fetch \(default/fetching/1:fetch\).*real input or output.*world.mock\(fetch, ...\)"):
+        world.start(fetching)
+    with pytest.raises(ExecutionFailed, match="NotImplementedError"):
+        world.run(hoping)
+
+
 @workflow
 async def child(ctx: Context, number: int) -> int:
     await ctx.sleep("1h")
@@ -321,7 +345,7 @@ def test_a_mocked_workflow_that_has_no_answer_left_fails_the_test(world: World) 
     world.mock(child, answers=[10])
     with pytest.raises(Unanswered, match="mock of child, in call 2"):
         world.run(parent)
-    with pytest.raises(BadValue, match="a int, which is what child returns"):
+    with pytest.raises(BadValue, match="of type int, as what child returns"):
         world.mock(child, returns="two")
 
 
@@ -863,6 +887,16 @@ def test_a_step_can_not_move_the_world_that_it_is_in(world: World) -> None:
 
     world.mock(charge, calls=do)
     assert world.run(paying) == "2001-09-09T01:46:40+00:00"
+
+
+def test_a_workflow_can_not_move_the_world_that_it_is_in(world: World) -> None:
+    @workflow
+    async def meddling(ctx: Context) -> None:
+        for use in (world.crash, world.settle):
+            with pytest.raises(WrongVerb, match="in a step or a workflow"):
+                use()
+
+    world.run(meddling)
 
 
 def test_a_world_that_is_closed_says_so() -> None:

@@ -14,8 +14,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, NoReturn, Self
 
 from perdure.core import values
-from perdure.core.errors import BadValue, Undecodable
-from perdure.core.ops import Outcome
+from perdure.core.errors import BadValue, ErrorInfo, Undecodable
+from perdure.core.ops import Err, Outcome
 from perdure.core.paths import Key, Path, text
 from perdure.core.values import Value
 from perdure.programs.code.codec import codec_of
@@ -243,7 +243,12 @@ class Mocks:
             name = _named(fn.step if isinstance(fn, Undo) else fn)
             why = Unanswered(f"step {name} ({info.key})", "it is not mocked, and the world is strict", f"mock it, or allow it: world.strict({name})")
             await self.give_up(why)
-        return await perform(fn if mock is None else mock.instead_of(fn), args, info, *others)
+        outcome = await perform(fn if mock is None else mock.instead_of(fn), args, info, *others)
+        if isinstance(outcome, Err) and _is_real(outcome.error):
+            name = _named(fn.step if isinstance(fn, Undo) else fn)
+            why = Unanswered(f"step {name} ({info.key})", "in virtual time there is no real input or output", f"mock it: world.mock({name}, ...)")
+            await self.give_up(why)
+        return outcome
 
     def cast(self, code: CodeWorkflow) -> CodeWorkflow:
         """The workflow with a function that leaves an execution to its mock, if there is one when it begins."""
@@ -278,7 +283,7 @@ def checked(name: str, value: Any, kind: Any) -> Any:
         return values.decode(raw, kind, what)
     except Undecodable as error:
         shown = getattr(kind, "__name__", str(kind))
-        raise BadValue(what, value, f"a {shown}, which is what {name} returns: {error.why}") from error
+        raise BadValue(what, value, f"of type {shown}, as what {name} returns: {error.why}") from error
 
 
 def _codec_result(target: Any) -> Any:
@@ -318,6 +323,12 @@ def _error(one: Any) -> BaseException:
     if not isinstance(made, Exception):
         raise BadValue("mock(raises)", one, "an exception, or a class of them")
     return made
+
+
+def _is_real(error: ErrorInfo) -> bool:
+    """Whether a step failed because of what a virtual loop has not: sockets, processes, signals."""
+    lines = error.traceback.splitlines()
+    return error.type == "NotImplementedError" and any("asyncio" in line and "events.py" in line for line in lines[-4:])
 
 
 def _unraised(made: Any) -> Any:

@@ -122,8 +122,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         error.add_note(blame(made, plan.crash, item.nodeid))
     outcome = yield
     report = outcome.get_result()
-    if made is not None and report.failed and call.when == "call":
-        report.sections.append(("perdure trace", made.trace()))
+    if made is not None and report.failed and call.when == "call" and (trace := made.trace()):
+        report.sections.append(("perdure trace", trace))
 
 
 @pytest.hookimpl(tryfirst=True)

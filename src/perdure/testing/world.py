@@ -279,10 +279,11 @@ class World:
 
     def crash(self) -> None:
         """Kill the process, as `kill -9` does: what is in flight is lost, and another takes over at once, which has only the store. May be called in a step."""
-        self._refuse_others("crash")
-        self.machine.kill()
-        if self._loop.is_running():
+        if self._loop.is_running() and asyncio._get_running_loop() in (None, self._loop):
+            self.machine.kill()
             raise Killed
+        self.enter("crash")
+        self.machine.kill()
         self.settle()
 
     def restart(self, *workflows: Workflow[..., Any]) -> None:
@@ -358,14 +359,11 @@ class World:
         Raises:
             WrongVerb: a loop is running here: the world's own, or another.
         """
-        self._refuse_others(verb)
-        if self._loop.is_running():
-            raise WrongVerb(f"{verb}() in a step or a workflow", "let the test do it; of a world, a step may use crash, effect and now")
-
-    def _refuse_others(self, verb: str) -> None:
         if self._closed:
             raise WrongVerb(f"{verb}() on a world that is closed", "use a world only in the test that was given it")
-        if (running := asyncio._get_running_loop()) is not None and running is not self._loop:
+        if self._loop.is_running():
+            raise WrongVerb(f"{verb}() in a step or a workflow", "let the test do it; of a world, a step may use crash, effect and now")
+        if asyncio._get_running_loop() is not None:
             raise WrongVerb(f"{verb}() inside a running event loop", "write the test as a plain `def`: a world has a loop of its own, in virtual time")
 
     def letter(self, key: str | None) -> str:
