@@ -2,6 +2,8 @@
 
 It is loaded wherever Perdure is installed, so it imports nothing of weight before a test asks for a world. A test whose process
 is to be killed at each of its writes is set up, called and torn down anew for each, fixtures included, and reported as one.
+
+It asserts nothing that pytest would have to rewrite, and may have been imported before: PYTEST_DONT_REWRITE.
 """
 
 from collections.abc import Generator, Iterator
