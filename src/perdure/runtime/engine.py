@@ -28,6 +28,7 @@ from perdure.runtime.holder import Holder, Patience, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.known import OWN, runnable
 from perdure.runtime.payloads import Payloads
+from perdure.runtime.perform import Performer, perform
 from perdure.runtime.presence import here
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
@@ -90,6 +91,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
+        self.perform: Performer = perform  # what tries are made by; tests put something else here
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = False
         self._closed = False
