@@ -11,17 +11,20 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_client import Approvals, AsyncClient, Engines, Listing
+from perdure.async_client import Approvals, AsyncClient, Engines, Listing, Queues
 from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.loop_thread import LoopThread
 from perdure.programs.code.declare import Signal
 from perdure.programs.code.durations import Duration
+from perdure.programs.code.queues import Queue, Rate
 from perdure.sdk import DEFAULT_TENANT, Workflow
 from perdure.service.approvals import Approval
 from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
+from perdure.service.queues import UNCHANGED
+from perdure.stores.base import QueueStand
 
 __all__ = ["Approval", "AsyncClient", "AsyncHandle", "Client", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status", "StepView"]
 
@@ -162,6 +165,12 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
@@ -183,23 +192,18 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
-    def start(
-        self,
-        workflow: Workflow[..., Any] | str,
-        /,
-        *args: Any,
-        id: Any = None,
-        delay: Any = None,
-        deadline: Any = None,
-        strict: Any = False,
-        tenant: Any = DEFAULT_TENANT,
-        **kwargs: Any,
-    ) -> Handle[Any]:
+    def start(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Handle[Any]:
         """See `AsyncClient.start`."""
-        return self._handle(self._inner.start(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs))
+        return self._handle(self._inner.start(workflow, *args, **given))
 
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -213,6 +217,12 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> R: ...
@@ -234,23 +244,18 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Any: ...
-    def run(
-        self,
-        workflow: Workflow[..., Any] | str,
-        /,
-        *args: Any,
-        id: Any = None,
-        delay: Any = None,
-        deadline: Any = None,
-        strict: Any = False,
-        tenant: Any = DEFAULT_TENANT,
-        **kwargs: Any,
-    ) -> Any:
+    def run(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Any:
         """See `AsyncClient.run`."""
-        return self._thread.call(self._inner.run(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs))
+        return self._thread.call(self._inner.run(workflow, *args, **given))
 
     @overload
     def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> Handle[R]: ...
@@ -325,6 +330,16 @@ class Client:
     def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
         """See `AsyncClient.decide_by_link`."""
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
+
+    def queues(self) -> Queues:
+        """See `AsyncClient.queues`."""
+        return self._thread.call(self._inner.queues())
+
+    def limit(
+        self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
+    ) -> QueueStand:
+        """See `AsyncClient.limit`."""
+        return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate))
 
     def engines(self) -> Engines:
         """See `AsyncClient.engines`."""

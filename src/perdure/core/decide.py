@@ -213,6 +213,9 @@ class _Draft:
             if message.parent is not None and (execution.ended is not None or message.parent not in execution.watchers):
                 yield e.Watched(message.parent, self.now_s)
             return
+        if message.expires_at_s is not None and self.now_s > message.expires_at_s:
+            yield e.Ended("cancelled", Err("cancelled", ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
+            return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
         version = message.version or self.host.versions.get(execution.key.workflow, 1)

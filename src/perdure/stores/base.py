@@ -38,12 +38,14 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
     """What a queue allows: so many executions that are held by the living at a time, and so many pieces of work that are leased; of each
-    lane so many (None: any number); one beginning each `interval_s` seconds (0: any number), of which `burst` may be made up for at once."""
+    lane so many (None: any number); one beginning each `interval_s` seconds (0: any number), of which `burst` may be made up for at once.
+    `declared` is what the code had said of them when they were last taken from there."""
 
     concurrency: int | None = None
     per_lane: int | None = None
     interval_s: float = 0.0
     burst: int = 1
+    declared: str = ""
 
 
 UNLIMITED = Limits()

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from zlib import crc32
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
@@ -269,20 +269,15 @@ class MemoryStore:
         released = commit.release and holder == commit.holder
         if released or commit.creates:
             mail_at_s = min((mail.due_at_s for mail in self._mail.get(commit.key, {}).values()), default=None)
-        changed = Head(
-            head.key,
-            commit.program,
-            head.root,
-            version,
-            None if released or (commit.release and holder is None) else holder or commit.holder,
-            commit.wake_at_s,
-            mail_at_s,
-            commit.status,
-            head.created_at_s,
-            commit.ended_at_s,
-            head.queue,
-            head.lane,
-            head.priority,
+        changed = replace(
+            head,
+            program=commit.program,
+            version=version,
+            holder=None if released or (commit.release and holder is None) else holder or commit.holder,
+            wake_at_s=commit.wake_at_s,
+            mail_at_s=mail_at_s,
+            status=commit.status,
+            ended_at_s=commit.ended_at_s,
         )
         self._change(execution, changed)
 
@@ -293,9 +288,8 @@ class MemoryStore:
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
             due_at_s = min((mail.due_at_s for mail in self._mail.get(send.to, {}).values()), default=None)
-            opens = send.opens
-            place = {"queue": opens.queue, "lane": opens.lane, "priority": opens.priority}
-            self._create(Head(send.to, opens.program, opens.root, mail_at_s=due_at_s, created_at_s=now_s, **place))  # type: ignore[arg-type]  # each of its type
+            program, root, *place = astuple(send.opens)
+            self._create(Head(send.to, program, root, 0, None, None, due_at_s, "pending", now_s, None, *place))
             opened = send.to
         box = self._mail.setdefault(send.to, {})
         if send.key not in box:

@@ -8,17 +8,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from msgspec.structs import astuple
+
 from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
 from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.reading import text
 
-LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s) VALUES (?, ?, ?, ?, ?, 0, 0, 0)
-    ON CONFLICT (name) DO UPDATE SET concurrency = excluded.concurrency, per_lane = excluded.per_lane, interval_s = excluded.interval_s, burst = excluded.burst"""
+LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
+    VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
+    ON CONFLICT (name) DO UPDATE
+    SET concurrency = excluded.concurrency, per_lane = excluded.per_lane, interval_s = excluded.interval_s, burst = excluded.burst,
+    declared = excluded.declared"""
 FORGET = "DELETE FROM queues WHERE name = ?"
 FORGET_LANES = "DELETE FROM lanes WHERE queue = ?"
 MARK = "UPDATE heads SET limited = ? WHERE queue = ? AND queue <> ''"
-QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
+QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
 SERVED = "SELECT lane, turn FROM lanes WHERE queue = ? AND work = ?"
 SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, (SELECT turn FROM queues WHERE name = ?))
     ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn"""
@@ -85,7 +90,7 @@ def limit(execute: Execute, name: str, limits: Limits | None) -> None:
         execute(FORGET, (name,))
         execute(FORGET_LANES, (name,))
     else:
-        execute(LIMIT, (name, limits.concurrency, limits.per_lane, limits.interval_s, limits.burst))
+        execute(LIMIT, (name, *astuple(limits)))
     execute(MARK, (int(limits is not None), name))
 
 

@@ -105,6 +105,7 @@ CREATE TABLE queues (
     per_lane INTEGER,
     interval_s REAL NOT NULL,
     burst INTEGER NOT NULL,
+    declared TEXT NOT NULL,
     turn INTEGER NOT NULL,
     free_at_s REAL NOT NULL,
     free_for_work_at_s REAL NOT NULL

@@ -222,10 +222,10 @@ class Queues:
     @pytest.mark.parametrize("name", ["", "\0", "a\0b", "é", "日本", "'", '"', "x" * 1024])
     async def test_a_queue_and_a_lane_may_have_any_name(self, world: World, name: str) -> None:
         await world.renew("one")
-        await world.store.limit(name, Limits(1, 1, 0.5, 2))
+        await world.store.limit(name, Limits(1, 1, 0.5, 2, f"{name} as the code has it"))
         await world.post(work("a", name, name=name), work("b", name + "x", name=name))
         assert await leased(world, "one", name) == ["a"]
-        assert await world.store.queues() == [QueueStand(name, Limits(1, 1, 0.5, 2), 0, 1, 0, 1)]
+        assert await world.store.queues() == [QueueStand(name, Limits(1, 1, 0.5, 2, f"{name} as the code has it"), 0, 1, 0, 1)]
         await world.store.limit(name, None)
         assert await leased(world, "one", name) == ["b"]
 
