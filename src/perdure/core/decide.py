@@ -39,6 +39,10 @@ class Host(msgspec.Struct, frozen=True):
     versions: Mapping[str, int] = msgspec.field(default_factory=dict)
     busy: frozenset[Path] = frozenset()
 
+    def takes(self, op: Call) -> str | None:
+        """The holder, if it performs the call itself."""
+        return self.holder if op.queue in self.queues and not op.limited else None
+
 
 class Decision(msgspec.Struct, gc=False):
     """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
@@ -141,7 +145,7 @@ class _Draft:
         path, op, number, by = command.path, self._light(command.op), 0, None
         match op:
             case Call():
-                by = self.host.holder if op.queue in self.host.queues else None
+                by = self.host.takes(op)
             case Send(to) if not self.execution.memo.recalls(path, op):
                 number = self.execution.sent.get(to, 0) + 1
             case Spawn() if not self.execution.memo.recalls(path, op):
@@ -361,8 +365,7 @@ class _Draft:
     def _due(self, promise: Promise) -> e.Event:
         match promise.op:
             case Call() as op if promise.state in ("retrying", "interrupted"):
-                by = self.host.holder if op.queue in self.host.queues else None
-                return e.Tried(promise.path, promise.attempt + 1, self.now_s, by)
+                return e.Tried(promise.path, promise.attempt + 1, self.now_s, self.host.takes(op))
             case Call() as op:
                 why = ErrorInfo("Timeout", f"no answer within {op.timeout_s:g} s")
                 return self._failed(promise, op, Err("timeout", why))

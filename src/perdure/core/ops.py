@@ -74,6 +74,7 @@ class Call(
         "undo": "u",
         "lane": "l",
         "priority": "p",
+        "limited": "m",
         "about": "b",
     },
 ):
@@ -81,7 +82,7 @@ class Call(
 
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
     again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt. `lane` and
-    `priority` are its place in the queue.
+    `priority` are its place in the queue; if that is `limited`, nobody takes it but from there.
     """
 
     target: str
@@ -94,6 +95,7 @@ class Call(
     undo: Literal["", "done", "in_doubt"] = ""
     lane: str = ""
     priority: int = 0
+    limited: bool = False
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):

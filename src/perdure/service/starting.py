@@ -26,8 +26,8 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
     options = {name: given[name] for name in OPTIONS & given.keys() if given[name] is not None}
     kwargs = {name: value for name, value in given.items() if name not in OPTIONS}
     code = None if isinstance(workflow, str) else workflow
-    name = workflow if isinstance(workflow, str) else workflow.name
-    of = checked_name(options.get("tenant", tenant), "tenant")
+    name = workflow.name if isinstance(workflow, CodeWorkflow) else checked_name(workflow, "workflow")
+    of = checked_name(given.get("tenant", tenant), "tenant")
     id = options.get("id", code and code.calling.id)
     in_row = "debounce" in options or bool(options.get("singleton"))
     if in_row and ("strict" in options or ("debounce" in options and options.get("singleton"))):
@@ -38,7 +38,7 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
     deadline_s = seconds(options["deadline"], "deadline") if "deadline" in options else own_s
     place, line = _place(code, options, (of, args, kwargs))
     start = Start(
-        key=Key(of, checked_name(name, "workflow"), checked_name(name if id is None else id, "id")),
+        key=Key(of, name, checked_name(name if id is None else id, "id")),
         input=operations.encoded(workflow, args, kwargs),
         version=0 if code is None else code.version,
         delay_s=seconds(options.get("delay", 0.0), "delay"),

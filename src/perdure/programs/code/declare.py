@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
+import msgspec
+
 from perdure.core import limits
 from perdure.core.errors import BadName, BadValue
-from perdure.core.ops import DEFAULT_RETRY, OnCancel
+from perdure.core.ops import DEFAULT_RETRY, Call, OnCancel
 from perdure.core.ops import Retry as RetryRule
 from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
@@ -145,15 +147,14 @@ class Step(Generic[P, R_co, X_co]):
         """The time that each try has, in seconds."""
         return None if self.timeout is None else seconds(self.timeout, f"timeout of step {self.name}")
 
-    def place(self, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """The lane of a call with these arguments, in the queue of the step.
+    def placed(self, op: Call, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+        """A call with these arguments in its place in the queue of the step.
 
         Raises:
             BadValue: the queue is served by an argument that the step does not have.
         """
-        if self.lane is not None or self.line is None:
-            return self.lane or ""
-        return self.line.lane(tenant, self.fn, args, kwargs)
+        lane = self.line.lane(tenant, self.fn, args, kwargs) if self.lane is None and self.line is not None else self.lane or ""
+        return msgspec.structs.replace(op, lane=lane, priority=self.priority, limited=self.line is not None and self.line.is_limited)
 
     def with_(
         self,

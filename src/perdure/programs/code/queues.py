@@ -63,6 +63,11 @@ class Queue:
             raise BadValue("Queue(concurrency_per_key)", self.concurrency_per_key, "to be given without per_key, which says what the key is")
         _ = self.rate and self.rate.interval_s
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has any limit."""
+        return self.concurrency is not None or self.concurrency_per_key is not None or self.rate is not None
+
     def lane(self, tenant: str, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], skip: int = 0) -> str:
         """The key of a call: the value of the argument that `per_key` names, as text; the first `skip` parameters are not the caller's.
 

@@ -42,7 +42,9 @@ async def undo(instance: "Instance", finish: Finish) -> None:
             step, result = handler.step, done.outcome.value if isinstance(done.outcome, Ok) else NOTHING
             given = values.encode(Done(result, done.op.args), "what is to be undone", path)
             await instance.open(
-                (UNDO, *path), Call(step.name, given, step.queue, step.rule, step.timeout_s, lane=done.op.lane, priority=done.op.priority), handler
+                (UNDO, *path),
+                Call(step.name, given, step.queue, step.rule, step.timeout_s, lane=done.op.lane, priority=done.op.priority, limited=done.op.limited),
+                handler,
             )
         elif isinstance(done.op, Spawn):
             await instance.open((UNDO, *path), msgspec.structs.replace(done.op, input=NOTHING))
