@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PerdureError,
         ProgrammingError,
         RaceFailed,
+        RetryAfter,
         Rollback,
         StepFailed,
         StoreError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from perdure.programs.code.queues import Queue, Rate
     from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
     from perdure.programs.code.sync import SyncContext, SyncTurn
+    from perdure.programs.code.transaction import Transaction
     from perdure.sdk import Workflow, workflow
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "Rate",
     "Record",
     "Retry",
+    "RetryAfter",
     "Rollback",
     "Signal",
     "Step",
@@ -95,6 +98,7 @@ __all__ = [
     "SyncTurn",
     "Timeout",
     "TooDeep",
+    "Transaction",
     "Turn",
     "Vote",
     "Won",
@@ -129,6 +133,7 @@ _HOMES = {
         "PerdureError",
         "ProgrammingError",
         "RaceFailed",
+        "RetryAfter",
         "Rollback",
         "StepFailed",
         "StoreError",
@@ -146,6 +151,7 @@ _HOMES = {
     "perdure.programs.code.queues": ("Queue", "Rate"),
     "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),
     "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
+    "perdure.programs.code.transaction": ("Transaction",),
     "perdure.sdk": ("Workflow", "workflow"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

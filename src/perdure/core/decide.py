@@ -248,7 +248,8 @@ class _Draft:
                 return e.Parked("undo", self.now_s, (why,), promise.path)
             kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
             return e.Settled(promise.path, Err(kept, failure.error, failures), self.now_s)
-        due_s = self.now_s + op.retry.delay_s(failures, f"{self.execution.key}:{promise.path}:{failures}")
+        wait_s = op.retry.delay_s(failures, f"{self.execution.key}:{promise.path}:{failures}") if failure.after_s is None else failure.after_s
+        due_s = self.now_s + wait_s
         return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, due_s, self.now_s)
 
     def lost(self, message: messages.Lost) -> Iterator[e.Event]:

@@ -20,7 +20,7 @@
         ├── NoReply
         └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
 
-`Fatal` is raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
+`Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
 """
 
 from __future__ import annotations
@@ -329,6 +329,19 @@ class NeedsAttention(WorkflowError):
     def __init__(self, key: object, reason: str, detail: str) -> None:
         super().__init__(f"execution {key} needs attention ({reason}): {detail}; mend that, and run it again with its id")
         self.key, self.reason, self.detail = key, reason, detail
+
+
+class RetryAfter(Exception):
+    """Raised by a step: it failed, and is to be tried again when so many seconds have passed, as the ``Retry-After`` of a server says.
+
+    It counts as a try like any other.
+    """
+
+    def __init__(self, after_s: float, message: str = "") -> None:
+        if not 0 <= after_s < 10 * 365 * 86_400:
+            raise BadValue("RetryAfter", after_s, "a number of seconds from 0 on")
+        super().__init__(message or f"to be tried again after {after_s:g} s")
+        self.after_s = float(after_s)
 
 
 class Fatal(Exception):

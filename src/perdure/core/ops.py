@@ -46,12 +46,19 @@ class Ok(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
     port: str = "success"
 
 
-class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="err", rename={"kind": "k", "error": "e", "attempts": "n"}):
-    """A promise broken: exhausted, timeout, fatal, interrupted or cancelled, after how many tries, with the last error."""
+_ERR = {"kind": "k", "error": "e", "attempts": "n", "after_s": "s"}
+
+
+class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="err", rename=_ERR):
+    """A promise broken: exhausted, timeout, fatal, interrupted or cancelled, after how many tries, with the last error.
+
+    Of a single try, `after_s` says when the next one may begin at the earliest, if the step knows.
+    """
 
     kind: str
     error: ErrorInfo
     attempts: int = 1
+    after_s: float | None = None
 
 
 Outcome = Ok | Err

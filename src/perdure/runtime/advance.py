@@ -112,8 +112,11 @@ async def restore(engine: "Engine", warm: Warm) -> None:
             warm.undecided.appendleft(Item(messages.Diverge(diff)))
             return
     end_stale(warm, execution)
+    answered = {(item.message.path, item.message.attempt) for item in warm.undecided if isinstance(item.message, messages.Settle)}
     for promise in reversed(execution.performing()):
         flight = warm.flights.get(promise.path)
+        if (promise.path, promise.attempt) in answered:
+            continue  # who performed it is gone, and had answered in a transaction
         if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:
             warm.undecided.appendleft(Item(messages.Lost(promise.path, promise.attempt)))
 

@@ -10,9 +10,13 @@ from perdure.core.execution import Execution
 from perdure.core.ops import Call
 from perdure.core.paths import Path
 from perdure.core.values import Value
+from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.instance import Instance
+from perdure.runtime.perform import perform
+from perdure.runtime.transact import NotWanted, answer_key, transact
 from perdure.runtime.warm import Item, Warm
+from perdure.stores.base import Guard
 
 if TYPE_CHECKING:
     from perdure.runtime.engine import Engine
@@ -75,12 +79,37 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
     fn, args = call
+    if isinstance(fn, Step) and fn.transaction and engine.perform is perform:
+        await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, args))
+        return
     outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt), engine.payloads, engine.threads, busy)
     flight = warm.flights.get(path)
     if flight is not None and flight[0] == attempt:
         warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
     warm.put(Item(messages.Settle(path, attempt, outcome)))
     await engine.go_on(warm)  # in this task, which saves one
+
+
+async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Step[Any, Any, Any], Value]) -> None:
+    """Carry out a step in a transaction. Its answer is in the mail then, and is handed over like any other."""
+
+    def is_wanted() -> bool:  # called on this thread, where nothing is decided meanwhile; what was decided and is being written, is not known to the store yet
+        flight = warm.flights.get(info.path)
+        return not warm.busy and flight is not None and flight[0] == info.attempt
+
+    guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=answer_key(info))
+    while True:
+        try:
+            failed = await transact(engine.store, call, info, guard, is_wanted)
+            break
+        except NotWanted:
+            flight = warm.flights.get(info.path)
+            if flight is None or flight[0] != info.attempt:
+                return
+            await asyncio.sleep(0.001)
+    if failed is not None:
+        warm.put(Item(messages.Settle(info.path, info.attempt, failed)))
+        await engine.go_on(warm)
 
 
 def _thread_ended(engine: "Engine", warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import values
-from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, Rollback
+from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, RetryAfter, Rollback
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.values import Blob, Value
 from perdure.programs.code.codec import codec_of
@@ -35,7 +35,7 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
         asyncio.CancelledError: nobody wants the answer any more.
     """
     try:
-        raw = await _payload(args, payloads)
+        raw = await payload(args, payloads)
         if isinstance(fn, Undo):
             fn, raw = fn.step, await _of_what_is_undone(raw, payloads)
         codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
@@ -51,28 +51,25 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
             if inspect.isawaitable(result):
                 result = await _inside(info, result)
         return Ok(values.encode(result, "the result of step", info.path))
-    except (ProgrammingError, LogDamaged, Fatal, Rollback) as error:
-        return Err("fatal", error_info(error))
-    except (KeyboardInterrupt, SystemExit) as error:
-        return Err("fatal", ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return Err("failed", ErrorInfo("CancelledError", "the step cancelled itself"))
+        return failure(fn, error)
     except BaseException as error:
-        return _failure(fn, error)
+        return failure(fn, error)
 
 
-async def _payload(value: Value, payloads: Payloads) -> bytes:
+async def payload(value: Value, payloads: Payloads) -> bytes:
+    """The bytes of a value, wherever they are kept."""
     return await persistently(lambda: payloads.get(value.sha256)) if isinstance(value, Blob) else value
 
 
 async def _of_what_is_undone(raw: bytes, payloads: Payloads) -> bytes:
     """The arguments of a handler: the result of what it undoes, and its arguments."""
     done = values.decode(raw, Done, "what is to be undone")
-    args, kwargs = values.decode(await _payload(done.args, payloads), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], "the arguments of what is to be undone")
-    return values.encode(((msgspec.Raw(await _payload(done.result, payloads)), *args), kwargs), "the arguments of what undoes")
+    args, kwargs = values.decode(await payload(done.args, payloads), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], "the arguments of what is to be undone")
+    return values.encode(((msgspec.Raw(await payload(done.result, payloads)), *args), kwargs), "the arguments of what undoes")
 
 
 async def _inside(info: StepInfo, work: Awaitable[Any]) -> Any:
@@ -84,14 +81,26 @@ async def _inside(info: StepInfo, work: Awaitable[Any]) -> Any:
         running.reset(token)
 
 
-def _failure(fn: Any, error: BaseException) -> Err:
-    info = error_info(error)
+def failure(fn: Any, error: BaseException) -> Err:
+    """What an error that a step raised comes to: whether it may be tried again, and when at the earliest."""
+    match error:
+        case ProgrammingError() | LogDamaged() | Fatal() | Rollback():
+            return Err("fatal", error_info(error))
+        case KeyboardInterrupt() | SystemExit():
+            return Err("fatal", ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
+        case asyncio.CancelledError():
+            return Err("failed", ErrorInfo("CancelledError", "the step cancelled itself"))
+    info, after_s = error_info(error), error.after_s if isinstance(error, RetryAfter) else None
     if not isinstance(fn, Step):
-        return Err("failed", info)
+        return Err("failed", info, after_s=after_s)
     if isinstance(error, fn.raises):
         try:
             data = values.encode(list(error.args), "the arguments of an error")
         except ProgrammingError as unencodable:
             return Err("fatal", error_info(unencodable))
         info = ErrorInfo(info.type, info.message, info.traceback, data)
-    return Err("failed" if fn.retry.again(error) else "fatal", info)
+    try:
+        again = fn.retry.again(error)
+    except Exception as wrong:
+        return Err("fatal", error_info(wrong))
+    return Err("failed", info, after_s=after_s) if again else Err("fatal", info)

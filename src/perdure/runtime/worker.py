@@ -26,7 +26,8 @@ from perdure.runtime.perform import perform
 from perdure.runtime.presence import here
 from perdure.runtime.queues import declare, declared
 from perdure.runtime.threads import DaemonThreads
-from perdure.stores.base import Claim, Moment, Post, Store
+from perdure.runtime.transact import answer_key, transact
+from perdure.stores.base import Claim, Guard, Moment, Post, Store
 
 logger = logging.getLogger("perdure.worker")
 
@@ -152,8 +153,14 @@ class Worker:
             raise LogDamaged(f"mail {mail.number} to queue {mail.to} is no work")
         epoch = self._membership.epoch
         blobs: dict[str, bytes] = {}
-        if mail.deliveries > limits.INTERRUPTIONS_MAX:
-            answer: Lost | Settle = Lost(work.path, work.attempt, mail.deliveries)
+        step = self.steps.get(work.target)
+        if isinstance(step, Step) and step.transaction and mail.deliveries <= limits.INTERRUPTIONS_MAX:
+            failed = await self._transact(step, work, mail)
+            if failed is None:
+                return
+            answer: Lost | Settle = Settle(work.path, work.attempt, failed)
+        elif mail.deliveries > limits.INTERRUPTIONS_MAX:
+            answer = Lost(work.path, work.attempt, mail.deliveries)
         else:
             outcome = await self._outcome(work, mail.deliveries)
             light = Ok(offload(outcome.value, blobs), outcome.port) if isinstance(outcome, Ok) else outcome
@@ -161,6 +168,12 @@ class Worker:
         send = Send(work.execution, f"settle:{text(work.path)}:{work.attempt}", messages.encode(answer))
         post = Post(epoch=epoch, sends=(send,), acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
         await persistently(lambda: self.store.commit([post]))
+
+    async def _transact(self, step: Step[Any, Any, Any], work: Work, mail: Mail) -> Err | None:
+        """Do a call in a transaction, which also answers and acknowledges it; None if that has happened, or the call is somebody else's by now."""
+        info = StepInfo(work.execution, work.path, work.attempt)
+        lease = Guard(key=work.execution, holder=self._membership.name, epoch=self._membership.epoch, answer=answer_key(info), work=Ack(mail.to, mail.key))
+        return await transact(self.store, (step, work.args), info, lease)
 
     async def _outcome(self, work: Work, deliveries: int) -> Outcome:
         step = self.steps.get(work.target)

@@ -4,8 +4,8 @@ Two rails, separate on purpose: *holding* keeps two engines from doing the same 
 in the first costs time, never truth.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -325,4 +325,38 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of files, threads and locks. What was acknowledged is durable already."""
+        ...
+
+
+class Guard(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Who may carry out a transaction: the `holder` of the execution `key` or, with `work`, of the lease on that, in `epoch`. `answer` is the key of the
+    mail to the execution with which the transaction is known to have been carried out."""
+
+    key: Key
+    holder: str
+    epoch: int
+    answer: str
+    work: Ack | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """Who asked may not, or not any more; `answered`, it was carried out before. Nothing was changed."""
+
+    answered: bool = False
+
+
+class Raised(msgspec.Struct, frozen=True, gc=False):
+    """The user's code raised this; nothing was changed."""
+
+    error: BaseException
+
+
+class Transacting(Protocol):
+    """What a store can do besides, if it is a database that users can write to."""
+
+    async def transact(self, guard: Guard, work: Callable[[Any], Coroutine[Any, Any, Post]]) -> Committed | Superseded | Refused | Raised:
+        """Run `work` with a transaction of the database, and carry out the `Post` that it returns together with what it wrote; all of it, or nothing.
+
+        That the guard holds is checked in the same transaction. `work` may be run again if the transaction could not be committed.
+        """
         ...

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -16,6 +16,7 @@ from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.programs.code.queues import Queue, called
+from perdure.programs.code.transaction import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,7 +47,8 @@ def checked_name(name: object, what: str) -> str:
 class Retry:
     """How often and when a step is tried again: `max` tries in all, the first wait, its growth, the longest wait.
 
-    Only errors of the classes in `only` are tried again (all, if empty), those in `fatal` never.
+    Only errors of the classes in `only` are tried again (all, if empty), those in `fatal` never; `should_retry` is asked of the rest. A step
+    that raises `RetryAfter` says itself when it is tried again.
     """
 
     max: int = 3
@@ -56,6 +58,7 @@ class Retry:
     jitter: float = 0.1
     only: tuple[type[BaseException], ...] = ()
     fatal: tuple[type[BaseException], ...] = ()
+    should_retry: Callable[[BaseException], bool] | None = None
 
     def rule(self) -> RetryRule:
         """The part of it that the log remembers.
@@ -72,8 +75,9 @@ class Retry:
         return DEFAULT_RETRY if rule == DEFAULT_RETRY else rule
 
     def again(self, error: BaseException) -> bool:
-        """Whether an error of this class may be tried again."""
-        return not isinstance(error, self.fatal) and (not self.only or isinstance(error, self.only))
+        """Whether it may be tried again after this error."""
+        may = not isinstance(error, self.fatal) and (not self.only or isinstance(error, self.only))
+        return may and (self.should_retry is None or bool(self.should_retry(error)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +95,7 @@ class Step(Generic[P, R_co, X_co]):
     line: Queue | None = None
     lane: str | None = None
     priority: int = 0
+    transaction: bool = False
     handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
@@ -129,8 +134,8 @@ class Step(Generic[P, R_co, X_co]):
 
     @cached_property
     def codec(self) -> Codec:
-        """How its arguments and its result are kept."""
-        return Codec(self.fn)
+        """How its arguments and its result are kept; a transaction is none of its arguments."""
+        return Codec(self.fn, skip=int(self.transaction))
 
     @cached_property
     def rule(self) -> RetryRule:
@@ -153,7 +158,7 @@ class Step(Generic[P, R_co, X_co]):
         Raises:
             BadValue: the queue is served by an argument that the step does not have.
         """
-        lane = self.line.lane(tenant, self.fn, args, kwargs) if self.lane is None and self.line is not None else self.lane or ""
+        lane = self.line.lane(tenant, self.fn, args, kwargs, int(self.transaction)) if self.lane is None and self.line is not None else self.lane or ""
         return msgspec.structs.replace(op, lane=lane, priority=self.priority, limited=self.line is not None and self.line.is_limited)
 
     def with_(
@@ -200,6 +205,12 @@ def waits(fn: Any) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(called)
 
 
+class _TransactionDecorator(Protocol):
+    """``@step(transaction=True)``: the function is given a transaction before its arguments."""
+
+    def __call__(self, fn: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, R]]) -> Step[P, R, Coroutine[object, object, R]]: ...
+
+
 class _Decorator:
     """``@step(retry=...)``: the options, waiting for the function."""
 
@@ -220,6 +231,8 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
     declared: Step[Any, Any, Any] = Step(fn, **given)
     checked_name(declared.name, "step")
     _ = declared.rule, declared.timeout_s, line and line.ranked(declared.priority)  # a bad option is an error where it is written
+    if declared.transaction and not declared.is_async:
+        raise BadValue(f"transaction of step {declared.name}", True, "that of an async function, which is given the transaction first")
     return declared
 
 
@@ -227,6 +240,17 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
 def step(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R, Coroutine[object, object, R]]: ...
 @overload
 def step(fn: Callable[P, R], /) -> Step[P, R, R]: ...
+@overload
+def step(
+    *,
+    transaction: Literal[True],
+    name: str = ...,
+    retry: Retry = ...,
+    timeout: Duration | None = ...,
+    queue: str | Queue = ...,
+    priority: int = ...,
+    raises: tuple[type[Exception], ...] = ...,
+) -> _TransactionDecorator: ...
 @overload
 def step(
     *,
@@ -242,7 +266,8 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
 
     Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own; a name, or a
-    `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves).
+    `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves),
+    `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly once).
     """
     if fn is None:
         return _Decorator(options)

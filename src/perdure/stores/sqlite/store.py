@@ -20,7 +20,26 @@ from typing import Any, TypeVar
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand
+from perdure.stores.base import (
+    ALL,
+    Answer,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Filter,
+    Guard,
+    Head,
+    Lease,
+    Limits,
+    Log,
+    Moment,
+    Post,
+    QueueStand,
+    Raised,
+    Refused,
+    Superseded,
+)
 from perdure.stores.sqlite.backup import Copies
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claims import next_at, ready
@@ -172,6 +191,10 @@ class SqliteStore:
         closed(self)
 
     # Beyond the protocol.
+
+    async def transact(self, guard: Guard, work: Callable[[Any], Coroutine[Any, Any, Post]]) -> Committed | Superseded | Refused | Raised:
+        """See `Transacting.transact`. What `work` awaits besides its transaction is an error: all that write wait for it."""
+        return await self._write(lambda tables: tables.transact(guard, work))
 
     async def backup(self, target: str | Path) -> None:
         """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.

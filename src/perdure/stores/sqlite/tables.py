@@ -11,8 +11,8 @@ from perdure.core.errors import StoreError
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
-from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Limits, Moment, Post, Superseded
-from perdure.stores.sqlite import queues
+from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded
+from perdure.stores.sqlite import queues, transactions
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import MAIL_COLUMNS, mail, read_head, text
@@ -78,6 +78,7 @@ class Tables:
         self.members = Members(connection.execute, presence)
         self._presence = presence
         self._clock, self._lease_clock = clock, lease_clock
+        self._connection = connection
         self._execute = connection.execute
         self._executemany = connection.executemany
         self._numbers: dict[Key, int] = {}
@@ -147,6 +148,17 @@ class Tables:
         if isinstance(self._clock, SteadyClock):
             self._execute(ANCHOR, self._clock.anchor)
         return Moment(now_s, self.epoch)
+
+    def transact(self, guard: Guard, work: transactions.Work) -> Committed | Superseded | Refused | Raised:
+        """See `Transacting.transact`."""
+        if guard.epoch != self.epoch:
+            return Superseded(self.epoch)
+        if (refused := transactions.may(self._execute, guard)) is not None:
+            return refused
+        answer = transactions.run(self._connection, work, lambda post: self.change([post])[0])
+        if isinstance(answer, Raised):
+            self._numbers.clear()  # one that was made in it is there no more
+        return answer  # type: ignore[return-value]  # a post is never in conflict
 
     def limit(self, queue: str, limits: Limits | None) -> None:
         """See `Store.limit`."""

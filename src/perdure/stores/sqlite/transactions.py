@@ -1,0 +1,111 @@
+"""Transactions of users: their statements run in the transaction that is written, and see and do nothing else of it.
+
+A savepoint keeps what fails from touching what others have written in the same transaction. For as long as the user's code runs, SQLite
+asks here what it may do: Perdure's tables can be read, not changed, and where the transaction ends is not the user's to say.
+"""
+
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from perdure.core.errors import WrongVerb
+from perdure.stores.base import Answer, Guard, Post, Raised, Refused
+from perdure.stores.sqlite.file import Execute
+from perdure.stores.sqlite.reading import text
+
+HELD = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
+LEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
+ANSWERED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
+
+OWN = frozenset(("meta", "processes", "holders", "heads", "log", "mail", "blobs", "queues", "lanes"))
+CHANGES = frozenset(
+    (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER)
+)
+FORBIDDEN = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))
+
+Work = Callable[[Any], Coroutine[Any, Any, Post]]
+
+
+class SqliteTransaction:
+    """A transaction as a user's step has it. Everything is done when it is called; awaiting costs nothing."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def _cursor(self) -> sqlite3.Cursor:
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor
+
+    async def execute(self, sql: str, *arguments: Any) -> int:
+        """Run a statement; return how many rows it changed."""
+        return self._cursor().execute(sql, arguments).rowcount
+
+    async def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each of `rows`."""
+        self._cursor().executemany(sql, rows)
+
+    async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
+        """The rows of a query."""
+        return self._cursor().execute(sql, arguments).fetchall()
+
+    async def fetchrow(self, sql: str, *arguments: Any) -> Any:
+        """The first row, or None."""
+        return self._cursor().execute(sql, arguments).fetchone()
+
+    async def fetchval(self, sql: str, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+        row = await self.fetchrow(sql, *arguments)
+        return None if row is None else row[0]
+
+
+def may(execute: Execute, guard: Guard) -> Refused | None:
+    """Whether the guard holds; if not, why."""
+    if execute(ANSWERED, (text(guard.key), guard.answer)).fetchone():
+        return Refused(answered=True)
+    held = (text(guard.key), guard.holder) if guard.work is None else (text(guard.work.to), guard.work.key, guard.holder)
+    if not execute(HELD if guard.work is None else LEASED, held).fetchone():
+        return Refused()
+    return None
+
+
+def run(connection: sqlite3.Connection, work: Work, carry_out: Callable[[Post], Answer]) -> Answer | Raised:
+    """Run the user's code and carry out what it returns, in a transaction that was begun; if either fails, nothing of them is left."""
+    connection.execute("SAVEPOINT step")
+    try:
+        with _watched(connection):
+            post = _driven(work(SqliteTransaction(connection)))
+        answer = carry_out(post)
+    except BaseException as error:
+        connection.execute("ROLLBACK TO step")
+        connection.execute("RELEASE step")
+        return Raised(error)
+    connection.execute("RELEASE step")
+    return answer
+
+
+@contextmanager
+def _watched(connection: sqlite3.Connection) -> Iterator[None]:
+    """Have SQLite refuse what is not the user's to do."""
+
+    def decide(action: int, first: str | None, *_: Any) -> int:
+        refused = action in FORBIDDEN or (action in CHANGES and (first or "").lower() in OWN)
+        return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(decide)
+    try:
+        yield
+    finally:
+        connection.set_authorizer(None)
+
+
+def _driven(coroutine: Coroutine[Any, Any, Post]) -> Post:
+    """Run the user's function to its end, here and now."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        post: Post = end.value
+        return post
+    coroutine.close()
+    raise WrongVerb("a step with transaction=True awaited something else than its transaction", "do that in a step before: everybody waits for a transaction")
