@@ -42,6 +42,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Start(origin=KEY, depth=3, fork=Fork(KEY, 9, (Copy(PAY, Call("pay"), Ok(b"\x2a")),), ((PAY, 3),))),
     m.Retry("fixed", PAY),
     m.Preset(PAY, Ok(b"\x2a")),
+    m.Discard("not worth it"),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -65,6 +66,7 @@ ANY = st.one_of(
     st.builds(m.Preset, PATHS, OUTCOMES),
     st.builds(m.Pause, TEXT),
     st.builds(m.Resume, TEXT),
+    st.builds(m.Discard, TEXT),
     st.builds(m.Lost, PATHS, st.integers(1, 99)),
     st.builds(m.Tick),
     st.builds(m.Diverge, st.lists(TEXT).map(tuple)),

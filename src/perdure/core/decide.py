@@ -295,6 +295,11 @@ class _Draft:
         if self.execution.ended is None:
             yield self._cancelled(message.reason)
 
+    def discard(self, message: messages.Discard) -> Iterator[e.Event]:
+        """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""
+        if self.execution.status in ("failed", "needs_attention"):
+            yield self._cancelled(message.reason)
+
     def _deadline_exceeded(self, why: str) -> e.Event:
         return e.Ended("failed", Err("deadline_exceeded", ErrorInfo("DeadlineExceeded", why)), self.now_s)
 
@@ -385,6 +390,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Preset: _Draft.preset,
     messages.Pause: _Draft.pause,
     messages.Resume: _Draft.resume,
+    messages.Discard: _Draft.discard,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,
 }
