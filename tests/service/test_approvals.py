@@ -117,7 +117,7 @@ async def test_an_approval_is_meant_by_whatever_means_the_execution_that_asks(c:
     (one,) = await client.approvals()
     for text in ("order-1", "ships/order-1", "default/ships/order-1", one.id):
         assert await client.approval(text) == one
-    with pytest.raises(Ambiguous, match="order-39.* and more"):
+    with pytest.raises(Ambiguous, match=r"order-39.* and more"):
         await client.approval("order")
     with pytest.raises(NotFound):
         await client.approval("order-10")
