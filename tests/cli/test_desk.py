@@ -10,8 +10,6 @@ from tests.cli.conftest import flows
 from tests.cli.shell import DESK, Shell, agrees, steady, transcript
 from tests.cli.test_live import working
 
-OURS = "default/asks_two/two:join"
-
 DECIDING = {
     "approvals": "approvals",
     "approvals_for": "approvals --for eve --group ops",
@@ -25,7 +23,7 @@ DECIDING = {
     "approvals_place": "approvals two --place one",
     "approvals_several": "approvals two",
     "approvals_one_json": "approvals s1 --json",
-    "approvals_decided": "approvals default/asks/done:approve:Go%20on?",
+    "approvals_decided": "approvals 'default/asks/done:approve:Go on?'",
     "approvals_flags": "approvals s1 --for ada",
     "approve_kept": "approve s1 -i carrier=dhl --no-wait --comment 'be quick'",
     "approve_all": "approve --all --workflow asks_two --no-wait",
@@ -108,7 +106,7 @@ LIVE = {
     "approve": "approve s1 -i carrier=007",
     "approve_quorum": 'approve s2 --value \'{"carrier": "ups"}\' --comment two',
     "reject": "reject s1 --as bob --group ops --comment no",
-    "approve_done": "approve default/asks/done:approve:Go%20on?",
+    "approve_done": "approve 'default/asks/done:approve:Go on?'",
     "retry_wait": "retry o1 --wait",
     "rerun_wait": "rerun fine --wait --timeout 10s",
     "fork_wait": "fork o1 -i order=o1 -i cents=5 --wait --timeout 10s",
@@ -153,7 +151,7 @@ def test_a_link_stands_for_its_answer_and_needs_no_name(live_desk: Shell, monkey
 def test_whoever_is_logged_in_decides_if_nobody_is_named(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERDURE_USER")
     monkeypatch.setenv("LOGNAME", "grace")
-    assert desk.run("approve two --place one --no-wait").out == "asks_two/two will be approved by grace\n"
+    assert desk.run("approve two --place one --no-wait").out == "asks_two/two (One?) will be approved by grace\n"
 
 
 def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerprint(live_desk: Shell) -> None:
@@ -162,7 +160,7 @@ def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerp
     assert len(listed.splitlines()) == 13
     assert "2012 is too much" in live_desk.run(f"dead-letters {group}").out
     assert live_desk.run(f"requeue --fingerprint {group}").code == 20
-    assert live_desk.run(f"requeue --fingerprint {group} --dry-run").out.count("would be told to requeue") == 13
+    assert live_desk.run(f"requeue --fingerprint {group} --dry-run").out.count("would be requeued") == 13
     said = live_desk.run(f"requeue --fingerprint {group} --yes -i cents=5 --target {DESK}:pays --wait")
     assert (said.code, said.out.count("is begun in place of pays/")) == (0, 13)
     assert live_desk.run(f"discard --fingerprint {broken} --wait").out == "breaks/broken is discarded\n"
@@ -180,7 +178,7 @@ def test_many_are_asked_about_where_somebody_can_answer(desk: Shell, monkeypatch
     monkeypatch.setattr(many, "asks", lambda: True)
     said = desk.run("retry --all --workflow pays", stdin="n\n")
     assert (said.code, said.out) == (0, "")
-    assert "Tell 13 executions to retry? [y/N]" in said.err and "nothing was told" in said.err
+    assert "13 executions would be told to retry. Go ahead? [y/N]" in said.err and "nothing was done" in said.err
     assert desk.run("retry --all --workflow pays", stdin="y\n").out.count("is told to retry") == 13
     assert desk.run("retry --all --workflow pays --prefix o1").out.count("is told to retry") == 4
 

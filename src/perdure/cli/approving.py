@@ -134,10 +134,12 @@ def _decide(settings: Settings, given: dict[str, Any], yes: bool) -> None:
 
     def answer(one: Approval) -> None:
         if given["dry_run"]:
-            click.echo(f"{_called(one)} would be told to {verb}: {words.clean(one.title)}")
+            click.echo(f"{_called(one)} {many.would(verb)}")
         elif given["link"]:
             click.echo(client.approval_link(one, by=by, approve=yes, lifetime=given["lifetime"], tenant=settings.tenant))
         else:
+            if not given["no_wait"] and not any(engine.alive for engine in client.engines()):
+                click.echo("perdure: no engine is running; the decision is kept until one takes it\n--no-wait does not wait for that", err=True)
             how = {"by": by, "comment": given["comment"], "groups": given["groups"], "wait": not given["no_wait"], "timeout": given["timeout"]}
             if yes:
                 client.approve(one, value=_filled(one.form, given["value"], given["pairs"]), **how)
@@ -146,8 +148,6 @@ def _decide(settings: Settings, given: dict[str, Any], yes: bool) -> None:
             click.echo(f"{_called(one)} {'will be' if given['no_wait'] else 'is'} {'approved' if yes else 'rejected'} by {words.clean(by)}")
 
     with settings.client() as client:
-        if not (given["no_wait"] or given["link"] or given["dry_run"]) and not any(one.alive for one in client.engines()):
-            click.echo("perdure: no engine is running; a decision is kept until one takes it\n--no-wait does not wait for that", err=True)
         if not given["everything"]:
             asked = texts(given["ids"])
             many.one_by_one(asked, lambda text: answer(client.approval(text, place=given["place"], tenant=settings.tenant)), explain=_explained)
@@ -193,26 +193,29 @@ def _user() -> str:
 
 
 def _called(one: Approval) -> str:
+    from perdure.cli import words
     from perdure.cli.complaints import name
 
-    return name(one.asked_by or one.key)
+    return f"{name(one.asked_by or one.key)} ({words.clean(words.first_line(one.title))})"
 
 
 def _explained(error: PerdureError) -> str:
     """What went wrong with a decision, and what to do."""
-    from perdure.cli.complaints import complaint, complaint_lines, name
-    from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, NotFound
+    from perdure.cli.complaints import complaint, complaint_lines
+    from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, NotFound, Timeout
     from perdure.core.paths import Key
 
     match error:
         case DecisionRefused(why=why):
             return complaint_lines(f"the decision does not count: {why}", "--as NAME and --group NAME say who decides; perdure approvals ID shows who may")
         case HasEnded(key=Key() as key, status=status):
-            return complaint_lines(f"{name(key)} is decided: {status}", "perdure approvals lists those that wait")
+            return complaint_lines(f"{key.id} is decided: {status}", "perdure approvals lists those that wait")
         case Ambiguous(text=text):
             return complaint_lines(f"{text} means several approvals", "perdure approvals lists them, each with an ID of its own; --place NAME chooses, too")
         case NotFound():
             return complaint_lines(str(error).partition(";")[0], "perdure approvals lists those that wait")
+        case Timeout(timeout_s=timeout_s):
+            return complaint_lines(f"no engine has taken the decision within {timeout_s:g} s", "it is kept, and taken by the next engine that runs")
         case BadValue(what="what was filled in"):
             return complaint_lines(str(error), "perdure approvals ID shows the form; -i KEY=VALUE or --value JSON fills it in")
         case _:

@@ -52,7 +52,7 @@ def _doing(
     def doing(thing: T) -> None:
         handle = get(thing)
         if given["dry_run"]:
-            click.echo(f"{name(handle.key)} would be told to {verb}")
+            click.echo(f"{name(handle.key)} {would(verb)}")
         else:
             do(client, handle)
 
@@ -104,14 +104,20 @@ def _split(statuses: str | None) -> list[str]:
 def confirm(count: int, verb: str, given: Mapping[str, Any], what: str = "execution") -> None:
     """Go on if these are few, or somebody says yes; else end the command."""
     if not count:
-        click.echo(f"perdure: no {what} fits; nothing was told to {verb}", err=True)
+        click.echo(f"perdure: no {what} fits; nothing was done", err=True)
     if given["dry_run"] or given["yes"] or count <= UNASKED_MAX:
         return
     counted = words.count(count, what)
     if not asks():
-        raise Outcome(Exit.FLAGS, f"{counted} would be told to {verb}\n--yes tells them, --dry-run lists them")
-    if not click.confirm(f"Tell {counted} to {verb}?", err=True):
-        raise Outcome(Exit.OK, "nothing was told")
+        raise Outcome(Exit.FLAGS, f"{counted} {would(verb)}\n--yes goes ahead, --dry-run lists them")
+    if not click.confirm(f"{counted} {would(verb)}. Go ahead?", err=True):
+        raise Outcome(Exit.OK, "nothing was done")
+
+
+def would(verb: str) -> str:
+    """What would happen to those that are meant."""
+    done = {"approve": "approved", "reject": "rejected", "requeue": "requeued", "discard": "discarded"}.get(verb, f"told to {verb}")
+    return f"would be {done}"
 
 
 def asks() -> bool:
