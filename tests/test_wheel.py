@@ -1,4 +1,4 @@
-"""The wheel, installed into an empty environment of each Python here, runs the hello of the README."""
+"""The wheel, installed into an empty environment of each Python here, runs the hello of the README, and tests where pytest is all there is beside it."""
 
 import os
 import re
@@ -54,6 +54,16 @@ def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_
     assert (tmp_path / ".perdure/perdure.db").is_file()
 
 
+def test_the_installed_wheel_brings_the_pytest_plugin(wheel: Path, tmp_path: Path) -> None:
+    python = environment(RUNNING, tmp_path / "env")
+    install(python, wheel, "pytest")
+    shop, test, *_ = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/guides/testing.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (tmp_path / "shop.py").write_text(shop, encoding="utf-8")
+    (tmp_path / "test_shop.py").write_text(test, encoding="utf-8")
+    said = succeed([python, "-W", "error", "-m", "pytest", "-W", "error", "--strict-markers", "--perdure-crash-at=every", "-rP", "test_shop.py"], tmp_path)
+    assert "1 passed" in said and "killed at 12 moments" in said and re.search(r"plugins: .*perdure-", said), said
+
+
 def environment(minor: int, directory: Path) -> Path:
     """The python of a new environment with nothing in it, not even pip."""
     for command in CANDIDATES[minor]:
@@ -64,10 +74,10 @@ def environment(minor: int, directory: Path) -> Path:
     pytest.skip(f"none of {[str(command) for command in CANDIDATES[minor]]} runs: shims with no Python behind them")
 
 
-def install(python: Path, wheel: Path) -> None:
-    """Install the wheel, and what it requires from the index; skip only when the index gives no answer."""
+def install(python: Path, wheel: Path, *others: str) -> None:
+    """Install the wheel and perhaps more, and what they require from the index; skip only when the index gives no answer."""
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", python]
-    installed = subprocess.run([*pip, "install", wheel], capture_output=True, text=True, check=False)
+    installed = subprocess.run([*pip, "install", wheel, *others], capture_output=True, text=True, check=False)
     output = installed.stdout + installed.stderr
     if installed.returncode and (found := NO_INDEX.search(output)):
         pytest.skip(f"the package index, which has the wheel's dependencies, can't be reached ({found[0]})")

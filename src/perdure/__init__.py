@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from perdure.programs.code.context import Context, Turn
     from perdure.programs.code.declare import Retry, Signal, Step, step
     from perdure.programs.code.info import StepInfo, step_info
+    from perdure.programs.code.queues import Queue, Rate
     from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
     from perdure.programs.code.sync import SyncContext, SyncTurn
     from perdure.sdk import Workflow, workflow
@@ -79,7 +80,9 @@ __all__ = [
     "Ok",
     "PerdureError",
     "ProgrammingError",
+    "Queue",
     "RaceFailed",
+    "Rate",
     "Record",
     "Retry",
     "Rollback",
@@ -140,6 +143,7 @@ _HOMES = {
     "perdure.programs.code.context": ("Context", "Turn"),
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
     "perdure.programs.code.info": ("StepInfo", "step_info"),
+    "perdure.programs.code.queues": ("Queue", "Rate"),
     "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),
     "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
     "perdure.sdk": ("Workflow", "workflow"),

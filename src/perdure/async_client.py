@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
-from uuid import uuid4
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle
@@ -18,14 +17,17 @@ from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.code.queues import Queue, Rate
 from perdure.programs.code.results import Vote
 from perdure.runtime.host import open_store
+from perdure.runtime.queues import declare
 from perdure.sdk import DEFAULT_TENANT, Workflow
-from perdure.service import approvals, operations, queries
+from perdure.service import approvals, operations, queries, starting
 from perdure.service.access import Access, within
 from perdure.service.approvals import Approval
 from perdure.service.queries import EngineView, Listed
-from perdure.stores.base import Store
+from perdure.service.queues import UNCHANGED, change
+from perdure.stores.base import QueueStand, Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +37,7 @@ T = TypeVar("T")
 Listing = list[Listed]
 Engines = list[EngineView]
 Approvals = list[Approval]
+Queues = list[QueueStand]
 
 
 class AsyncClient:
@@ -54,6 +57,7 @@ class AsyncClient:
             raise BadValue("client URL", url, "a database's; this version does not speak to servers, open the database that the server has")
         self._store, self._ours = (open_store(url), True) if url is None or isinstance(url, str) else (url, False)
         self._access = Access(self._store)
+        self._declared: set[str] = set()
 
     async def aclose(self) -> None:
         """Let the store go. Who waits here for something is told that the client was closed; what was posted is durable."""
@@ -79,6 +83,12 @@ class AsyncClient:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> AsyncHandle[R]: ...
@@ -100,42 +110,37 @@ class AsyncClient:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> AsyncHandle[Any]: ...
-    async def start(
-        self,
-        workflow: Workflow[..., Any] | str,
-        /,
-        *args: Any,
-        id: Any = None,
-        delay: Any = None,
-        deadline: Any = None,
-        strict: Any = False,
-        tenant: Any = DEFAULT_TENANT,
-        **kwargs: Any,
-    ) -> AsyncHandle[Any]:
+    async def start(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> AsyncHandle[Any]:
         """Start an execution: durable when this returns, and begun by an engine that knows the workflow, now or when `delay` has passed.
 
         An `id` that exists is returned as it is (`created` is False), whatever the input; with `strict`, another input is an error. The
-        `deadline` is counted from when it begins. A workflow is started in the version that it has here, a name in that of the engine. Arguments
-        of the workflow that are called like an option here are given by position.
+        `deadline` is counted from when it begins; what has not begun after `ttl` does not begin any more. A workflow is started in the version that it
+        has here, a name in that of the engine. In a `queue` (a name, or a `Queue`) it begins as that allows, in the turn of its `lane`, and by `priority`.
+
+        With `debounce`, a later start of the same `id` within that time replaces this one, if it has not begun; with `singleton`, the one that goes on
+        is returned, if one does. The ids of their executions count: ``id@1``, ``id@2``. Arguments of the workflow that are called like an option here
+        are given by position; options can be given by ``workflow.with_(...)`` as well.
 
         Raises:
-            BadValue: the arguments are not those of the workflow.
+            BadValue: the arguments are not those of the workflow, or an option means nothing.
             InputDiffers: `strict`, and the execution was started with another input.
         """
-        key = Key(checked_name(tenant, "tenant"), _name(workflow), checked_name(uuid4().hex if id is None else id, "id"))
         code = workflow.code if isinstance(workflow, Workflow) else workflow
-        wanted = operations.Start(
-            key=key,
-            input=operations.encoded(code, args, kwargs),
-            version=0 if isinstance(code, str) else code.version,
-            delay_s=0.0 if delay is None else seconds(delay, "delay"),
-            deadline_s=_deadline_s(workflow, deadline),
-            strict=strict,
-        )
-        return AsyncHandle(self._access, key, _kind(workflow), await operations.start(self._access, wanted))
+        wanted, queue = starting.wanted(code, args, given, DEFAULT_TENANT)
+        if queue is not None and queue.name not in self._declared:
+            await declare(self._store, [queue])
+            self._declared.add(queue.name)
+        key, created = await operations.start(self._access, wanted)
+        return AsyncHandle(self._access, key, _kind(workflow), created)
 
     @overload
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -149,6 +154,12 @@ class AsyncClient:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> R: ...
@@ -170,24 +181,18 @@ class AsyncClient:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Any: ...
-    async def run(
-        self,
-        workflow: Workflow[..., Any] | str,
-        /,
-        *args: Any,
-        id: Any = None,
-        delay: Any = None,
-        deadline: Any = None,
-        strict: Any = False,
-        tenant: Any = DEFAULT_TENANT,
-        **kwargs: Any,
-    ) -> Any:
+    async def run(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Any:
         """Start an execution, as `start` does, and wait for its result, as `AsyncHandle.result` does. An engine has to run somewhere."""
-        handle = await self.start(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs)
-        return await handle.result()
+        return await (await self.start(workflow, *args, **given)).result()
 
     @overload
     async def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> AsyncHandle[R]: ...
@@ -344,6 +349,21 @@ class AsyncClient:
         """What has failed or needs attention, by what it has in common, to be run again or discarded."""
         return AsyncDeadLetterOffice(self._access)
 
+    async def queues(self) -> Queues:
+        """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""
+        return await self._store.queues()
+
+    async def limit(
+        self,
+        queue: str,
+        *,
+        concurrency: int | None = UNCHANGED,
+        concurrency_per_key: int | None = UNCHANGED,
+        rate: Rate | None = UNCHANGED,
+    ) -> QueueStand:
+        """Change limits of a queue while everything runs; None takes one away. It stays so until the code declares something else."""
+        return await change(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate)
+
     async def engines(self) -> Engines:
         """Who works on this store: engines and workers, with what they know, and what they hold."""
         return await queries.engines(self._access)
@@ -360,9 +380,3 @@ def _name(workflow: Workflow[..., Any] | str) -> str:
 def _kind(workflow: Workflow[..., Any] | str | None) -> Any:
     """The type of the results of a workflow, as far as it is known here."""
     return workflow.code.codec.result if isinstance(workflow, Workflow) else Any
-
-
-def _deadline_s(workflow: Workflow[..., Any] | str, deadline: Duration | None) -> float | None:
-    if deadline is not None:
-        return seconds(deadline, "deadline")
-    return workflow.code.deadline_s if isinstance(workflow, Workflow) else None

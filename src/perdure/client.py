@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_client import Approvals, AsyncClient, Engines, Listing
+from perdure.async_client import Approvals, AsyncClient, Engines, Listing, Queues
 from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
@@ -19,11 +19,14 @@ from perdure.dead_letters import DeadLetterOffice
 from perdure.handle import Handle
 from perdure.loop_thread import LoopThread
 from perdure.programs.code.durations import Duration
+from perdure.programs.code.queues import Queue, Rate
 from perdure.sdk import DEFAULT_TENANT, Workflow
 from perdure.service.approvals import Approval
 from perdure.service.dead_letters import DeadLetter, DeadLetters
 from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
+from perdure.service.queues import UNCHANGED
+from perdure.stores.base import QueueStand
 
 __all__ = [
     "Approval", "AsyncClient", "AsyncHandle", "Client", "DeadLetter", "DeadLetters", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status",
@@ -71,6 +74,12 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
@@ -92,23 +101,18 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
-    def start(
-        self,
-        workflow: Workflow[..., Any] | str,
-        /,
-        *args: Any,
-        id: Any = None,
-        delay: Any = None,
-        deadline: Any = None,
-        strict: Any = False,
-        tenant: Any = DEFAULT_TENANT,
-        **kwargs: Any,
-    ) -> Handle[Any]:
+    def start(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Handle[Any]:
         """See `AsyncClient.start`."""
-        return self._handle(self._inner.start(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs))
+        return self._handle(self._inner.start(workflow, *args, **given))
 
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -122,6 +126,12 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> R: ...
@@ -143,23 +153,18 @@ class Client:
         delay: Duration | None = ...,
         deadline: Duration | None = ...,
         strict: bool = ...,
+        queue: str | Queue | None = ...,
+        lane: str | None = ...,
+        priority: int = ...,
+        ttl: Duration | None = ...,
+        debounce: Duration | None = ...,
+        singleton: bool = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Any: ...
-    def run(
-        self,
-        workflow: Workflow[..., Any] | str,
-        /,
-        *args: Any,
-        id: Any = None,
-        delay: Any = None,
-        deadline: Any = None,
-        strict: Any = False,
-        tenant: Any = DEFAULT_TENANT,
-        **kwargs: Any,
-    ) -> Any:
+    def run(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Any:
         """See `AsyncClient.run`."""
-        return self._thread.call(self._inner.run(workflow, *args, id=id, delay=delay, deadline=deadline, strict=strict, tenant=tenant, **kwargs))
+        return self._thread.call(self._inner.run(workflow, *args, **given))
 
     @overload
     def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> Handle[R]: ...
@@ -243,6 +248,16 @@ class Client:
     def dead_letters(self) -> DeadLetterOffice:
         """See `AsyncClient.dead_letters`."""
         return DeadLetterOffice(self._thread, self._inner.dead_letters)
+
+    def queues(self) -> Queues:
+        """See `AsyncClient.queues`."""
+        return self._thread.call(self._inner.queues())
+
+    def limit(
+        self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
+    ) -> QueueStand:
+        """See `AsyncClient.limit`."""
+        return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate))
 
     def engines(self) -> Engines:
         """See `AsyncClient.engines`."""

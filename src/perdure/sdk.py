@@ -20,8 +20,9 @@ from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.ops import OnCancel
 from perdure.core.paths import Key
 from perdure.programs.code.context import Context
-from perdure.programs.code.declare import CodeWorkflow, Retry, checked_name
+from perdure.programs.code.declare import Calling, CodeWorkflow, Retry, checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.code.queues import Queue, called
 from perdure.programs.code.strand import greenlets
 from perdure.programs.code.sync import SyncContext, asynchronous
 
@@ -57,19 +58,25 @@ class Workflow(Generic[P, R_co]):
         on_cancel: OnCancel | None = None,
         retry: Retry | None = None,
         deadline: Duration | None = None,
+        queue: str | Queue | None = None,
+        lane: str | None = None,
+        priority: int | None = None,
     ) -> Workflow[P, R_co]:
         """The same workflow with other options, for one call: ``ctx.call(receipt.with_(undo=True), order)`` undoes it with its parent.
 
         `id` names the child (by default it follows from where it is called), `name` the operation. `on_cancel` says what becomes of the child when its
         parent ends or stops waiting: it is cancelled, terminated, or goes on detached. With `retry`, a child that fails is started anew, as another execution.
+        In a `queue` it begins as that allows: `lane` stands for the key by which it is served in turns, a higher `priority` comes first.
         """
+        own, line = (None, None) if queue is None else called(queue)
         given: dict[str, Any] = {"id": id, "name": name, "undo": undo, "on_cancel": on_cancel, "retry": retry}
+        given |= {"queue": own, "line": line, "lane": lane, "priority": priority}
         calling = dataclasses.replace(self.code.calling, **{option: value for option, value in given.items() if value is not None})
         if calling.on_cancel not in get_args(OnCancel):
             raise BadValue("on_cancel", calling.on_cancel, f"one of {', '.join(get_args(OnCancel))}")
         for one, what in ((calling.id, "id"), (calling.name, "operation")):
             _ = None if one is None else checked_name(one, what)
-        _ = calling.rule
+        _ = calling.rule, calling.line and calling.line.ranked(calling.priority)
         deadline_s = self.code.deadline_s if deadline is None else seconds(deadline, "deadline")
         return Workflow(dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s), self._uses)
 
@@ -162,24 +169,39 @@ def workflow(fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]], /
 def workflow(fn: Callable[Concatenate[SyncContext, P], R_co], /) -> Workflow[P, R_co]: ...
 @overload
 def workflow(
-    *, name: str | None = ..., version: int = ..., replays: Sequence[int] = ..., deadline: Duration | None = ..., archive: bool = ...
+    *,
+    name: str | None = ...,
+    version: int = ...,
+    replays: Sequence[int] = ...,
+    deadline: Duration | None = ...,
+    archive: bool = ...,
+    queue: str | Queue = ...,
 ) -> _Decorator: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a workflow: an async one of a `Context`, or a plain one of a `SyncContext`, which runs on a greenlet.
 
     Options: `name` (the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (from its start),
-    `archive` (keep what compaction replaces).
+    `archive` (keep what compaction replaces), `queue` (in which executions begin: a name, or a `Queue`).
     """
     return _Decorator(options) if fn is None else _declared(fn, **options)
 
 
 def _declared(
-    fn: Callable[..., Any], *, name: str | None = None, version: int = 1, replays: Sequence[int] = (), deadline: Duration | None = None, archive: bool = True
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    version: int = 1,
+    replays: Sequence[int] = (),
+    deadline: Duration | None = None,
+    archive: bool = True,
+    queue: str | Queue = "",
 ) -> Workflow[Any, Any]:
     code = _asynchronous(fn)
     own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
     deadline_s = None if deadline is None else seconds(deadline, "deadline")
-    return Workflow(CodeWorkflow(code, own, whole(version, "version"), tuple(replays), deadline_s, archive, sync=code is not fn), _neighbours(fn))
+    queued, line = called(queue)
+    calling = Calling(queue=queued, line=line)
+    return Workflow(CodeWorkflow(code, own, whole(version, "version"), tuple(replays), deadline_s, archive, code is not fn, calling), _neighbours(fn))
 
 
 def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:

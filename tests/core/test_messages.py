@@ -42,6 +42,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Start(origin=KEY, depth=3, fork=Fork(KEY, 9, (Copy(PAY, Call("pay"), Ok(b"\x2a")),), ((PAY, 3),))),
     m.Retry("fixed", PAY),
     m.Preset(PAY, Ok(b"\x2a")),
+    m.Start(expires_at_s=9.0),
     m.Discard("not worth it"),
 ]
 

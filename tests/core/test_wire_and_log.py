@@ -79,6 +79,9 @@ EVENTS: list[e.Event] = [
     e.Reopened(NOW_S, "fixed", PAY),
     e.Opened(PAY, Spawn("ship", "1", on_cancel="detach")),
     e.Opened(PAY, Keep(b"\x02", "version")),
+    e.Opened(PAY, Call("pay", queue="gpu", lane="acme", priority=3, limited=True)),
+    e.Opened(PAY, Spawn("ship", "1", queue="mails", lane="acme", priority=-1)),
+    e.Reopened(NOW_S, before=(UNDO, *PAY)),
 ]
 
 

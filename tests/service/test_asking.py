@@ -12,7 +12,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.events import Arrived, Ended, Opened, Reopened, Snapshot
 from perdure.core.messages import Signal as Signal_
 from perdure.core.ops import Err, Keep
-from perdure.service.asking import _Search
+from perdure.service.asking import Search
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -161,12 +161,12 @@ def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) 
 
 
 def test_an_end_that_was_taken_back_is_none() -> None:
-    search = _Search(doubling.key("k"), Signal_("double", key="q"))
+    search = Search(doubling.key("k"), Signal_("double", key="q"))
     failed = Ended("failed", Err("failed", ErrorInfo("LookupError", "x")), 1.0)
     search.take([failed, Reopened(2.0), Arrived(7, "double", 3.0, key="q")])
     with pytest.raises(NoReply, match=r"it has ended \(failed\)"):
         search.take([failed])
-    search = _Search(doubling.key("k"), Signal_("double", key="q"))
+    search = Search(doubling.key("k"), Signal_("double", key="q"))
     search.take([Arrived(7, "double", 3.0, key="q"), Opened(PATH, Keep(b"other", "reply", "6")), Opened(PATH, Keep(b"mine", "reply", "7")), failed])
     assert search.reply == b"mine"
 

@@ -484,10 +484,13 @@ async def test_a_cancel_lets_the_workflow_unwind_and_a_terminate_does_not(c: Clu
 
 @virtually
 async def test_a_cancel_is_durable_when_it_returns_and_waits_for_an_engine(c: Cluster, client: AsyncClient) -> None:
+    process = await c.engine(sleeper)
     handle = await client.start(sleeper, 5.0)
+    await settle(1)
+    await process.stop()
     for _ in range(3):
         await handle.cancel("early")
-    assert await c.mail(handle.key) == 2
+    assert await c.mail(handle.key) == 1
     with pytest.raises(Timeout, match=r"the end of default/sleeper/.*: nothing within 3 s"):
         await handle.cancel(wait=True, timeout=3)
     await c.engine(sleeper)

@@ -124,7 +124,7 @@ def worker(settings: Settings, /, *, places: tuple[str, ...], queues: tuple[str,
         click.echo(f"engine {engine.holder} on {words.without_passwords(settings.url())} knows {knows or 'no workflow'}{_served(queues)}; Ctrl-C stops it")
 
     workflows = [one.code for one in code.workflows]
-    asyncio.run(serve(workflows, code.steps, queues=queues, url=settings.db, grace_s=grace_s, ready=ready))
+    asyncio.run(serve(workflows, code.steps, queues=queues, declares=code.queues, url=settings.db, grace_s=grace_s, ready=ready))
 
 
 def _served(queues: tuple[str, ...]) -> str:

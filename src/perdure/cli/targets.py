@@ -19,6 +19,7 @@ from typing import Any
 
 from perdure.core.errors import BadValue, PerdureError
 from perdure.programs.code.declare import Step
+from perdure.programs.code.queues import Queue
 from perdure.sdk import Workflow
 
 FORMS = "FILE.py, FILE.py:workflow or module:workflow"
@@ -35,6 +36,7 @@ class Code:
 
     workflows: tuple[Workflow[..., Any], ...]
     steps: tuple[Step[..., Any, Any], ...]
+    queues: tuple[Queue, ...] = ()
 
 
 def is_target(text: str) -> bool:
@@ -70,6 +72,7 @@ def code(texts: Sequence[str]) -> Code:
     """
     workflows: dict[str, Workflow[..., Any]] = {}
     steps: dict[str, Step[..., Any, Any]] = {}
+    queues: dict[str, Queue] = {}
     for text in texts:
         place, name = _split(text)
         module = _module(text, place)
@@ -77,9 +80,11 @@ def code(texts: Sequence[str]) -> Code:
             _add(workflows, one.code.name, one, text, "workflow")
         for step in _all(module, Step):
             _add(steps, step.name, step, text, "step")
+        for queue in _all(module, Queue):
+            _add(queues, queue.name, queue, text, "queue")
     if not workflows and not steps:
         raise NoTarget("targets", " ".join(texts), "code with a workflow or a step in it; decorate functions with @workflow and @step")
-    return Code(tuple(workflows.values()), tuple(steps.values()))
+    return Code(tuple(workflows.values()), tuple(steps.values()), tuple(queues.values()))
 
 
 def _add(found: dict[str, Any], name: str, one: Any, text: str, what: str) -> None:

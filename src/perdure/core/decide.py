@@ -29,15 +29,18 @@ from perdure.core.values import offload
 class Host(msgspec.Struct, frozen=True):
     """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
 
-    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts
-    workflows whose version nobody pinned. `busy` are the paths at which an
-    earlier try has not ended yet, so that no further one may begin.
+    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
+    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin.
     """
 
     holder: str
     queues: frozenset[str] = frozenset(("",))
     versions: Mapping[str, int] = msgspec.field(default_factory=dict)
     busy: frozenset[Path] = frozenset()
+
+    def takes(self, op: Call) -> str | None:
+        """The holder, if it performs the call itself."""
+        return self.holder if op.queue in self.queues and not op.limited else None
 
 
 class Decision(msgspec.Struct, gc=False):
@@ -141,7 +144,7 @@ class _Draft:
         path, op, number, by = command.path, self._light(command.op), 0, None
         match op:
             case Call():
-                by = self.host.holder if op.queue in self.host.queues else None
+                by = self.host.takes(op)
             case Send(to) if not self.execution.memo.recalls(path, op):
                 number = self.execution.sent.get(to, 0) + 1
             case Spawn() if not self.execution.memo.recalls(path, op):
@@ -172,8 +175,7 @@ class _Draft:
 
     def _trim(self, path: Path, before: int) -> None:
         first = self.execution.trimmed.get(path, 0)
-        held = (turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn)))
-        end = next(held, before)
+        end = next((turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn))), before)
         while end > first and (*path, end) not in self.execution.settled:
             end -= 1
         if end > first:
@@ -212,6 +214,9 @@ class _Draft:
         if execution.started is not None or execution.ended is not None:
             if message.parent is not None and (execution.ended is not None or message.parent not in execution.watchers):
                 yield e.Watched(message.parent, self.now_s)
+            return
+        if message.expires_at_s is not None and self.now_s > message.expires_at_s:
+            yield e.Ended("cancelled", Err("cancelled", ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
@@ -363,8 +368,7 @@ class _Draft:
     def _due(self, promise: Promise) -> e.Event:
         match promise.op:
             case Call() as op if promise.state in ("retrying", "interrupted"):
-                by = self.host.holder if op.queue in self.host.queues else None
-                return e.Tried(promise.path, promise.attempt + 1, self.now_s, by)
+                return e.Tried(promise.path, promise.attempt + 1, self.now_s, self.host.takes(op))
             case Call() as op:
                 why = ErrorInfo("Timeout", f"no answer within {op.timeout_s:g} s")
                 return self._failed(promise, op, Err("timeout", why))

@@ -87,7 +87,7 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
 
 def _work(key: Key, path: Path, op: Call, attempt: int) -> mail.Send:
     work = messages.Work(key, path, attempt, op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work))
+    return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work), lane=op.lane, priority=op.priority)
 
 
 def _child(key: Key, op: Spawn) -> Key:
@@ -97,7 +97,7 @@ def _child(key: Key, op: Spawn) -> Key:
 def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path) if op.awaited else None
-    opens = Opening(program_name(op.workflow, op.version), execution.root)
+    opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority)
     start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1)
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 

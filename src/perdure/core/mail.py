@@ -9,18 +9,22 @@ class Opening(msgspec.Struct, frozen=True, gc=False):
     """What a send says of the execution that it starts, should there be none yet.
 
     `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
-    ancestor, by which an engine can restrict itself to one family of executions.
+    ancestor, by which an engine can restrict itself to one family of executions. In a `queue`, it is handed over in the turn of its `lane`
+    and as the limits of the queue allow, for as long as it lives.
     """
 
     program: str
     root: Key
+    queue: str = ""
+    lane: str = ""
+    priority: int = 0
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
     """A message on its way: sending the same key to the same address twice is the same as once.
 
     `due_at_s` is the store's time from which it may be delivered (0: at once). With `opens`, a head is made when the
-    address has none.
+    address has none. Work for a queue has its `lane` and its `priority` there.
     """
 
     to: Address
@@ -28,6 +32,8 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     due_at_s: float = 0.0
     opens: Opening | None = None
+    lane: str = ""
+    priority: int = 0
 
 
 class Mail(msgspec.Struct, frozen=True, gc=False):
@@ -42,6 +48,8 @@ class Mail(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     due_at_s: float
     deliveries: int = 0
+    lane: str = ""
+    priority: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):

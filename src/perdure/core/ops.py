@@ -64,12 +64,25 @@ class Call(
     omit_defaults=True,
     tag_field="t",
     tag="call",
-    rename={"target": "g", "args": "a", "queue": "q", "retry": "r", "timeout_s": "s", "idempotent": "i", "undo": "u", "about": "b"},
+    rename={
+        "target": "g",
+        "args": "a",
+        "queue": "q",
+        "retry": "r",
+        "timeout_s": "s",
+        "idempotent": "i",
+        "undo": "u",
+        "lane": "l",
+        "priority": "p",
+        "limited": "m",
+        "about": "b",
+    },
 ):
     """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
 
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
-    again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt.
+    again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt. `lane` and
+    `priority` are its place in the queue; if that is `limited`, nobody takes it but from there.
     """
 
     target: str
@@ -80,6 +93,9 @@ class Call(
     idempotent: bool = True
     about: Value = NOTHING
     undo: Literal["", "done", "in_doubt"] = ""
+    lane: str = ""
+    priority: int = 0
+    limited: bool = False
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):
@@ -126,12 +142,25 @@ class Spawn(
     omit_defaults=True,
     tag_field="t",
     tag="spawn",
-    rename={"workflow": "g", "id": "i", "version": "n", "input": "a", "awaited": "w", "deadline_s": "s", "about": "b", "undo": "u", "on_cancel": "c"},
+    rename={
+        "workflow": "g",
+        "id": "i",
+        "version": "n",
+        "input": "a",
+        "awaited": "w",
+        "deadline_s": "s",
+        "about": "b",
+        "undo": "u",
+        "on_cancel": "c",
+        "queue": "q",
+        "lane": "l",
+        "priority": "p",
+    },
 ):
     """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
 
     With `undo`, a completed child is undone with its parent: the operation that does that is a spawn of the same child, under `~undo`.
-    `on_cancel` says what becomes of the child when nobody waits for it any more.
+    `on_cancel` says what becomes of the child when nobody waits for it any more; `queue`, `lane` and `priority`, in which turn it begins.
     """
 
     workflow: str
@@ -143,6 +172,9 @@ class Spawn(
     about: Value = NOTHING
     undo: bool = False
     on_cancel: OnCancel = "cancel"
+    queue: str = ""
+    lane: str = ""
+    priority: int = 0
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):

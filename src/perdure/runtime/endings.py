@@ -120,3 +120,9 @@ async def outcome(store: Store, key: Key, ended: e.Ended) -> bytes:
                 raise ExecutionCancelled(key, error.message)
             raise (DeadlineExceeded if kind == "deadline_exceeded" else ExecutionFailed)(key, error)
     raise TypeError(f"{ended.outcome!r} is no outcome")
+
+
+async def seed_of(store: Store, key: Key) -> int | None:
+    """The seed with which an execution was started, as its log says."""
+    found = await store.read(key)
+    return None if found is None else next((event.seed for event in log.decode_all(found.rows) if isinstance(event, e.Started)), None)

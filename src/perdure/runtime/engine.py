@@ -13,21 +13,23 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
-from perdure.core import log, messages
+from perdure.core import messages
 from perdure.core.decide import Host
 from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
-from perdure.core.events import Ended, Started
+from perdure.core.events import Ended
 from perdure.core.messages import Message
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.queues import Queue
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
-from perdure.runtime.endings import Endings
+from perdure.runtime.endings import Endings, seed_of
 from perdure.runtime.flights import give_back
 from perdure.runtime.holder import Holder, Patience, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.known import OWN, runnable
 from perdure.runtime.payloads import Payloads
+from perdure.runtime.perform import Performer, perform
 from perdure.runtime.presence import here
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
@@ -62,6 +64,7 @@ class Engine:
         workflows: Iterable[CodeWorkflow],
         *,
         queues: Iterable[str] = (),
+        declares: Iterable[Queue] = (),
         holder: str | None = None,
         root: Key | None = None,
         lease_s: float = LEASE_S,
@@ -80,7 +83,8 @@ class Engine:
         self.root = root
         self._programs = _programs(self.workflows)
         self._membership = Holder(store, holder, here("engine", _programs(self.known), self.queues - {""}, root), lease_s, threaded=threaded)
-        self._housekeeping = Housekeeping(store)
+        declares = (*declares, *(one.calling.line for one in self.known.values() if one.calling.line is not None))
+        self._housekeeping = Housekeeping(store, declares, self.queues - {""}, self._serve)
         self._poll_s = poll_s
         self._idle_s = idle_s
         self._seed = seed
@@ -90,6 +94,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
+        self.perform: Performer = perform  # what tries are made by; tests put something else here
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = False
         self._closed = False
@@ -133,6 +138,7 @@ class Engine:
         try:
             self.host = Host(self.holder, self.queues, self.versions)
             self.clock.told((await self._membership.join()).now_s)
+            await self._housekeeping.begin()
             keeping = self.spawn(self._membership.keep_alive(self._renewed))
             keeping.add_done_callback(lambda _: self._ring.set())
             self._is_ready.set()
@@ -187,6 +193,10 @@ class Engine:
         ends_s = loop.time() + GIVE_BACK_S
         while any(warm.busy for warm in flying) and loop.time() < ends_s:
             _ = await asyncio.wait(self._tasks, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+
+    def _serve(self, queues: frozenset[str]) -> None:
+        self.queues = queues | {""}
+        self.host = Host(self.holder, self.queues, self.versions)
 
     async def _renewed(self, moment: Moment) -> None:
         self.clock.told(moment.now_s)
@@ -373,14 +383,9 @@ class Engine:
                 self.deliver(warm, start)
             seed = None if warm.born is None else await asyncio.shield(warm.born)
             if seed is not None or warm.exists:
-                return ours and start.seed == (seed if seed is not None else await persistently(lambda: self._seed_of(key)))
+                return ours and start.seed == (seed if seed is not None else await persistently(lambda: seed_of(self.store, key)))
             await asyncio.sleep(0)  # it was given up before it was durable: once more
         raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
-
-    async def _seed_of(self, key: Key) -> int | None:
-        """The seed with which an execution was started, as its log says."""
-        found = await self.store.read(key)
-        return None if found is None else next((event.seed for event in log.decode_all(found.rows) if isinstance(event, Started)), None)
 
     def ending(self, key: Key) -> "asyncio.Future[Ended | None]":
         """A future that is done when the execution next ends here or (then with None) is not gone on with, and fails if the engine does."""

@@ -12,7 +12,6 @@ from perdure.core.paths import Path
 from perdure.core.values import Value
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.instance import Instance
-from perdure.runtime.perform import perform
 from perdure.runtime.warm import Item, Warm
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
     fn, args = call
-    outcome = await perform(fn, args, StepInfo(warm.key, path, attempt), engine.payloads, engine.threads, busy)
+    outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt), engine.payloads, engine.threads, busy)
     flight = warm.flights.get(path)
     if flight is not None and flight[0] == attempt:
         warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel

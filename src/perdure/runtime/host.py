@@ -14,6 +14,7 @@ from perdure.core.errors import BadValue
 from perdure.core.mail import Send
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.queues import Queue
 from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store
@@ -54,11 +55,11 @@ def file_of(url: str) -> Path | None:
 
 
 @asynccontextmanager
-async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, root: Key | None = None) -> AsyncIterator[Engine]:
+async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, root: Key | None = None, declares: Iterable[Queue] = ()) -> AsyncIterator[Engine]:
     """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again."""
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, root=root, threaded=True)
+        engine = Engine(store, workflows, root=root, declares=declares, threaded=True)
         running = asyncio.create_task(engine.run())
         joined = asyncio.create_task(engine.ready())
         try:

@@ -24,6 +24,9 @@ from perdure.runtime.payloads import Payloads
 Busy = Callable[["asyncio.Future[Any]"], None]
 """What is told of the future of the thread in which a sync step runs."""
 
+Performer = Callable[[Any, Value, StepInfo, Payloads, Executor | None, Busy], Awaitable[Outcome]]
+"""Makes a try of a call, as `perform` does."""
+
 
 async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, threads: Executor | None, busy: Busy) -> Outcome:
     """Run `fn` with the encoded arguments, which may be a blob.

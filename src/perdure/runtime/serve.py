@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from perdure.programs.code.declare import CodeWorkflow, Step
+from perdure.programs.code.queues import Queue
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import open_store
 from perdure.runtime.worker import Worker
@@ -27,6 +28,7 @@ async def serve(
     steps: Iterable[Step[Any, Any, Any]] = (),
     *,
     queues: Iterable[str] = (),
+    declares: Iterable[Queue] = (),
     url: str | None = None,
     grace_s: float = GRACE_S,
     ready: Callable[[Engine], None] = lambda _: None,
@@ -43,7 +45,7 @@ async def serve(
     names = frozenset(queues)
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, queues=names, threaded=True)
+        engine = Engine(store, workflows, queues=names, declares=declares, threaded=True)
         members: list[Engine | Worker] = [engine, *([Worker(store, steps, queues=names, threaded=True)] if names else [])]
 
         def stop(left_s: float) -> None:

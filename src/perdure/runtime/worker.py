@@ -24,6 +24,7 @@ from perdure.runtime.holder import Holder, Patience, bell, persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
 from perdure.runtime.presence import here
+from perdure.runtime.queues import declare, declared
 from perdure.runtime.threads import DaemonThreads
 from perdure.stores.base import Claim, Moment, Post, Store
 
@@ -48,6 +49,7 @@ class Worker:
         self.store = store
         self._payloads = Payloads(store)
         known = list(steps)
+        self._given = known
         handlers = [handler for one in known for handler in one.handlers]
         self.steps: Mapping[str, Step[Any, Any, Any] | Undo] = {**{one.name: one for one in known}, **{one.step.name: one for one in handlers}}
         self.queues = frozenset(queues)
@@ -70,6 +72,7 @@ class Worker:
         renewing: asyncio.Task[None] | None = None
         try:
             _ = await self._membership.join()
+            await persistently(lambda: declare(self.store, declared((), self._given)))
             renewing = asyncio.create_task(self._membership.keep_alive(self._renewed))
             while not self._stopping:
                 await self._claim()

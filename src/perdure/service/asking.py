@@ -16,7 +16,7 @@ from perdure.service.following import Tail
 from perdure.service.operations import send
 
 
-class _Search:
+class Search:
     """The reply to one message, looked for in the log."""
 
     def __init__(self, key: Key, signal: messages.Signal) -> None:
@@ -60,7 +60,7 @@ async def ask(access: Access, key: Key, signal: messages.Signal) -> Value:
     before = await send(access, key, signal)
     if before is None:
         raise NotFound(key)
-    tail, search = Tail(access.store, key, before.version, closely=True), _Search(key, signal)
+    tail, search = Tail(access.store, key, before.version, closely=True), Search(key, signal)
     while True:
         while (row := await tail.next()) is not None:
             search.take(row)

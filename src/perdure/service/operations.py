@@ -22,6 +22,7 @@ from perdure.core.program import program_name
 from perdure.core.values import Value
 from perdure.programs.code.declare import CodeWorkflow, Signal, checked_name
 from perdure.runtime.endings import ENDED, last_turn
+from perdure.service import pending
 from perdure.service.access import Access
 from perdure.service.repeating import SEED_BITS, place, read
 from perdure.stores.base import Committed, Filter, Head, Post
@@ -31,7 +32,11 @@ HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be started: an encoded input, the version to pin (0: the engine's), a delay of the start and a deadline from it on."""
+    """What is to be started: an encoded input, the version to pin (0: the engine's), a delay of the start and a deadline from it on.
+
+    `place` is a queue, the lane and the priority there; after `ttl_s` it does not begin any more. With `debounce_s` or `singleton`, `key` is that
+    of a row (see `pending`): a start that has not begun is replaced by the next, or none is begun while one goes on.
+    """
 
     key: Key
     input: bytes
@@ -39,6 +44,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.0
     deadline_s: float | None = None
     strict: bool = False
+    place: tuple[str, str, int] = ("", "", 0)
+    ttl_s: float | None = None
+    debounce_s: float | None = None
+    singleton: bool = False
 
 
 def encoded(workflow: CodeWorkflow | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -68,19 +77,39 @@ def positions(workflow: CodeWorkflow) -> list[str]:
     return [one.name for one in inspect.signature(workflow.fn).parameters.values() if one.kind in kinds][1:]
 
 
-async def start(access: Access, wanted: Start) -> bool:
-    """Start an execution unless there is one of this key; return whether it was created.
+async def start(access: Access, wanted: Start) -> tuple[Key, bool]:
+    """Start an execution unless there is one of this key; return its key, and whether it was created.
 
     Raises:
         InputDiffers: there is one, of another input, and the start is a strict one.
     """
+    if wanted.debounce_s is None and not wanted.singleton:
+        return wanted.key, await _start(access, wanted)
+    row = await pending.row(access, wanted.key)
+    if wanted.singleton and row and row[0].status not in ENDED:
+        return row[0].key, False
+    next_key = pending.following(wanted.key, row)
+    delay_s = wanted.delay_s + (wanted.debounce_s or 0.0)
+    created = await _start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s))
+    if wanted.debounce_s is None:
+        return next_key, created
+    if not created:  # somebody else has taken the number at the same time
+        return await start(access, wanted)
+    await pending.supersede(access, wanted.key, next_key)
+    return next_key, True
+
+
+async def _start(access: Access, wanted: Start) -> bool:
     key, blobs = wanted.key, dict[str, bytes]()
     given = values.offload(wanted.input, blobs)
     created = False
     if not await access.store.heads(Filter(keys=(key,), limit=1)):
-        due_at_s = (await access.store.moment()).now_s + wanted.delay_s if wanted.delay_s else 0.0
-        begin = messages.Start(wanted.version, given, secrets.randbits(SEED_BITS), None, wanted.deadline_s)
-        opens = Opening(program_name(key.workflow, wanted.version), key)
+        now_s = (await access.store.moment()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
+        due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
+        expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
+        seed = secrets.randbits(SEED_BITS)
+        begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s)
+        opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place)
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])
         created = isinstance(answer, Committed) and key in answer.created
@@ -150,12 +179,14 @@ async def terminate(access: Access, key: Key, reason: str, wait: bool) -> None:
     await _end(access, key, messages.Terminate(reason), "terminate", wait)
 
 
-async def _end(access: Access, key: Key, message: Message, mail_key: str, wait: bool) -> None:
+async def _end(access: Access, key: Key, message: messages.Cancel | messages.Terminate, mail_key: str, wait: bool) -> None:
     head = await access.head(key)
     if head.status == "cancelled":
         return
     if head.status in ENDED:
         raise HasEnded(key, head.status, mail_key)
+    if await pending.withdraw(access, key, message):
+        return
     await _post(access, key, mail_key, message)
     if wait:
         _ = await access.watch.until(key, lambda head: head is None or head.status in ENDED)

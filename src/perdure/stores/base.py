@@ -18,7 +18,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     `version` is the number of the last event ever written, whatever was trimmed; `program` has no version until the
     execution has started. It is awake once the store's time has reached `wake_at_s`, the time that its last commit asked for (None: no
-    time), or `mail_at_s`, the due time of the earliest mail that its holder was not handed.
+    time), or `mail_at_s`, the due time of the earliest mail that its holder was not handed. In a `queue`, it is handed over as that allows.
     """
 
     key: Key
@@ -31,6 +31,35 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     status: str = "pending"
     created_at_s: float = 0.0
     ended_at_s: float | None = None
+    queue: str = ""
+    lane: str = ""
+    priority: int = 0
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """What a queue allows: so many executions that are held by the living at a time, and so many pieces of work that are leased; of each
+    lane so many (None: any number); one beginning each `interval_s` seconds (0: any number), of which `burst` may be made up for at once.
+    `declared` is what the code had said of them when they were last taken from there."""
+
+    concurrency: int | None = None
+    per_lane: int | None = None
+    interval_s: float = 0.0
+    burst: int = 1
+    declared: str = ""
+
+
+UNLIMITED = Limits()
+
+
+class QueueStand(msgspec.Struct, frozen=True, gc=False):
+    """How a queue stands, over all tenants: its limits, how many executions and pieces of work the living hold, and how many wait to be handed over."""
+
+    name: str
+    limits: Limits
+    executions: int = 0
+    work: int = 0
+    executions_waiting: int = 0
+    work_waiting: int = 0
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -174,6 +203,18 @@ class Filter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 ALL = Filter()
 
 
+def is_meant(head: Head, which: Filter) -> bool:
+    """Whether a head fits all that is given; its place in a list aside."""
+    return (
+        which.tenant in (None, head.key.tenant)
+        and which.workflow in (None, head.key.workflow)
+        and (which.statuses is None or head.status in which.statuses)
+        and head.key.id.startswith(which.id_prefix)
+        and which.root in (None, head.root)
+        and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
+    )
+
+
 class Store(Protocol):
     """Logs and mail, changed by one atomic commit.
 
@@ -201,7 +242,10 @@ class Store(Protocol):
         handed over before and not acknowledged; then `wake_at_s` becomes None and `mail_at_s` the due time of the next mail, and `head`
         is as it is after that. Work is ready when due and leased by nobody or by a dead holder. What has waited equally long comes in
         order of creation, work in order of number. Someone who has not renewed, or whose lease has run out, is dead; a dead claimer
-        gets nothing, nor does one of another epoch. Who can't know what a failed claim gave it, or gives it yet, has to let go (`renew` with
+        gets nothing, nor does one of another epoch. Of a queue that has limits no more is handed over than they leave room for, counting what the living
+        hold: by priority, its lanes in turns (see `perdure.stores.fairness`); what the claimer holds already takes no room.
+
+        Who can't know what a failed claim gave it, or gives it yet, has to let go (`renew` with
         0) and begin anew under another name.
         """
         ...
@@ -234,6 +278,14 @@ class Store(Protocol):
 
     async def leases(self) -> list[Lease]:
         """The holders that have renewed and not let go, by name: those alive, and the dead ones that hold something still."""
+        ...
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        """Give the queue of this name, of all tenants, these limits from now on (None: it has none any more). What is held stays held."""
+        ...
+
+    async def queues(self) -> list[QueueStand]:
+        """The queues that have limits or hold anything, by name."""
         ...
 
     async def relay(self, limit: int = 100) -> int:

@@ -8,10 +8,20 @@ from math import inf
 from operator import itemgetter
 from typing import Generic, TypeVar
 
+from perdure.stores.base import Head
+
 T = TypeVar("T")
 
 NO_TIME = -inf
 """The place in line of a held execution that waits for no time: before all others, should its holder die."""
+
+
+def ready_at_s(head: Head) -> float | None:
+    """The time that an execution waits for; `NO_TIME` if it is held and waits for none, None if it waits for nothing."""
+    if head.wake_at_s is not None and head.mail_at_s is not None:
+        return min(head.wake_at_s, head.mail_at_s)
+    at_s = head.wake_at_s if head.mail_at_s is None else head.mail_at_s
+    return at_s if at_s is not None or head.holder is None else NO_TIME
 
 
 class Lines(Generic[T]):
@@ -39,6 +49,12 @@ class Lines(Generic[T]):
         """When the first of what waits under `names`, held by nobody or `claimer`, is due; None if nothing waits for a time."""
         lines = (line for (holder, name), line in self._lines.items() if name in names and holder in (None, claimer))
         return min((at_s for line in lines for at_s, _, _ in line[bisect_right(line, NO_TIME, key=itemgetter(0)) :][:1]), default=None)
+
+    def waiting(self, names: Container[str], claimer: str | None) -> Iterator[T]:
+        """What waits for a time under `names`, held by nobody or `claimer`; the first of each line first."""
+        for (holder, name), line in self._lines.items():
+            if name in names and holder in (None, claimer):
+                yield from (thing for _, _, thing in islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), None))
 
     def ready(self, names: Container[str], claimer: str | None, is_dead: Callable[[str], bool], now_s: float) -> Iterator[T]:
         """What waits under `names`, longest first: due, and held by nobody or `claimer`; or, due or not, held by the dead."""

@@ -10,17 +10,37 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from math import inf
 from operator import itemgetter
 from zlib import crc32
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
-from perdure.stores.lines import NO_TIME, Lines
+from perdure.stores.base import (
+    ALL,
+    Answer,
+    Assignment,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Conflict,
+    Filter,
+    Head,
+    Lease,
+    Limits,
+    Log,
+    Moment,
+    Post,
+    QueueStand,
+    Superseded,
+    is_meant,
+)
+from perdure.stores.bells import Bells
+from perdure.stores.lines import NO_TIME, Lines, ready_at_s
+from perdure.stores.memory_queues import Queues
 
 
 class _Execution:
@@ -51,9 +71,9 @@ class MemoryStore:
         self._holders: dict[str, float] = {}
         self._about: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
+        self._queues = Queues(self._executions, self._mail, self._leases, self._lives)
         self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
-        self._rings: list[Callable[[], None]] = []
-        self._news_rings: list[Callable[[], None]] = []
+        self._wakes, self._news = Bells(), Bells()
 
     # What the protocol asks for.
 
@@ -63,9 +83,9 @@ class MemoryStore:
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
         done = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
         if any(self._may_wake(change, now_s) for change in done):
-            self._ring()
+            self._wakes.ring()
         if any(isinstance(change, Commit) and change.news for change in done):
-            _ring(self._news_rings)
+            self._news.ring()
         return answers
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -78,11 +98,14 @@ class MemoryStore:
             return self._is_dead(holder, now_s)
 
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
-        executions = list(islice((ready for ready in ready if claim.root in (None, ready.head.root)), claim.limit))
-        work = list(islice(self._work.ready(claim.queues, None, is_dead, now_s), claim.limit))
+        family = (ready for ready in ready if claim.root in (None, ready.head.root))
+        leasable = self._work.ready(claim.queues, None, is_dead, now_s)
+        executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
+        work = list(islice(self._queues.work(leasable, claim, now_s), claim.limit))
+        self._queues.begin([one.head for one in executions if one.head.holder != claim.holder], work, now_s)
         assigned = tuple(self._assign(execution, claim.holder, now_s) for execution in executions)
         leased = tuple(self._lease(mail, claim.holder) for mail in work)
-        return Claimed(now_s, assigned, leased, self._next(claim))
+        return Claimed(now_s, assigned, leased, self._next(claim, now_s))
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`."""
@@ -98,7 +121,7 @@ class MemoryStore:
         known = self._executions.values() if which.keys is None else [self._executions[key] for key in self._executions.keys() & set(which.keys)]
         newest = reversed(known) if which.keys is None else sorted(known, key=lambda execution: -execution.number)
         older = (execution.head for execution in newest if last is None or execution.number < last.number)
-        return list(islice((head for head in older if _is_meant(head, which)), which.limit))
+        return list(islice((head for head in older if is_meant(head, which)), which.limit))
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
@@ -116,7 +139,7 @@ class MemoryStore:
         if lease_s <= 0:
             self._holders.pop(holder, None)
             self._about.pop(holder, None)
-            self._ring()
+            self._wakes.ring()
         else:
             if holder not in self._holders:
                 self._let_go(holder, now_s)
@@ -128,6 +151,15 @@ class MemoryStore:
         now_s = self._clock()
         known = ((name, not self._is_dead(name, now_s), len(self._waiting.held(name)), len(self._work.held(name))) for name in sorted(self._holders))
         return [Lease(name, alive, executions, work, self._about.get(name, b"")) for name, alive, executions, work in known if alive or executions or work]
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        """See `Store.limit`."""
+        self._queues.limit(queue, limits)
+        self._wakes.ring()
+
+    async def queues(self) -> list[QueueStand]:
+        """See `Store.queues`."""
+        return self._queues.stands(self._clock())
 
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
@@ -154,7 +186,7 @@ class MemoryStore:
         self._epoch += 1
         self._holders.clear()
         self._about.clear()
-        self._ring()
+        self._wakes.ring()
         return self._epoch
 
     async def blob(self, sha256: str) -> bytes | None:
@@ -163,14 +195,17 @@ class MemoryStore:
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
-        return _enlist(self._rings, ring)
+        return self._wakes.enlist(ring)
 
     def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`."""
-        return _enlist(self._news_rings, ring)
+        return self._news.enlist(ring)
 
     async def close(self) -> None:
         """Nothing is held that could be let go."""
+
+    def _lives(self, holder: str | None) -> bool:
+        return holder is not None and not self._is_dead(holder, self._clock())
 
     # Carrying over to other reaches: two steps, between which anything may fail.
 
@@ -180,7 +215,7 @@ class MemoryStore:
             self._acknowledge(entry)
         else:
             self._deliver(entry, self._clock())
-            self._ring()
+            self._wakes.ring()
 
     def forget(self, origin: int) -> None:
         """Remove the first entry of the outbox of reach `origin`: it has arrived."""
@@ -234,17 +269,15 @@ class MemoryStore:
         released = commit.release and holder == commit.holder
         if released or commit.creates:
             mail_at_s = min((mail.due_at_s for mail in self._mail.get(commit.key, {}).values()), default=None)
-        changed = Head(
-            head.key,
-            commit.program,
-            head.root,
-            version,
-            None if released or (commit.release and holder is None) else holder or commit.holder,
-            commit.wake_at_s,
-            mail_at_s,
-            commit.status,
-            head.created_at_s,
-            commit.ended_at_s,
+        changed = replace(
+            head,
+            program=commit.program,
+            version=version,
+            holder=None if released or (commit.release and holder is None) else holder or commit.holder,
+            wake_at_s=commit.wake_at_s,
+            mail_at_s=mail_at_s,
+            status=commit.status,
+            ended_at_s=commit.ended_at_s,
         )
         self._change(execution, changed)
 
@@ -255,12 +288,13 @@ class MemoryStore:
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
             due_at_s = min((mail.due_at_s for mail in self._mail.get(send.to, {}).values()), default=None)
-            self._create(Head(send.to, send.opens.program, send.opens.root, mail_at_s=due_at_s, created_at_s=now_s))
+            program, root, *place = astuple(send.opens)
+            self._create(Head(send.to, program, root, 0, None, None, due_at_s, "pending", now_s, None, *place))
             opened = send.to
         box = self._mail.setdefault(send.to, {})
         if send.key not in box:
             self._arrivals += 1
-            mail = Mail(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s))
+            mail = Mail(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
             box[send.key] = mail
             if isinstance(send.to, Queue):
                 self._work.join(None, send.to.name, mail.due_at_s, mail.number, mail)
@@ -316,7 +350,7 @@ class MemoryStore:
         for mail in work:
             self._lease(mail, None)
         if executions or work:
-            self._ring()
+            self._wakes.ring()
 
     # Small things.
 
@@ -345,44 +379,18 @@ class MemoryStore:
         place = _place(self._executions[change.key].head) if isinstance(change, Commit) else None
         return place is not None and NO_TIME < place[2] <= now_s
 
-    def _next(self, claim: Claim) -> float | None:
+    def _next(self, claim: Claim, now_s: float) -> float | None:
         """When the first of what the claimer could have is due."""
-        times_s = [self._work.next(claim.queues, None)]
-        if claim.root is None:
-            times_s.append(self._waiting.next(claim.programs, claim.holder))
+        if claim.root is None and not self._queues:
+            times_s = [self._work.next(claim.queues, None), self._waiting.next(claim.programs, claim.holder)]
         else:
-            family = (ready.head for ready in self._executions.values() if ready.head.root == claim.root and ready.head.holder in (None, claim.holder))
-            times_s += [place[2] for place in map(_place, family) if place is not None and place[1] in claim.programs and place[2] > NO_TIME]
+            waiting = self._waiting.waiting(claim.programs, claim.holder)
+            family = (one for one in waiting if claim.root in (None, one.head.root))
+            times_s = [self._queues.next_work(self._work.waiting(claim.queues, None), now_s), self._queues.next_execution(family, claim, now_s)]
         return min((at_s for at_s in times_s if at_s is not None), default=None)
-
-    def _ring(self) -> None:
-        _ring(self._rings)
 
 
 def _place(head: Head) -> tuple[str | None, str, float] | None:
     """Where an execution waits: by whom it is held, which program it needs, what time it waits for; None if it waits for nothing."""
-    at_s = min(inf if head.wake_at_s is None else head.wake_at_s, inf if head.mail_at_s is None else head.mail_at_s)
-    if at_s < inf:
-        return head.holder, head.program, at_s
-    return None if head.holder is None else (head.holder, head.program, NO_TIME)
-
-
-def _is_meant(head: Head, which: Filter) -> bool:
-    return (
-        which.tenant in (None, head.key.tenant)
-        and which.workflow in (None, head.key.workflow)
-        and (which.statuses is None or head.status in which.statuses)
-        and head.key.id.startswith(which.id_prefix)
-        and which.root in (None, head.root)
-        and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
-    )
-
-
-def _enlist(rings: list[Callable[[], None]], ring: Callable[[], None]) -> Callable[[], None]:
-    rings.append(ring)
-    return lambda: rings.remove(ring) if ring in rings else None
-
-
-def _ring(rings: list[Callable[[], None]]) -> None:
-    for ring in tuple(rings):
-        ring()
+    at_s = ready_at_s(head)
+    return None if at_s is None else (head.holder, head.program, at_s)

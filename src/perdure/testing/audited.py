@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Log, Moment, Post, Store
+from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
 from perdure.testing.aside import AtOnce
 from perdure.testing.audit import Auditor
 from perdure.testing.interpreter import World
@@ -175,6 +175,15 @@ class AuditedStore:
                     break
                 self.forget(origin)
         return carried
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        """See `Store.limit`."""
+        self.at_once(self.inner.limit(queue, limits))
+
+    async def queues(self) -> list[QueueStand]:
+        """See `Store.queues`."""
+        found: list[QueueStand] = self.at_once(self.inner.queues())
+        return found
 
     async def sweep(self, limit: int = 100) -> list[Mail]:
         """See `Store.sweep`."""

@@ -10,7 +10,7 @@ the logs replay to the same state, and no mail is left.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,16 +19,17 @@ from perdure.core import log
 from perdure.core.execution import Execution, fold
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key, idempotency_key
-from perdure.core.rebuild import Load, rebuild
-from perdure.core.values import Blob
+from perdure.core.rebuild import rebuild
+from perdure.core.values import Blob, Value
 from perdure.programs.code.context import program
 from perdure.testing.audit import CallKey
 from perdure.testing.disks import Disk
-from perdure.testing.lives import Crash, Play, Stage, World, Write, played
+from perdure.testing.lives import Play, Stage, World, Write, played
+from perdure.testing.moments import Crash, around, spread
+from perdure.testing.replays import driven
 
 __all__ = ["Crash", "Play", "Report", "Stage", "crash_at_every_write", "crashed"]
 
-T = TypeVar("T")
 Plan = tuple[Crash, ...]
 """At which of its writes each process dies, the first one first; the one behind the last is spared."""
 
@@ -83,13 +84,13 @@ def crash_at_every_write(
     report = _Reporting(undisturbed)
     if undisturbed.problems:
         return report.made
-    moments = _spread(_moments(undisturbed.world.lives[0]), once_max)
+    moments = spread(_moments(undisturbed.world.lives[0]), once_max)
     pairs: list[Plan] = []
     for crash in moments:
         once = report.add(_Checked(play, (crash,), disk(), undisturbed))
         if len(once.world.lives) > 1 and again_max != 0:
             pairs += [(crash, again) for again in _moments(once.world.lives[1][:again_writes])]
-    for plan in _spread(pairs, again_max):
+    for plan in spread(pairs, again_max):
         report.add(_Checked(play, plan, disk(), undisturbed))
     return report.made
 
@@ -104,14 +105,7 @@ def _moments(writes: Sequence[Write]) -> list[Crash]:
     """Before and after each write; of renewals in a row, which do the same, only at the first."""
     behind = [None, *(write.call for write in writes)]
     single = [write for write, before in zip(writes, behind, strict=False) if (write.call, before) != ("renew", "renew")]
-    return [Crash(write.number, after) for write in single for after in (False, True)]
-
-
-def _spread(all_of_them: Sequence[T], most: int | None) -> list[T]:
-    """At most so many, evenly spread."""
-    if most is None or len(all_of_them) <= most:
-        return list(all_of_them)
-    return [all_of_them[index * len(all_of_them) // most] for index in range(most)]
+    return around([write.number for write in single])
 
 
 class _Reporting:
@@ -178,8 +172,7 @@ class _Checked:
     def _ending(self, execution: Execution) -> Ending:
         match None if execution.ended is None else execution.ended.outcome:
             case Ok(value):
-                raw = self.world.store.payload(value.sha256) if isinstance(value, Blob) else value
-                return Ending(execution.status, self.play.shown(msgspec.msgpack.decode(raw or b"")))
+                return Ending(execution.status, self.play.shown(msgspec.msgpack.decode(self._payload(value))))
             case Err(kind, error):
                 return Ending(execution.status, (kind, error.type, error.message))
         return Ending(execution.status, None)
@@ -190,19 +183,13 @@ class _Checked:
         self._auditor.same("the log", fold(key, events, shadow.root), shadow)
         last = max(index for index, event in enumerate(events) if type(event) not in {*e.ASKED, e.Snapshot})
         execution, instance = Execution(key, shadow.root), program(next(one.code for one in self.play.workflows if one.code.name == key.workflow), key)
-        diverged = self._driven(rebuild(execution, events[:last], instance))
+        diverged = driven(rebuild(execution, events[:last], instance), self._payload)
         instance.close()
         self._auditor.expect(diverged is None, lambda: f"{key}: replayed, it differs: {diverged}")
         self._auditor.same("the replay", execution, fold(key, events[:last], shadow.root))
 
-    def _driven(self, rebuilding: Any) -> Any:
-        answer: bytes | None = None
-        while True:
-            try:
-                asked: Load = rebuilding.send(answer)
-            except StopIteration as end:
-                return end.value
-            answer = self.world.store.payload(asked.blob.sha256)
+    def _payload(self, value: Value) -> bytes:
+        return (self.world.store.payload(value.sha256) or b"") if isinstance(value, Blob) else value
 
     # against the undisturbed
 

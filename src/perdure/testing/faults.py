@@ -16,7 +16,7 @@ import msgspec
 from perdure.core.errors import StoreUnavailable
 from perdure.core.mail import Mail, Send
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Log, Moment, Post, Store
+from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
 
 T = TypeVar("T")
 
@@ -157,6 +157,14 @@ class FaultyStore:
     async def relay(self, limit: int = 100) -> int:
         """See `Store.relay`."""
         return await self._call("relay", lambda: self.inner.relay(limit))
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        """See `Store.limit`."""
+        await self._call("limit", lambda: self.inner.limit(queue, limits))
+
+    async def queues(self) -> list[QueueStand]:
+        """See `Store.queues`."""
+        return await self._call("queues", self.inner.queues)
 
     async def sweep(self, limit: int = 100) -> list[Mail]:
         """See `Store.sweep`."""

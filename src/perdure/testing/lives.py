@@ -7,18 +7,16 @@ begins when the store takes it for dead.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.core import messages, values
 from perdure.core.mail import Send
 from perdure.core.messages import Message
+from perdure.core.ops import Outcome
 from perdure.core.paths import Key
 from perdure.programs.code.info import StepInfo
-from perdure.runtime import flights
 from perdure.runtime.engine import Engine
 from perdure.runtime.perform import perform
 from perdure.sdk import DEFAULT_TENANT, Workflow
@@ -27,6 +25,7 @@ from perdure.testing.audit import Auditor, CallKey, listening
 from perdure.testing.audited import AuditedStore
 from perdure.testing.disks import Disk
 from perdure.testing.faults import FaultyStore, Gate, Killed
+from perdure.testing.moments import Crash
 from perdure.testing.virtual import VirtualLoop
 
 T = TypeVar("T")
@@ -41,16 +40,6 @@ LATENCY_S = 0.001
 
 PATIENCE_S = 30 * 86_400.0
 """How long a world may take to come to its end."""
-
-
-class Crash(NamedTuple):
-    """The death of a process at the write of this number among its own, from 1: before that takes effect, or after."""
-
-    write: int
-    after: bool
-
-    def __str__(self) -> str:
-        return f"{'after' if self.after else 'before'} write {self.write}"
 
 
 class Write(NamedTuple):
@@ -116,28 +105,29 @@ class Process:
             idle_s=0.0 if world.play.always_suspend else POLL_S,
             seed=lambda: 7,
         )
+        self.engine.perform = self._perform
         self._world = world
-        self._context = copy_context()
-        self._context.run(_acting.set, self)
         self.running = self.spawn(self.engine.run())
         self.running.add_done_callback(lambda _: self.died.set())
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run `work` as a task of this process."""
-        return asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        return asyncio.get_running_loop().create_task(work)
 
     async def bury(self) -> None:
         """End what a dead process still does."""
         while left := [task for task in (self.running, *self.engine._tasks, *self.starts) if not task.done()]:
             await self._world.loop.kill(left)
 
+    async def _perform(self, fn: Any, args: values.Value, info: StepInfo, *others: Any) -> Outcome:
+        """Have the world told of each try that begins; the dead begin none."""
+        await self.gate.passed()
+        self._world.performs(info)
+        return await perform(fn, args, info, *others)
+
     def _killed(self) -> None:
         self._world.killed()
         self.died.set()
-
-
-_acting: ContextVar[Process | None] = ContextVar("perdure_process", default=None)
-"""The process in which the present task runs."""
 
 
 class World:
@@ -282,7 +272,7 @@ def played(play: Play, plan: Sequence[Crash], disk: Disk, limit_s: float = PATIE
     loop = VirtualLoop(limit_s=limit_s)
     world = World(play, plan, disk, loop)
     problems = world.auditor.problems
-    with listening(problems), _performances():
+    with listening(problems):
         try:
             loop.run_until_complete(world.run())
         except RuntimeError as error:
@@ -292,21 +282,3 @@ def played(play: Play, plan: Sequence[Crash], disk: Disk, limit_s: float = PATIE
         except BaseExceptionGroup as others:
             problems += [f"nobody received {error!r}" for error in others.exceptions if not isinstance(error, Killed)]
     return world
-
-
-@contextmanager
-def _performances() -> Iterator[None]:
-    """Have each world told of the tries of steps that its processes begin; the dead begin none."""
-
-    async def told(fn: Any, args: values.Value, info: StepInfo, *others: Any) -> Any:
-        process = _acting.get()
-        if process is not None:
-            await process.gate.passed()
-            process._world.performs(info)
-        return await perform(fn, args, info, *others)
-
-    setattr(flights, "perform", told)  # noqa: B010  # to a type checker it is not to be replaced
-    try:
-        yield
-    finally:
-        setattr(flights, "perform", perform)  # noqa: B010  # the same

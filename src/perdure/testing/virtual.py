@@ -13,13 +13,14 @@ asyncio would only log is raised when the world ends.
 
 import asyncio
 import gc
+import math
 import random
 import sys
 import threading
 import traceback
 from asyncio import Future, Task
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
@@ -27,6 +28,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 from weakref import WeakValueDictionary
+
+from perdure.testing.numbered import Handle, NumberedFuture, NumberedTask, place
 
 if TYPE_CHECKING:  # To a type checker the abstract loop cannot be created; when running, what is missing raises NotImplementedError.
     from asyncio import BaseEventLoop as AbstractEventLoop
@@ -48,7 +51,7 @@ class Unfinished(RuntimeError):
     """The world stopped before what it ran for was done. `tasks` says who had not ended, and where each stood."""
 
     def __init__(self, why: str, tasks: Iterable[Task[Any]]) -> None:
-        self.tasks = tuple(f"{task.get_name()} ({_place(task.get_coro())})" for task in tasks)
+        self.tasks = tuple(f"{task.get_name()} ({place(task.get_coro())})" for task in tasks)
         super().__init__(f"{why}; these tasks have not ended: {', '.join(self.tasks) or 'none'}")
 
 
@@ -75,10 +78,10 @@ class VirtualLoop(AbstractEventLoop):
         self._handles_max = handles_max
         self._checkpoint = min(handles_max, HANDLES_PER_COLLECTION)
         self._rng = rng
-        self._ready: deque[_Handle] = deque()
-        self._timers: list[tuple[float, int, _Handle]] = []
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
         self._timers_swept_at = 64
-        self._tasks: list[_Task] = []
+        self._tasks: list[NumberedTask] = []
         self._tasks_swept_at = 64
         self._dying: dict[Task[Any], int] = {}
         self._asyncgens: WeakValueDictionary[int, AsyncGenerator[Any, Any]] = WeakValueDictionary()
@@ -95,7 +98,7 @@ class VirtualLoop(AbstractEventLoop):
         return self._now_s
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
-        handle = _Handle(callback, args, copy_context() if context is None else context, self._now_s)
+        handle = Handle(callback, args, copy_context() if context is None else context, self._now_s)
         self._ready.append(handle)
         return handle
 
@@ -109,7 +112,7 @@ class VirtualLoop(AbstractEventLoop):
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
-        handle = _Handle(callback, args, copy_context() if context is None else context, when)
+        handle = Handle(callback, args, copy_context() if context is None else context, when)
         if when > self._now_s:
             if len(self._timers) > self._timers_swept_at:  # A sorted list is a heap.
                 self._timers = sorted(timer for timer in self._timers if not timer[2]._cancelled)
@@ -120,7 +123,7 @@ class VirtualLoop(AbstractEventLoop):
         return handle
 
     def create_future(self) -> Future[Any]:
-        future = _Future(loop=self)
+        future = NumberedFuture(loop=self)
         future.number = self._next_number()
         return future
 
@@ -128,7 +131,7 @@ class VirtualLoop(AbstractEventLoop):
         if self._closed:
             raise RuntimeError("this virtual loop is closed")
         number = self._next_number()
-        task = _Task(coro, self, number, f"Task-{number}" if name is None else str(name), context)
+        task = NumberedTask(coro, self, number, f"Task-{number}" if name is None else str(name), context)
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_swept_at:
             self._tasks = [task for task in self._tasks if not task.done() or task._log_traceback]
@@ -161,11 +164,22 @@ class VirtualLoop(AbstractEventLoop):
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
         """Run until `future`, usually a coroutine, is done; return its result or raise its error, Deadlocked, or TooLong. The rest stays where it is."""
         main = cast("Future[T]", future) if asyncio.isfuture(future) else self.create_task(cast("Coroutine[Any, Any, T]", future), name="main")
-        self._drive(main)
+        self._drive(main.done)
         return main.result()
 
-    def _drive(self, main: Future[Any]) -> None:
-        done, ready = main.done, self._ready
+    def settle(self, until_s: float = 0.0, handles_max: int = HANDLES_MAX) -> None:
+        """Run what is ready, or becomes so by that, or by time passing up to `until_s`, until nothing is; or raise TooLong after so many more callbacks."""
+        self._handles_max = self.handles + handles_max
+        self._checkpoint = min(self._checkpoint, self._handles_max)
+        _ = self.call_at(until_s, int)  # so that time stops there
+        self._drive(lambda: not self._ready and not self._dying and self._now_s >= until_s)
+
+    def next_s(self) -> float:
+        """When the next timer is due; infinity, if there is none."""
+        return min((when_s for when_s, _, handle in self._timers if not handle._cancelled), default=math.inf)
+
+    def _drive(self, done: Callable[[], bool]) -> None:
+        ready = self._ready
         pick = ready.popleft if self._rng is None else self._pick
         with self._entered():
             while not done():
@@ -185,7 +199,7 @@ class VirtualLoop(AbstractEventLoop):
                 except BaseException as error:
                     self.call_exception_handler({"message": "a callback failed", "exception": error})
 
-    def _pick(self) -> "_Handle":
+    def _pick(self) -> Handle:
         ready, rng = self._ready, cast(random.Random, self._rng)
         at = int(rng.random() * len(ready))
         ready[at], ready[-1] = ready[-1], ready[at]
@@ -285,7 +299,7 @@ class VirtualLoop(AbstractEventLoop):
         try:
             self._kill_rest()
             if self._asyncgens:
-                self._drive(self.create_task(self.shutdown_asyncgens()))
+                self._drive(self.create_task(self.shutdown_asyncgens()).done)
                 self._kill_rest()
         except Unfinished as error:
             self.errors.append(error)
@@ -298,7 +312,7 @@ class VirtualLoop(AbstractEventLoop):
 
     def _kill_rest(self) -> None:
         while living := self.pending():
-            self._drive(self.kill(living))
+            self._drive(self.kill(living).done)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Keep the error for the end. What goes wrong while the last tasks are killed, or later, is not heard."""
@@ -343,52 +357,3 @@ def run(coro_fn: CoroFn[T], *, seed: int | str | None = None, start_s: float = S
 def kill(tasks: Iterable[Task[Any]]) -> Future[None]:
     """`VirtualLoop.kill` on the running loop."""
     return cast(VirtualLoop, asyncio.get_running_loop()).kill(tasks)
-
-
-class _Handle(asyncio.TimerHandle):
-    """A callback in the queue. One class for timers and others; its constructor is the lean part."""
-
-    __slots__ = ()
-    _callback: Any
-    _context: Any
-
-    def __init__(self, callback: Callable[..., object], args: Sequence[Any], context: Context, when_s: float) -> None:
-        self._callback, self._args, self._context = callback, args, context
-        self._when, self._cancelled = when_s, False
-
-    def cancel(self) -> None:
-        self._cancelled = True
-        self._callback, self._args = None, ()
-
-    def __repr__(self) -> str:
-        return f"<handle of {self._callback}, due at {self._when}>"
-
-
-class _Future(Future[Any]):
-    """A C future that hashes by its number."""
-
-    __slots__ = ("number",)
-    number: int
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-class _Task(Task[Any]):
-    """A C task that hashes by its number, which must be there before asyncio registers the task in a set."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, coro: Any, loop: VirtualLoop, number: int, name: str, context: Context | None) -> None:
-        self.number = number
-        super().__init__(coro, loop=loop, name=name, context=context)
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-def _place(coro: Any) -> str:
-    while hasattr(inner := getattr(coro, "cr_await", None), "cr_frame"):
-        coro = inner
-    frame = getattr(coro, "cr_frame", None)
-    return f"{coro.__qualname__}, {frame.f_code.co_filename}:{frame.f_lineno}" if frame else "no frame"

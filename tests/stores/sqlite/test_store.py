@@ -14,7 +14,7 @@ import pytest
 from perdure.core.errors import StoreUnavailable
 from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Claim, Claimed, Committed, Filter, Head, Lease, Log, Moment, Post, Store
+from perdure.stores.base import ALL, Answer, Claim, Claimed, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
 from perdure.stores.sqlite import members as sqlite_members
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreConformance
@@ -46,6 +46,12 @@ class InTurns:
 
     async def claim(self, claim: Claim) -> Claimed:
         return await next(self._turns).claim(claim)
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        await next(self._turns).limit(queue, limits)
+
+    async def queues(self) -> list[QueueStand]:
+        return await next(self._turns).queues()
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         return await next(self._turns).read(key, after)

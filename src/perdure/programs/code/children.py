@@ -34,6 +34,7 @@ def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[t
     execution, calling = context._instance.execution, workflow.calling
     if execution.depth >= limits.DEPTH_MAX:
         raise TooDeep(text(path), limits.DEPTH_MAX)
+    queue, lane, priority = workflow.place(execution.key.tenant, *given)
     return Spawn(
         workflow.name,
         calling.id or own_id(idempotency_key(execution.key, path)),
@@ -43,6 +44,9 @@ def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[t
         workflow.deadline_s,
         undo=calling.undo and awaited,
         on_cancel=calling.on_cancel if awaited else "detach",
+        queue=queue,
+        lane=lane,
+        priority=priority,
     )
 
 

@@ -2,17 +2,20 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
+import msgspec
+
 from perdure.core import limits
 from perdure.core.errors import BadName, BadValue
-from perdure.core.ops import DEFAULT_RETRY, OnCancel
+from perdure.core.ops import DEFAULT_RETRY, Call, OnCancel
 from perdure.core.ops import Retry as RetryRule
 from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
 from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.code.queues import Queue, called
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,6 +88,9 @@ class Step(Generic[P, R_co, X_co]):
     idempotent: bool = True
     raises: tuple[type[Exception], ...] = ()
     explicit: str | None = None
+    line: Queue | None = None
+    lane: str | None = None
+    priority: int = 0
     handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
@@ -141,16 +147,41 @@ class Step(Generic[P, R_co, X_co]):
         """The time that each try has, in seconds."""
         return None if self.timeout is None else seconds(self.timeout, f"timeout of step {self.name}")
 
+    def placed(self, op: Call, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+        """A call with these arguments in its place in the queue of the step.
+
+        Raises:
+            BadValue: the queue is served by an argument that the step does not have.
+        """
+        lane = self.line.lane(tenant, self.fn, args, kwargs) if self.lane is None and self.line is not None else self.lane or ""
+        return msgspec.structs.replace(op, lane=lane, priority=self.priority, limited=self.line is not None and self.line.is_limited)
+
     def with_(
-        self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None, queue: str | None = None, idempotent: bool | None = None
+        self,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        queue: str | Queue | None = None,
+        lane: str | None = None,
+        priority: int | None = None,
+        idempotent: bool | None = None,
     ) -> "Step[P, R_co, X_co]":
-        """The same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``."""
+        """The same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``.
+
+        In its queue, `lane` stands for the key by which that is served in turns, and a higher `priority` comes first.
+        """
+        wanted, line = (self.queue, self.line) if queue is None else called(queue)
+        rank = self.priority if priority is None else priority
         return dataclasses.replace(
             self,
             explicit=self.explicit if name is None else checked_name(name, "step"),
             retry=self.retry if retry is None else retry,
             timeout=self.timeout if timeout is None else timeout,
-            queue=self.queue if queue is None else queue,
+            queue=wanted,
+            line=line,
+            lane=self.lane if lane is None else lane,
+            priority=rank if line is None else line.ranked(rank),
             idempotent=self.idempotent if idempotent is None else idempotent,
         )
 
@@ -184,9 +215,11 @@ class _Decorator:
 
 
 def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any, Any]:
-    declared: Step[Any, Any, Any] = Step(fn, **{"name": getattr(fn, "__name__", type(fn).__name__), **options})
+    queue, line = called(options.get("queue", ""))
+    given = {"name": getattr(fn, "__name__", type(fn).__name__), **options, "queue": queue, "line": line}
+    declared: Step[Any, Any, Any] = Step(fn, **given)
     checked_name(declared.name, "step")
-    _ = declared.rule, declared.timeout_s  # a bad option is an error where it is written
+    _ = declared.rule, declared.timeout_s, line and line.ranked(declared.priority)  # a bad option is an error where it is written
     return declared
 
 
@@ -200,15 +233,16 @@ def step(
     name: str = ...,
     retry: Retry = ...,
     timeout: Duration | None = ...,
-    queue: str = ...,
+    queue: str | Queue = ...,
+    priority: int = ...,
     idempotent: bool = ...,
     raises: tuple[type[Exception], ...] = ...,
 ) -> _Decorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
 
-    Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own),
-    `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves).
+    Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own; a name, or a
+    `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves).
     """
     if fn is None:
         return _Decorator(options)
@@ -218,13 +252,17 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 @dataclasses.dataclass(frozen=True)
 class Calling:
     """How a workflow is called as a child: under which id, whether it is undone with its parent, what becomes of it when nobody waits for it any
-    more, how often it is started anew when it fails."""
+    more, how often it is started anew when it fails, and in which queue it begins."""
 
     id: str | None = None
     name: str | None = None
     undo: bool = False
     on_cancel: OnCancel = "cancel"
     retry: Retry = Retry(max=1)  # frozen, so shared safely
+    queue: str = ""
+    line: Queue | None = None
+    lane: str | None = None
+    priority: int = 0
 
     @cached_property
     def rule(self) -> RetryRule:
@@ -249,6 +287,16 @@ class CodeWorkflow:
     def codec(self) -> Codec:
         """How its input and its result are kept; the context is no part of the input."""
         return Codec(self.fn, skip=1)
+
+    def place(self, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
+        """The queue in which an execution of this input begins, its lane and its priority there.
+
+        Raises:
+            BadValue: the queue is served by an argument that the workflow does not have.
+        """
+        calling = self.calling
+        lane = calling.lane if calling.lane is not None or calling.line is None else calling.line.lane(tenant, self.fn, args, kwargs, skip=1)
+        return calling.queue, lane or "", calling.priority
 
     @property
     def programs(self) -> frozenset[str]:

@@ -3,33 +3,36 @@
 from collections.abc import Sequence
 from functools import cache
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.core.mail import Mail
 from perdure.stores.base import Assignment, Claim
+from perdure.stores.sqlite import queues
 from perdure.stores.sqlite.file import Execute
+from perdure.stores.sqlite.members import Standing
+from perdure.stores.sqlite.queues import Found
 from perdure.stores.sqlite.reading import HEAD_COLUMNS, MAIL_COLUMNS, head, json, mail, text
 
 # Of each line (of one holder and one name) the first few that are due; or, if the holders are dead, due or not.
 _LINES = """SELECT number, {at} FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name CROSS JOIN {table} AS waiting WHERE waiting.number IN (
     SELECT number FROM {table} WHERE holder IS who.column1 AND {name} = name.column1 AND {due} ORDER BY {at}, number LIMIT ?)"""
-AWAKE = _LINES.format(table="heads", name="program", at="ready_at_s", due="ready_at_s <= ?")
-ORPHANED = _LINES.format(table="heads", name="program", at="ready_at_s", due="? IS NOT NULL")
+AWAKE = _LINES.format(table="heads", name="limited = 0 AND program", at="ready_at_s", due="ready_at_s <= ?")
+ORPHANED = _LINES.format(table="heads", name="limited = 0 AND program", at="ready_at_s", due="? IS NOT NULL")
 DUE_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="due_at_s <= ?")
 ORPHANED_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="? IS NOT NULL")
 
 # The same for one family, which is named first.
-AWAKE_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names})
+AWAKE_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0
     AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?"""
-ORPHANED_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE +root = ? AND holder IN ({holders}) AND program IN ({names})
+ORPHANED_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE +root = ? AND holder IN ({holders}) AND program IN ({names}) AND limited = 0
     AND ? IS NOT NULL ORDER BY ready_at_s, number LIMIT ?"""
 
 # When the first of each line is due.
 _NEXT = """SELECT min((SELECT min({at}) FROM {table} WHERE holder IS who.column1 AND {name} = name.column1))
     FROM ({{holders}}) AS who CROSS JOIN ({{names}}) AS name"""
-NEXT = _NEXT.format(table="heads", name="program", at="ready_at_s")
+NEXT = _NEXT.format(table="heads", name="limited = 0 AND program", at="ready_at_s")
 NEXT_WORK = _NEXT.format(table="mail", name="queue", at="due_at_s")
-NEXT_IN_FAMILY = "SELECT min(ready_at_s) FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names})"
+NEXT_IN_FAMILY = "SELECT min(ready_at_s) FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0"
 
 _CHOSEN = "number IN (SELECT value FROM json_each(?))"
 ASSIGN = f"""UPDATE heads SET holder = ?, wake_at_s = NULL,
@@ -38,28 +41,52 @@ DUE_MAIL = f"SELECT {MAIL_COLUMNS} FROM mail WHERE address IN (SELECT value FROM
 LEASE = f"UPDATE mail SET holder = ?, deliveries = deliveries + 1 WHERE {_CHOSEN} RETURNING {MAIL_COLUMNS}"
 
 
-def ready(execute: Execute, claim: Claim, dead: list[str], now_s: float) -> tuple[list[int], list[int]]:
-    """The numbers of the executions and of the work that the claimer is to be handed."""
-    names, limit = sorted(claim.programs), claim.limit
+class Ready(NamedTuple):
+    """What the claimer is to be handed: the numbers of executions and of work, and what of it is in queues that have limits."""
+
+    executions: list[int]
+    work: list[int]
+    limited: list[Found]
+    limited_work: list[Found]
+
+    def __bool__(self) -> bool:
+        return bool(self.executions or self.work)
+
+
+def ready(execute: Execute, claim: Claim, stands: Standing, now_s: float) -> Ready:
+    """What the claimer is to be handed."""
+    names, limit, dead = sorted(claim.programs), claim.limit, stands.dead
     family: tuple[Any, ...] = () if claim.root is None else (text(claim.root),)
     awake, orphaned = (AWAKE, ORPHANED) if claim.root is None else (AWAKE_IN_FAMILY, ORPHANED_IN_FAMILY)
     holders: list[str | None] = [None, claim.holder] if claim.root is None else [claim.holder]
-    executions = [(sql, who, (*family, *who, *names, now_s, limit)) for sql, who in ((awake, holders), (orphaned, dead))]
-    queues = sorted(claim.queues)
+    lines = [(sql, who, (*family, *who, *names, now_s, limit)) for sql, who in ((awake, holders), (orphaned, dead))]
+    limited = queues.limited(execute)
+    free = sorted(claim.queues - {queue.name for queue in limited})
     nobody: list[str | None] = [None]
-    work = [(sql, who, (*who, *queues, now_s, limit)) for sql, who in ((DUE_WORK, nobody), (ORPHANED_WORK, dead))]
-    return _first(execute, executions, names, limit), _first(execute, work, queues, limit)
+    work_lines = [(sql, who, (*who, *free, now_s, limit)) for sql, who in ((DUE_WORK, nobody), (ORPHANED_WORK, dead))]
+    executions, work = _first(execute, lines, names, limit), _first(execute, work_lines, free, limit)
+    for queue in limited:
+        if names:
+            executions += queues.executions(execute, queue, claim, stands.living, dead, now_s)
+        if queue.name in claim.queues:
+            work += queues.work(execute, queue, claim, stands.living, dead, now_s)
+    if limited:
+        executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[:limit] for found in (executions, work))
+    return Ready([one.number for one in executions], [one.number for one in work], executions, work)
 
 
-def next_at(execute: Execute, claim: Claim) -> float | None:
+def next_at(execute: Execute, claim: Claim, now_s: float) -> float | None:
     """When the first of what the claimer could have is due."""
-    times_s = []
+    times_s: list[float | None] = []
     if claim.programs and claim.root is None:
         times_s += execute(_for(NEXT, 2, len(claim.programs)), (None, claim.holder, *claim.programs)).fetchone()
     elif claim.programs and claim.root is not None:
         times_s += execute(_for(NEXT_IN_FAMILY, 1, len(claim.programs)), (text(claim.root), claim.holder, *claim.programs)).fetchone()
-    if claim.queues:
-        times_s += execute(_for(NEXT_WORK, 1, len(claim.queues)), (None, *claim.queues)).fetchone()
+    limited = queues.limited(execute)
+    for queue in limited:
+        times_s += queues.next_times(execute, queue, claim, now_s)
+    if free := claim.queues - {queue.name for queue in limited}:
+        times_s += execute(_for(NEXT_WORK, 1, len(free)), (None, *free)).fetchone()
     return min((at_s for at_s in times_s if at_s is not None), default=None)
 
 
@@ -82,14 +109,14 @@ def lease(execute: Execute, numbers: list[int], holder: str) -> tuple[Mail, ...]
     return tuple(map(leased.__getitem__, numbers))
 
 
-def _first(execute: Execute, lines: Sequence[tuple[str, Sequence[str | None], tuple[Any, ...]]], names: list[str], limit: int) -> list[int]:
-    """The numbers of those that have waited longest in all of `lines`: statements, their holders and arguments."""
+def _first(execute: Execute, lines: Sequence[tuple[str, Sequence[str | None], tuple[Any, ...]]], names: list[str], limit: int) -> list[Found]:
+    """Those that have waited longest in all of `lines`: statements, their holders and arguments."""
     found = []
     for sql, holders, arguments in lines:
         if holders and names:
             found += execute(_for(sql, len(holders), len(names)), arguments).fetchall()
-    found.sort(key=lambda place: (-inf if place[1] is None else place[1], place[0]))
-    return [number for number, _ in found[:limit]]
+    places = sorted((-inf if at_s is None else at_s, number) for number, at_s in found)
+    return [Found(number, at_s) for at_s, number in places[:limit]]
 
 
 @cache

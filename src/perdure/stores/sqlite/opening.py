@@ -172,6 +172,7 @@ def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if version < step.version:
                     step.carry_out(connection)
+                    connection.execute("UPDATE meta SET version = ?", (step.version,))
                     connection.execute(f"PRAGMA user_version = {step.version}")
                     done.append(f"version {step.version}: {step.title}")
     return done

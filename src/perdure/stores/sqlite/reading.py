@@ -13,8 +13,8 @@ from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import Filter, Head, Log
 from perdure.stores.sqlite.file import Execute
 
-HEAD_COLUMNS = "address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s"
-MAIL_COLUMNS = "number, address, key, body, due_at_s, deliveries"
+HEAD_COLUMNS = "address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority"
+MAIL_COLUMNS = "number, address, key, body, due_at_s, deliveries, lane, priority"
 
 HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
 LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"

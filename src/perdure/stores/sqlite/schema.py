@@ -40,7 +40,7 @@ CREATE TABLE processes (
 ){_STRICT};
 CREATE TABLE holders (name TEXT PRIMARY KEY, process TEXT, until_s REAL, about BLOB){_STRICT};
 """
-_HEADS = f"""
+_HEADS_2 = f"""
 CREATE TABLE heads (
     number INTEGER PRIMARY KEY,
     address TEXT NOT NULL UNIQUE,
@@ -57,14 +57,25 @@ CREATE TABLE heads (
     created_at_s REAL NOT NULL,
     ended_at_s REAL,
     ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL
-){_STRICT};
-CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s);
+{{more}}){_STRICT};
 CREATE INDEX heads_of_family ON heads (root, ready_at_s);
 CREATE INDEX heads_by_id ON heads (id);
 CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
 CREATE INDEX heads_by_status ON heads (status);
 CREATE INDEX heads_by_time ON heads (created_at_s);
 """
+_WAITING = """
+CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s) WHERE limited = 0;
+CREATE INDEX heads_in_lane ON heads (queue, lane, priority DESC, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> ''
+"""
+_PLACE = """, queue TEXT NOT NULL DEFAULT '',
+    lane TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 0,
+    limited INTEGER NOT NULL DEFAULT 0"""
+_HEADS = f"{_HEADS_2.format(more=_PLACE)};{_WAITING};"
+_MAIL_IN_LANE = "CREATE INDEX mail_in_lane ON mail (queue, lane, priority DESC, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL"
 _REST = f"""
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
 CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
@@ -78,11 +89,28 @@ CREATE TABLE mail (
     holder TEXT,
     deliveries INTEGER NOT NULL DEFAULT 0,
     unclaimed INTEGER,
+    lane TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 0,
     UNIQUE (address, key)
 ){_STRICT};
 CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
+{_MAIL_IN_LANE};
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
+"""
+_QUEUES = f"""
+CREATE TABLE queues (
+    name TEXT PRIMARY KEY,
+    concurrency INTEGER,
+    per_lane INTEGER,
+    interval_s REAL NOT NULL,
+    burst INTEGER NOT NULL,
+    declared TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    free_at_s REAL NOT NULL,
+    free_for_work_at_s REAL NOT NULL
+){_STRICT};
+CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn INTEGER NOT NULL, PRIMARY KEY (queue, lane, work)){_STRICT};
 """
 
 
@@ -101,7 +129,7 @@ def statements(script: str) -> list[str]:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make all tables, inside of a transaction."""
-    for statement in statements(_META + _HEADS + _REST):
+    for statement in statements(_META + _HEADS + _REST + _QUEUES):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -118,7 +146,8 @@ def _share(connection: sqlite3.Connection) -> None:
     DROP INDEX heads_waiting;
     DROP INDEX heads_of_family;
     {_META}
-    {_HEADS}
+    {_HEADS_2.format(more="")};
+    CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s);
     INSERT INTO meta SELECT 2, value, 0, 0, 0, '', 0 FROM meta_1 WHERE name = 'epoch';
     INSERT INTO heads SELECT number, address, part(address, 0), part(address, 1), part(address, 2),
         program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s FROM heads_1;
@@ -131,5 +160,26 @@ def _share(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-STEPS = (Step(2, "share the file among processes, and list executions by an index", _share),)
+def _line_up(connection: sqlite3.Connection) -> None:
+    """From version 2: nothing was in a queue with limits."""
+    changes = f"""
+    DROP INDEX heads_waiting;
+    ALTER TABLE heads ADD COLUMN queue TEXT NOT NULL DEFAULT '';
+    ALTER TABLE heads ADD COLUMN lane TEXT NOT NULL DEFAULT '';
+    ALTER TABLE heads ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE heads ADD COLUMN limited INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE mail ADD COLUMN lane TEXT NOT NULL DEFAULT '';
+    ALTER TABLE mail ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+    {_WAITING};
+    {_MAIL_IN_LANE};
+    {_QUEUES}
+    """
+    for statement in statements(changes):
+        connection.execute(statement)
+
+
+STEPS = (
+    Step(2, "share the file among processes, and list executions by an index", _share),
+    Step(3, "let executions and work wait in queues with limits", _line_up),
+)
 VERSION = STEPS[-1].version

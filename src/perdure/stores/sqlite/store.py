@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Filter, Head, Lease, Log, Moment, Post
+from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand
 from perdure.stores.sqlite.backup import Copies
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claims import next_at, ready
@@ -29,6 +29,7 @@ from perdure.stores.sqlite.fork import Forkable, closed, opened
 from perdure.stores.sqlite.lives import watch
 from perdure.stores.sqlite.members import HOLDERS, Presence, forgettable, leases, standing
 from perdure.stores.sqlite.opening import open_database
+from perdure.stores.sqlite.queues import stands
 from perdure.stores.sqlite.readers import Readers
 from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail
 from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
@@ -124,6 +125,14 @@ class SqliteStore:
         """There is one reach, so nothing ever leaves it."""
         return 0
 
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        """See `Store.limit`."""
+        await self._write(lambda tables: tables.limit(queue, limits))
+
+    async def queues(self) -> list[QueueStand]:
+        """See `Store.queues`."""
+        return await self._read(lambda execute: stands(execute, standing(execute, self._presence, self._lease_clock()).living, self._clock()))
+
     async def sweep(self, limit: int = 100) -> list[Mail]:
         """See `Store.sweep`."""
         return await self._write(lambda tables: tables.sweep(limit))
@@ -209,9 +218,9 @@ class SqliteStore:
         (epoch,) = execute("SELECT epoch FROM meta").fetchone()
         if claim.epoch != epoch or claim.holder not in stands.living:
             return Claimed(now_s)
-        if forgettable(execute, stands.gone) or any(ready(execute, claim, stands.dead, now_s)):
+        if forgettable(execute, stands.gone) or ready(execute, claim, stands, now_s):
             return None
-        return Claimed(now_s, next_at_s=next_at(execute, claim))
+        return Claimed(now_s, next_at_s=next_at(execute, claim, now_s))
 
     def _must_be_open(self) -> None:
         if self._refusal is not None:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 
 from perdure.core.errors import StoreError
 from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Ack, Mail, Send
+from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
-from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Moment, Post, Superseded
+from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Limits, Moment, Post, Superseded
+from perdure.stores.sqlite import queues
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import MAIL_COLUMNS, mail, read_head, text
@@ -28,21 +29,24 @@ _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address
 _READY_AT = "coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)"
 NUMBER = "SELECT number FROM heads WHERE address = ?"
 STATE = "SELECT version, holder FROM heads WHERE number = ?"
-CREATE = """INSERT INTO heads (address, tenant, workflow, id, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s, mail_at_s)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
+CREATE = """INSERT INTO heads (address, tenant, workflow, id, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
+    queue, lane, priority, limited, mail_at_s)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
     ON CONFLICT (address) DO NOTHING RETURNING number, mail_at_s"""
 STEP = """UPDATE heads SET version = ? WHERE number = ? AND version = ?
     AND holder = ? AND program = ? AND status = ? AND wake_at_s IS ? AND ended_at_s IS ?"""
 DECIDE = """UPDATE heads SET version = ?, holder = coalesce(holder, ?), program = ?, status = ?, wake_at_s = ?, ended_at_s = ?
     WHERE number = ? AND version = ?"""
 RELEASE = f"""UPDATE heads SET version = ?, holder = iif(holder = ?, NULL, holder), program = ?, status = ?, wake_at_s = ?, ended_at_s = ?,
-    mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}"""
+    mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}, limited"""
 EXPECT = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
 COMPACT = "DELETE FROM log WHERE execution = ?"
 APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
 KEEP = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
 
-DELIVER = "INSERT INTO mail (address, key, body, due_at_s, queue, unclaimed) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (address, key) DO NOTHING"
+DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (address, key) DO NOTHING"""
+LIMITED = "SELECT EXISTS (SELECT 1 FROM queues WHERE name = ?)"
 RECEIVER = "SELECT number, holder, mail_at_s FROM heads WHERE address = ?"
 WAKE = "UPDATE heads SET mail_at_s = ? WHERE number = ?"
 EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
@@ -119,13 +123,14 @@ class Tables:
         stands = standing(self._execute, self._presence, self._lease_clock())
         if claim.epoch != self.epoch or claim.holder not in stands.living:
             return Claimed(now_s)
-        executions, work = ready(self._execute, claim, stands.dead, now_s)
-        assigned = assign(self._execute, executions, claim.holder, now_s)
-        leased = lease(self._execute, work, claim.holder)
+        found = ready(self._execute, claim, stands, now_s)
+        assigned = assign(self._execute, found.executions, claim.holder, now_s)
+        leased = lease(self._execute, found.work, claim.holder)
+        queues.serve(self._execute, found.limited, found.limited_work, now_s)
         if self.members.forget(stands.gone):
             self.members.clean_up()
             self._members_changed()
-        return Claimed(now_s, assigned, leased, next_at(self._execute, claim))
+        return Claimed(now_s, assigned, leased, next_at(self._execute, claim, now_s))
 
     def renew(self, holder: str, lease_s: float, about: bytes) -> Moment:
         """See `Store.renew`."""
@@ -142,6 +147,11 @@ class Tables:
         if isinstance(self._clock, SteadyClock):
             self._execute(ANCHOR, self._clock.anchor)
         return Moment(now_s, self.epoch)
+
+    def limit(self, queue: str, limits: Limits | None) -> None:
+        """See `Store.limit`."""
+        queues.limit(self._execute, queue, limits)
+        self.stirred.everyone = True
 
     def sweep(self, limit: int) -> list[Mail]:
         """See `Store.sweep`."""
@@ -180,8 +190,8 @@ class Tables:
         created = self._carry_out(commit, now_s)
         if commit.release:
             state = (version, commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, commit.holder, number)
-            ((ready_at_s,),) = self._execute(RELEASE, state).fetchall()
-            if ready_at_s is not None and ready_at_s <= now_s:
+            ((ready_at_s, limited),) = self._execute(RELEASE, state).fetchall()
+            if limited or (ready_at_s is not None and ready_at_s <= now_s):  # in a queue, others may have waited for its place
                 self.stirred.everyone = True
         else:
             if commit.creates and (commit.acks or commit.sends):
@@ -225,16 +235,16 @@ class Tables:
         """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
         to, address, due_at_s = send.to, text(send.to), max(send.due_at_s, now_s)
         if isinstance(to, Queue):
-            self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.name, None))
+            self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.name, None, send.lane, send.priority))
             self.stirred.everyone = True
             return False
         opened = False
         receiver = self._execute(RECEIVER, (address,)).fetchone()
         if receiver is None and send.opens is not None:
             opened = True
-            self._insert(to, address, (send.opens.program, text(send.opens.root), 0, None, None, "pending", now_s, None))
+            self._insert(to, address, (send.opens.program, text(send.opens.root), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
-        delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1)).rowcount
+        delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False
         number, holder, mail_at_s = receiver
@@ -246,11 +256,18 @@ class Tables:
             self.stirred.holders.add(holder)
         return opened
 
+    def _place(self, opens: Opening) -> tuple[str, str, int, int]:
+        """The queue in which an execution waits, its lane and priority there, and whether that queue has limits."""
+        limited = opens.queue != "" and self._execute(LIMITED, (opens.queue,)).fetchone()[0]
+        return opens.queue, opens.lane, opens.priority, int(limited)
+
     def _acknowledge(self, acks: Sequence[Ack]) -> None:
         self._executemany(ACKNOWLEDGE, [(text(ack.to), ack.key) for ack in acks])
+        if any(isinstance(ack.to, Queue) for ack in acks):  # others may have waited for its place
+            self.stirred.everyone = True
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
-        state = (commit.program, text(commit.root), version, commit.holder, commit.wake_at_s, commit.status, now_s, commit.ended_at_s)
+        state = (commit.program, text(commit.root), version, commit.holder, commit.wake_at_s, commit.status, now_s, commit.ended_at_s, "", "", 0, 0)
         return self._insert(commit.key, text(commit.key), state)
 
     def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:

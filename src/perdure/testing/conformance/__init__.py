@@ -17,6 +17,7 @@ from perdure.testing.conformance.changes import Changes
 from perdure.testing.conformance.holding import Holding
 from perdure.testing.conformance.looking import Looking
 from perdure.testing.conformance.mailing import Mailing
+from perdure.testing.conformance.queues import Queues
 from perdure.testing.conformance.waking import Waking
 from perdure.testing.conformance.work import Work
 from perdure.testing.conformance.world import Clock, World
@@ -24,7 +25,7 @@ from perdure.testing.conformance.world import Clock, World
 __all__ = ["Clock", "StoreConformance", "World"]
 
 
-class StoreConformance(Changes, Holding, Waking, Mailing, Work, Looking):
+class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking):
     """The suite. Its tests need pytest-asyncio, in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:

@@ -1,0 +1,104 @@
+"""Executions that have not begun: withdrawn at once, replaced by a later one (debounce), or not begun while one goes on (singleton).
+
+None of this needs an engine, and none of it races with one: who withdraws commits at version 0, where an engine that begins would too,
+and one of the two commits is refused. A row of executions of one kind has ids that count: ``key@1``, ``key@2`` and so on.
+"""
+
+from typing import Any
+from uuid import uuid4
+
+from perdure.core import log, messages
+from perdure.core.decide import Deciding, Decision, Host, decide
+from perdure.core.execution import Execution
+from perdure.core.mail import Ack
+from perdure.core.paths import Key
+from perdure.runtime.endings import ENDED
+from perdure.service.access import Access
+from perdure.stores.base import Commit, Committed, Filter, Head
+
+ROW_MAX = 200
+"""How many of the newest of a row are looked at."""
+
+
+async def withdraw(access: Access, key: Key, message: messages.Cancel | messages.Terminate) -> bool:
+    """End an execution that has not begun, and that no engine has in hand; whoever waits for it is told. Return whether it is ended by that."""
+    head = await access.head(key)
+    if head.version or head.holder is not None or head.status in ENDED:
+        return False
+    moment = await access.store.moment()
+    mail = await access.store.mail(key)
+    execution, host = Execution(key, head.root), Host("")
+    total = _decided(decide(execution, message, _NEVER, moment.now_s, host))
+    for one in mail:
+        told = _decided(decide(execution, messages.decode_message(one.body), _NEVER, moment.now_s, host))
+        total.events += told.events
+        total.sends += told.sends
+    change = Commit(
+        key=key,
+        epoch=moment.epoch,
+        holder=f"client-{uuid4().hex}",
+        version=0,
+        program=head.program,
+        root=head.root,
+        row=log.encode(total.events),
+        count=len(total.events),
+        status=execution.status,
+        ended_at_s=moment.now_s,
+        release=True,
+        news=True,
+        sends=tuple(total.sends),
+        acks=tuple(Ack(key, one.key) for one in mail),
+    )
+    (answer,) = await access.store.commit([change])
+    return isinstance(answer, Committed)
+
+
+def _decided(deciding: Deciding) -> Decision:
+    try:
+        next(deciding)
+    except StopIteration as end:
+        decision: Decision = end.value
+        return decision
+    raise RuntimeError("an execution that has not begun has no large value to be loaded")
+
+
+async def row(access: Access, key: Key) -> list[Head]:
+    """The executions of a row, the newest first, as far as they may matter."""
+    found = await access.store.heads(Filter(tenant=key.tenant, workflow=key.workflow, id_prefix=f"{key.id}@", limit=ROW_MAX))
+    return sorted((head for head in found if number(key, head.key)), key=lambda head: -number(key, head.key))
+
+
+def number(key: Key, one: Key) -> int:
+    """Which of a row an execution is; 0 if it is none."""
+    counted = one.id.removeprefix(f"{key.id}@")
+    return int(counted) if one.id.startswith(f"{key.id}@") and counted.isdecimal() else 0
+
+
+def following(key: Key, heads: list[Head]) -> Key:
+    """The next of a row."""
+    return key._replace(id=f"{key.id}@{1 + (number(key, heads[0].key) if heads else 0)}")
+
+
+async def supersede(access: Access, key: Key, by: Key) -> None:
+    """Withdraw those of a row that came before `by` and have not begun."""
+    for head in await row(access, key):
+        if number(key, head.key) < number(key, by) and head.status == "pending":
+            _ = await withdraw(access, head.key, messages.Cancel(f"superseded by {by.id}"))
+
+
+class _Never:
+    """The program of an execution that never begins; it is asked for nothing."""
+
+    awake = False
+
+    def feed(self, *_: Any) -> Any:
+        raise RuntimeError("an execution that has not begun was fed an event")
+
+    def refuse(self, *_: Any) -> None:
+        raise RuntimeError("an execution that has not begun can't diverge")
+
+    def close(self) -> None:
+        """There is nothing to be closed."""
+
+
+_NEVER = _Never()

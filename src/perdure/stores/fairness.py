@@ -1,0 +1,86 @@
+"""Fairness: what of a queue is handed over next. The rule of every store, as a pure function; a store only finds those that come into question.
+
+A queue holds things in lanes, which are served in turns: who is behind in a crowded lane does not wait longer than who is alone in
+another. Within that, a higher priority comes first, whatever its lane. How many are held is counted from what the living hold, never kept.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heapreplace
+from math import floor, inf
+from typing import NamedTuple
+
+from perdure.stores.base import Limits
+
+ROUNDING = 1e-6
+"""What times given as fractions may be off by, in intervals."""
+
+
+class Candidate(NamedTuple):
+    """Something that is ready in a queue: its number in the store, and since when it waits. What is not `fresh` was begun before, and is not held to a rate."""
+
+    number: int
+    lane: str
+    priority: int
+    at_s: float
+    fresh: bool = True
+
+
+class Stand(NamedTuple):
+    """How a queue stands: its limits, how many of each lane are held, which turn each lane was served last, and until when its rate is used up."""
+
+    limits: Limits
+    held: Mapping[str, int]
+    served: Mapping[str, int]
+    free_at_s: float
+
+
+def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
+    """Those to be handed over, in their order: at most so many, as many as the limits leave room for. Of each lane and
+    priority the first `most` that are fresh, and that are not, suffice."""
+    limits, held = stand.limits, Counter(stand.held)
+    room = most if limits.concurrency is None else min(most, limits.concurrency - held.total())
+    lanes: dict[tuple[int, str], list[Candidate]] = {}
+    for one in sorted(ready, key=lambda one: (-one.priority, one.at_s, one.number), reverse=True):
+        lanes.setdefault((one.priority, one.lane), []).append(one)
+    heads = [(-priority, held[lane], stand.served.get(lane, -1), line[-1].at_s, line[-1].number, lane) for (priority, lane), line in lanes.items()]
+    heapify(heads)
+    fresh = allowed(limits, stand.free_at_s, now_s)
+    chosen: list[Candidate] = []
+    while heads and len(chosen) < room:
+        falling, behind, served, _, _, lane = heads[0]
+        line = lanes[-falling, lane]
+        if held[lane] > behind:  # the lane was served at another priority meanwhile
+            heapreplace(heads, (falling, held[lane], served, line[-1].at_s, line[-1].number, lane))
+            continue
+        while fresh <= 0 and line and line[-1].fresh:  # what goes on may pass what may not begin
+            line.pop()
+        if not line or (limits.per_lane is not None and behind >= limits.per_lane):
+            heappop(heads)
+            continue
+        one = line.pop()
+        held[lane] += 1
+        fresh -= one.fresh
+        chosen.append(one)
+        if line:
+            heapreplace(heads, (falling, held[lane], served, line[-1].at_s, line[-1].number, lane))
+        else:
+            heappop(heads)
+    return chosen
+
+
+def allowed(limits: Limits, free_at_s: float, now_s: float) -> float:
+    """How many may begin now, by the rate of the queue."""
+    if limits.interval_s <= 0:
+        return inf
+    return max(0, floor(limits.burst - (max(free_at_s, now_s) - now_s) / limits.interval_s + ROUNDING))
+
+
+def used(limits: Limits, free_at_s: float, now_s: float, count: int) -> float:
+    """Until when the rate is used up, after so many have begun now."""
+    return max(free_at_s, now_s) + count * limits.interval_s if limits.interval_s > 0 else free_at_s
+
+
+def next_free_at(limits: Limits, free_at_s: float) -> float:
+    """When the rate lets the next one begin."""
+    return free_at_s - (limits.burst - 1) * limits.interval_s

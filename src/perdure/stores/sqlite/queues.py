@@ -1,0 +1,203 @@
+"""Queues that have limits: what is ready in them, found by their lanes, and how they stand. What of it is handed over, `fairness` says.
+
+Executions of such a queue are marked as `limited`, so that they are in the indexes of queues and in none where other claims would
+have to pass them by. A lane is found behind the one before it, however much waits in each.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from msgspec.structs import astuple
+
+from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
+from perdure.stores.sqlite.file import Execute
+from perdure.stores.sqlite.reading import text
+
+LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
+    VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
+    ON CONFLICT (name) DO UPDATE
+    SET concurrency = excluded.concurrency, per_lane = excluded.per_lane, interval_s = excluded.interval_s, burst = excluded.burst,
+    declared = excluded.declared"""
+FORGET = "DELETE FROM queues WHERE name = ?"
+FORGET_LANES = "DELETE FROM lanes WHERE queue = ?"
+MARK = "UPDATE heads SET limited = ? WHERE queue = ? AND queue <> ''"
+QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
+SERVED = "SELECT lane, turn FROM lanes WHERE queue = ? AND work = ?"
+SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, (SELECT turn FROM queues WHERE name = ?))
+    ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn"""
+TURN = "UPDATE queues SET turn = turn + 1, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?"
+
+HELD = "SELECT lane, holder, count(*) FROM heads WHERE limited = 1 AND queue = ? AND holder > '' GROUP BY lane, holder"
+LEASED = "SELECT lane, holder, count(*) FROM mail WHERE queue = ? AND holder > '' GROUP BY lane, holder"
+
+# Of each lane the first few that are due, and nobody's.
+_LANES = """WITH RECURSIVE lanes(lane) AS (SELECT (SELECT min(lane) FROM {table} WHERE {free} AND queue = ?1)
+    UNION ALL SELECT (SELECT min(lane) FROM {table} WHERE {free} AND queue = ?1 AND {table}.lane > lanes.lane) FROM lanes WHERE lane IS NOT NULL)
+    SELECT {columns} FROM lanes CROSS JOIN {table} AS ready WHERE ready.number IN (SELECT number FROM {table} WHERE {free} AND queue = ?1
+    AND {table}.lane = lanes.lane AND {at} <= ?2 AND {fresh} {{wanted}} ORDER BY priority DESC, {at}, number LIMIT ?3)"""
+_HEADS = {"table": "heads", "free": "limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL", "at": "ready_at_s"}
+_HEADS["columns"] = "ready.number, ready.lane, priority, ready_at_s, version = 0"
+_WORK = {"table": "mail", "free": "queue IS NOT NULL AND holder IS NULL", "at": "due_at_s"}
+_WORK["columns"] = "ready.number, ready.lane, priority, due_at_s, deliveries = 0"
+FRESH, BEGUN = _LANES.format(**_HEADS, fresh="version = 0"), _LANES.format(**_HEADS, fresh="version > 0")
+FRESH_WORK, WORK_AGAIN = _LANES.format(**_WORK, fresh="deliveries = 0"), _LANES.format(**_WORK, fresh="deliveries > 0")
+ORPHANS = "SELECT number, lane, priority, ready_at_s, version = 0 FROM heads WHERE limited = 1 AND queue = ? AND holder IN ({holders}) {wanted}"
+ORPHANED_WORK = "SELECT number, lane, priority, due_at_s, deliveries = 0 FROM mail WHERE queue = ? AND holder IN ({holders})"
+OWN = "SELECT number, ready_at_s FROM heads WHERE limited = 1 AND queue = ? AND holder = ? AND ready_at_s <= ? {wanted}"
+
+NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND queue = ? AND holder = ? {wanted}"
+NEXT = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s > ? {wanted}"
+WAITS = """SELECT EXISTS (SELECT 1 FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s <= ?
+    AND version = 0 {wanted})"""
+NEXT_WORK = "SELECT min(due_at_s) FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s > ?"
+WORK_WAITS = "SELECT EXISTS (SELECT 1 FROM mail WHERE queue = ? AND holder IS NULL AND due_at_s <= ? AND deliveries = 0)"
+
+NAMES = "SELECT DISTINCT queue FROM heads INDEXED BY heads_by_queue WHERE queue <> '' UNION SELECT DISTINCT queue FROM mail WHERE queue IS NOT NULL"
+ALL_HELD = "SELECT holder, count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder > '' GROUP BY holder"
+ALL_WAITING = "SELECT count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder IS NULL AND ready_at_s <= ?"
+ALL_WORK = "SELECT holder, count(*) FROM mail WHERE queue = ? GROUP BY holder"
+
+
+class Queue(NamedTuple):
+    """A queue that has limits."""
+
+    name: str
+    limits: Limits
+    free_at_s: float
+    free_for_work_at_s: float
+
+
+class Found(NamedTuple):
+    """Something of a limited queue that a claim is to be given: its number, since when it waits, and where it is. What the claimer holds has no `queue`."""
+
+    number: int
+    at_s: float
+    queue: Queue | None = None
+    lane: str = ""
+    fresh: bool = False
+
+
+def limited(execute: Execute) -> list[Queue]:
+    """The queues that have limits."""
+    return [Queue(name, Limits(*limits), free_at_s, for_work_at_s) for name, *limits, free_at_s, for_work_at_s in execute(QUEUES).fetchall()]
+
+
+def limit(execute: Execute, name: str, limits: Limits | None) -> None:
+    """See `Store.limit`."""
+    if limits is None:
+        execute(FORGET, (name,))
+        execute(FORGET_LANES, (name,))
+    else:
+        execute(LIMIT, (name, *astuple(limits)))
+    execute(MARK, (int(limits is not None), name))
+
+
+def executions(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[Found]:
+    """The executions of a queue that the claimer is to be handed."""
+    wanted, arguments = _wanted(claim)
+    own = execute(OWN.format(wanted=wanted), (queue.name, claim.holder, now_s, *arguments)).fetchall()
+    found = [Found(number, at_s) for number, at_s in own]
+    held = _count(execute(HELD, (queue.name,)).fetchall(), living)
+    if _is_full(queue.limits, held):
+        return found
+    ready: list[tuple[Any, ...]] = []
+    for sql in (FRESH, BEGUN):
+        ready += execute(_numbered(sql, wanted), (queue.name, now_s, claim.limit, *arguments)).fetchall()
+    if dead:
+        ready += execute(ORPHANS.format(holders=_marks(dead), wanted=wanted), (queue.name, *dead, *arguments)).fetchall()
+    stand = Stand(queue.limits, held, dict(execute(SERVED, (queue.name, 0)).fetchall()), queue.free_at_s)
+    return found + _found(queue, choose(stand, _candidates(ready), now_s, claim.limit))
+
+
+def work(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[Found]:
+    """The work of a queue that the claimer is to be handed."""
+    held = _count(execute(LEASED, (queue.name,)).fetchall(), living)
+    if _is_full(queue.limits, held):
+        return []
+    ready: list[tuple[Any, ...]] = []
+    for sql in (FRESH_WORK, WORK_AGAIN):
+        ready += execute(sql.format(wanted=""), (queue.name, now_s, claim.limit)).fetchall()
+    if dead:
+        ready += execute(ORPHANED_WORK.format(holders=_marks(dead)), (queue.name, *dead)).fetchall()
+    stand = Stand(queue.limits, held, dict(execute(SERVED, (queue.name, 1)).fetchall()), queue.free_for_work_at_s)
+    return _found(queue, choose(stand, _candidates(ready), now_s, claim.limit))
+
+
+def serve(execute: Execute, executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
+    """Note in the queues what is handed over."""
+    free = {queue.name: [queue.free_at_s, queue.free_for_work_at_s] for queue in limited(execute)}
+    for is_work, things in enumerate((executions, work)):
+        for one in things:
+            if one.queue is not None:
+                times = free[one.queue.name]
+                times[is_work] = used(one.queue.limits, times[is_work], now_s, int(one.fresh))
+                execute(TURN, (*times, one.queue.name))
+                execute(SERVE, (one.queue.name, one.lane, is_work, one.queue.name))
+
+
+def next_times(execute: Execute, queue: Queue, claim: Claim, now_s: float) -> Iterator[float | None]:
+    """When the claimer could be handed more of a queue, as far as time decides that."""
+    if claim.programs:
+        wanted, arguments = _wanted(claim)
+        yield execute(NEXT_OWN.format(wanted=wanted), (queue.name, claim.holder, *arguments)).fetchone()[0]
+        yield execute(NEXT.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]
+        if allowed(queue.limits, queue.free_at_s, now_s) < 1 and execute(WAITS.format(wanted=wanted), (queue.name, now_s, *arguments)).fetchone()[0]:
+            yield next_free_at(queue.limits, queue.free_at_s)
+    if queue.name in claim.queues:
+        yield execute(NEXT_WORK, (queue.name, now_s)).fetchone()[0]
+        if allowed(queue.limits, queue.free_for_work_at_s, now_s) < 1 and execute(WORK_WAITS, (queue.name, now_s)).fetchone()[0]:
+            yield next_free_at(queue.limits, queue.free_for_work_at_s)
+
+
+def stands(execute: Execute, living: frozenset[str], now_s: float) -> list[QueueStand]:
+    """See `Store.queues`."""
+    known = {queue.name: queue.limits for queue in limited(execute)}
+    names = sorted({*known, *(name for (name,) in execute(NAMES).fetchall())})
+    return [_stand(execute, name, known.get(name, UNLIMITED), living, now_s) for name in names]
+
+
+def _stand(execute: Execute, name: str, limits: Limits, living: frozenset[str], now_s: float) -> QueueStand:
+    held, leased = execute(ALL_HELD, (name,)).fetchall(), execute(ALL_WORK, (name,)).fetchall()
+    ((waiting,),) = execute(ALL_WAITING, (name, now_s)).fetchall()
+    mine, my_work = (sum(count for holder, count in rows if holder in living) for rows in (held, leased))
+    waiting += sum(count for holder, count in held if holder not in living)
+    return QueueStand(name, limits, mine, my_work, waiting, sum(count for _, count in leased) - my_work)
+
+
+def _wanted(claim: Claim) -> tuple[str, tuple[str, ...]]:
+    """A condition on executions, and its arguments: of these programs, and of this family."""
+    if claim.root is None:
+        return f"AND program IN ({_marks(claim.programs)})", (*claim.programs,)
+    return f"AND program IN ({_marks(claim.programs)}) AND root = ?", (*claim.programs, text(claim.root))
+
+
+def _numbered(sql: str, wanted: str) -> str:
+    """A statement whose first three arguments are numbered, with a condition whose arguments follow."""
+    parts = wanted.split("?")
+    return sql.format(wanted="".join(f"{part}?{number}" for number, part in enumerate(parts[:-1], 4)) + parts[-1])
+
+
+def _marks(names: Iterable[str]) -> str:
+    return ", ".join("?" for _ in names)
+
+
+def _count(rows: Iterable[tuple[str, str, int]], living: frozenset[str]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for lane, holder, count in rows:
+        held[lane] += count if holder in living else 0
+    return held
+
+
+def _is_full(limits: Limits, held: Counter[str]) -> bool:
+    return limits.concurrency is not None and held.total() >= limits.concurrency
+
+
+def _candidates(rows: Iterable[tuple[Any, ...]]) -> Iterator[Candidate]:
+    for number, lane, priority, at_s, fresh in rows:
+        yield Candidate(number, lane, priority, float("-inf") if at_s is None else at_s, bool(fresh))
+
+
+def _found(queue: Queue, chosen: Iterable[Candidate]) -> list[Found]:
+    return [Found(one.number, one.at_s, queue, one.lane, one.fresh) for one in chosen]

@@ -1,0 +1,261 @@
+"""The machine of a world: one process at a time with its engines, which can be killed and begun anew, and a store that outlives them.
+
+The engines are the real ones, in virtual time. Their rings and alarms bring about all that is due, so that they need not poll, and
+a process that was killed is taken for dead at once: between two moments of virtual time everything comes to rest by itself.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from perdure.core import log
+from perdure.core.ops import Outcome
+from perdure.core.paths import Key
+from perdure.core.values import Blob, Value
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.info import StepInfo
+from perdure.runtime.engine import Engine
+from perdure.runtime.perform import Performer
+from perdure.stores.base import Answer, Commit, Committed, Filter, Head, Log, Post
+from perdure.stores.memory import MemoryStore
+from perdure.testing.aside import unwaiting
+from perdure.testing.faults import FaultyStore, Gate, Killed
+from perdure.testing.moments import Crash
+from perdure.testing.telling import Line, Teller
+from perdure.testing.virtual import VirtualLoop
+
+DAY_S = 86_400.0
+POLL_S, LEASE_S = DAY_S, 10 * DAY_S
+"""A day of virtual time costs an idle engine one look at the store."""
+
+IDLE_S = 60.0
+ENDED = frozenset(("completed", "failed", "cancelled"))
+EVERYTHING = Filter(limit=sys.maxsize)
+
+
+class Write(NamedTuple):
+    """A durable write of an engine: its number in the world, from 1, whose log it went to, and what it said."""
+
+    number: int
+    key: Key
+    said: str
+
+    def __str__(self) -> str:
+        return f"write {self.number} ({self.key}: {self.said})"
+
+
+class EveryQueue(frozenset[str]):
+    """The names of all queues there may be, so that steps on any of them are made here."""
+
+    __slots__ = ()
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+class WitnessedStore(FaultyStore):
+    """The store as a process sees it, whose durable writes are counted, and which may be its death."""
+
+    def __init__(self, machine: "Machine", gate: Gate) -> None:
+        super().__init__(machine.store, Random(0), gate=gate)
+        self._machine = machine
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        """See `Store.commit`."""
+        await self.gate.passed()
+        write = self._machine.about_to(changes)
+        self._may_die(write, after=False)
+        answers = await self.inner.commit(changes)
+        if all(isinstance(answer, Committed) for answer in answers):
+            self._machine.writes.append(write)
+            self._may_die(write, after=True)
+        return answers
+
+    def _may_die(self, write: Write, after: bool) -> None:
+        if self._machine.crash_at == Crash(write.number, after):
+            self._machine.crashed_at = write
+            self._die()
+
+
+class Process:
+    """One life of the machine: engines on its store, until they are stopped or killed."""
+
+    def __init__(self, machine: "Machine", number: int) -> None:
+        self.number = number
+        self.gate = Gate(machine.died)
+        self.store = WitnessedStore(machine, self.gate)
+        self.engines: list[Engine] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self._machine = machine
+
+    def employ(self, codes: Iterable[CodeWorkflow]) -> None:
+        """Begin one more engine, for these workflows."""
+        idle_s = 0.0 if self._machine.always_suspend else IDLE_S
+        holder = f"process{self.number}.{len(self.engines) + 1}"
+        engine = Engine(self.store, codes, holder=holder, lease_s=LEASE_S, poll_s=POLL_S, idle_s=idle_s, seed=lambda: 7)
+        engine.queues = EveryQueue()
+        engine.perform = self._perform
+        self.engines.append(engine)
+        self.tasks.append(self._machine.loop.create_task(engine.run(), name=holder))
+
+    async def _perform(self, fn: Any, args: Value, info: StepInfo, *others: Any) -> Outcome:
+        await self.gate.passed()  # the dead begin nothing
+        return await self._machine.perform(fn, args, info, *others)
+
+    async def bury(self) -> None:
+        """End what a dead process still does, and have the store know that it is dead."""
+        while left := [task for task in (*self.tasks, *(task for engine in self.engines for task in engine._tasks)) if not task.done()]:
+            await self._machine.loop.kill(left)
+        for engine in self.engines:
+            await self._machine.store.renew(engine.holder, 0)
+
+    def flying(self) -> bool:
+        """Whether tries are being made at this moment."""
+        return any(task is not None for engine in self.engines for warm in engine._warm for _, task in warm.flights.values())
+
+    def timers_s(self) -> Iterator[float]:
+        """When something is due for what the process holds."""
+        return (warm.timer.when() for engine in self.engines for warm in engine._warm if warm.timer is not None and not warm.timer.cancelled())
+
+
+class Machine:
+    """Keeps a process alive on a store: when one was killed, the next begins at the same moment.
+
+    It dies at `crash`, if that is given, and `crashed_at` then says at which write. `between` is called between two lives.
+    """
+
+    def __init__(self, loop: VirtualLoop, perform: Performer, *, always_suspend: bool = False, crash: Crash | None = None) -> None:
+        self.loop = loop
+        self.perform = perform
+        self.always_suspend = always_suspend
+        self.store = MemoryStore(loop.time)
+        self.codes: dict[str, CodeWorkflow] = {}
+        self.writes: list[Write] = []
+        self.notes: list[Line] = []
+        self.crash_at = crash
+        self.crashed_at: Write | None = None
+        self.between: Callable[[], None] = lambda: None
+        self._asked = 0
+        self._over = False
+        self._tellers: dict[Key, Teller] = {}
+        self._quiet = _Quiet()
+        logging.getLogger("perdure.engine").addFilter(self._quiet)
+        self.process = Process(self, 1)
+
+    # what it runs
+
+    def install(self, codes: Iterable[CodeWorkflow]) -> None:
+        """Know these workflows too, from now on."""
+        fresh = {code.name: code for code in codes if code.name not in self.codes}
+        self.codes |= fresh
+        if fresh:
+            self.process.employ(fresh.values())
+
+    def settle(self, until_s: float, handles_max: int) -> None:
+        """Let all happen that happens by itself, by now or with the passing of time up to `until_s`.
+
+        Raises:
+            TooLong: it went on for more than `handles_max` callbacks.
+        """
+        self.loop.settle(until_s, handles_max)
+        for task in self.process.tasks:
+            if task.done() and not self.process.gate.dead and not task.cancelled():
+                task.result()
+
+    def next_s(self) -> float | None:
+        """When something will next happen by itself; None, if nothing ever will."""
+        now_s = self.loop.now_s
+        due_s = [at_s for head in self.heads() for at_s in (head.wake_at_s, head.mail_at_s) if head.status not in ENDED and at_s is not None]
+        due_s += self.process.timers_s()
+        if self.process.flying():
+            due_s.append(self.loop.next_s())
+        return min((at_s for at_s in due_s if at_s > now_s), default=None)
+
+    # its lives
+
+    def kill(self) -> None:
+        """Kill the process, now, without a word; another one takes over at once."""
+        self.process.gate.kill()
+
+    def died(self) -> None:
+        """The process was killed."""
+        if not self._over:
+            at = "" if self.crashed_at is None or self.crash_at is None else f" {'after' if self.crash_at.after else 'before'} {self.crashed_at}"
+            self.note(f"the process was killed{at}; another takes over")
+            self.loop.call_soon(lambda: self.loop.create_task(self._take_over(), name="take over"))
+
+    async def _take_over(self) -> None:
+        await self.process.bury()
+        self.begin_anew()
+
+    async def stop(self) -> None:
+        """Stop the process in good order: what is in flight is given back."""
+        for engine in self.process.engines:
+            engine.stop()
+        _ = await asyncio.wait(self.process.tasks)
+
+    def begin_anew(self) -> None:
+        """Begin the next life, if the last is over, with all that is known."""
+        self.between()
+        self.process = Process(self, self.process.number + 1)
+        self.process.employ(self.codes.values())
+
+    def close(self) -> list[BaseException]:
+        """End it for good; return the errors that nobody has received."""
+        self._over = True
+        self.process.gate.kill()
+        try:
+            self.loop.close()
+        except BaseExceptionGroup as others:
+            return [error for error in others.exceptions if not isinstance(error, Killed)]
+        finally:
+            logging.getLogger("perdure.engine").removeFilter(self._quiet)
+        return []
+
+    # what can be seen of it
+
+    def note(self, said: str) -> None:
+        """Have the trace say so."""
+        self.notes.append(Line(self.loop.now_s, "", said))
+
+    def about_to(self, changes: Sequence[Commit | Post]) -> Write:
+        """The write that an engine is about to make."""
+        self._asked += 1
+        commits = [change for change in changes if isinstance(change, Commit)]
+        lines = [line for commit in commits if commit.row for line in self._teller(commit.key).tell(log.decode(commit.row))]
+        said = "; ".join(f"{line.subject} {line.said}".strip() for line in lines) or "its head alone"
+        return Write(self._asked, commits[0].key, said)
+
+    def _teller(self, key: Key) -> Teller:
+        if key not in self._tellers:
+            self._tellers[key] = Teller()
+        return self._tellers[key]
+
+    def heads(self) -> list[Head]:
+        """All executions, the earliest created first."""
+        return unwaiting(self.store.heads(EVERYTHING))[::-1]
+
+    def head(self, key: Key) -> Head | None:
+        """The head of an execution."""
+        found = unwaiting(self.store.read(key, sys.maxsize))
+        return None if found is None else found.head
+
+    def read(self, key: Key) -> Log | None:
+        """The log of an execution."""
+        return unwaiting(self.store.read(key))
+
+    def payload(self, value: Value) -> bytes:
+        """The bytes of a value, wherever they are kept."""
+        if not isinstance(value, Blob):
+            return value
+        return unwaiting(self.store.blob(value.sha256)) or b"\xc0"
+
+
+class _Quiet(logging.Filter):
+    """Keeps from the log what a killed process has to say."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], Killed))

@@ -1,0 +1,341 @@
+"""Mocks: what answers in the place of a step, or of a whole workflow, in a test.
+
+Everything around them is real: arguments and answers go through the same encoding, an error is tried again by the step's own
+rule, and what is undone is undone. An answer counts as used once the log remembers what came of it. One that was lost with its
+process is given again, as the world outside would: to it, it is the same question under the same key.
+"""
+
+import asyncio
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple, NoReturn, Self
+
+from perdure.core import values
+from perdure.core.errors import BadValue, ErrorInfo, Undecodable
+from perdure.core.ops import Err, Outcome
+from perdure.core.paths import Key, Path, text
+from perdure.core.values import Value
+from perdure.programs.code.codec import codec_of
+from perdure.programs.code.context import Context
+from perdure.programs.code.declare import CodeWorkflow, Step, Undo, checked_name
+from perdure.programs.code.durations import Duration, seconds
+from perdure.programs.code.info import StepInfo, running
+from perdure.runtime.perform import perform
+from perdure.sdk import Workflow
+from perdure.testing.verdicts import Unanswered
+
+UNSET: Any = object()
+"""What stands for an option that was not given."""
+
+Fail = Callable[[Exception], None]
+"""Told of what the test must fail by."""
+
+Try = tuple[Key, Path, int]
+"""Which try of which operation of which execution; of a whole execution: the empty path, and 1."""
+
+
+Unfit = (AssertionError, BadValue)
+"""What fails the test and not the step: a mock that has no answer, or a wrong one, or that asserts something of its arguments."""
+
+
+class MockCall(NamedTuple):
+    """A call that a mock has answered: its arguments, the number of the try, and the key, which is the same in every try."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    attempt: int
+    key: str
+
+
+class Raised(NamedTuple):
+    """An answer that is an error."""
+
+    error: BaseException
+
+
+class Mock:
+    """What answers for `target`. `calls` has each call, in order. As a context manager, it answers only within the block."""
+
+    def __init__(self, target: Any, answer: "Answer", takes: Duration, mocks: "Mocks") -> None:
+        self.target = target
+        self.name = _named(target)
+        self.calls: list[MockCall] = []
+        self._answer = answer
+        self._takes_s = seconds(takes, "mock(takes)")
+        self._mocks = mocks
+        self._outcomes: dict[Key, Any] = {}
+        answer.check(self.name, _codec_result(target))
+
+    def __repr__(self) -> str:
+        return f"<mock of {self.name}, called {len(self.calls)} times>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+    def undo(self) -> None:
+        """Answer no more; what was mocked before by another mock is again, and else is real. Undoing twice does nothing."""
+        self._mocks.remove(self)
+
+    def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
+        """A process is gone: what it was given, and the log does not remember, is to be given again."""
+        self._answer.give_back(is_open)
+
+    # as a step
+
+    def answers_for(self, fn: Any, path: Path) -> bool:
+        """Whether it stands for this function, called at this path."""
+        inner = fn.step if isinstance(fn, Undo) else fn
+        if not isinstance(self.target, str):
+            wanted = self.target.fn if isinstance(self.target, Step) else self.target
+            return bool((inner.fn if isinstance(inner, Step) else inner) == wanted)
+        names = {text(path)} | ({inner.name} if isinstance(inner, Step) else set())
+        if not isinstance(fn, Undo) and not isinstance(path[-1], int):
+            names |= {path[-1][0], text(path[-1:])}
+        return self.target in names
+
+    def instead_of(self, fn: Any) -> Any:
+        """The step with this mock for its function, and all its options."""
+        match fn:
+            case Undo(step=step):
+                return dataclasses.replace(fn, step=dataclasses.replace(step, fn=self._function(step.fn)))
+            case Step():
+                return dataclasses.replace(fn, fn=self._function(fn.fn))
+        return self._function(fn)
+
+    def _function(self, real: Any) -> Callable[..., Any]:
+        kind = codec_of(real).result
+
+        @wraps(real)
+        async def answer(*args: Any, **kwargs: Any) -> Any:
+            info = running.get()
+            self.calls.append(MockCall(args, kwargs, info.attempt, info.key))
+            try:
+                given = self._answer.next(self._who(info.key), (info.execution, info.path, info.attempt))
+                await asyncio.sleep(self._takes_s)
+                made = given(*args, **kwargs)
+                return checked(self.name, await made if inspect.isawaitable(made) else made, kind)
+            except Unfit as wrong:
+                await self._mocks.give_up(wrong)
+
+        return answer
+
+    # as a workflow
+
+    def stands_for(self, code: CodeWorkflow) -> bool:
+        """Whether it stands for this workflow."""
+        return code.name == (self.target.code.name if isinstance(self.target, Workflow) else self.target)
+
+    async def play(self, ctx: Context, code: CodeWorkflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What an execution comes to in the place of its workflow: the same at every replay."""
+        key = ctx.execution.key
+        if key not in self._outcomes:
+            self.calls.append(MockCall(args, kwargs, 1, str(key)))
+            self._outcomes[key] = self._outcome(key, code, args, kwargs)
+        if self._takes_s:
+            await ctx.sleep(self._takes_s)
+        return _unraised(self._outcomes[key])
+
+    def _outcome(self, key: Key, code: CodeWorkflow, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        try:
+            given = self._answer.next(self._who(str(key)), (key, (), 1))
+            return checked(self.name, given(*args, **kwargs), code.codec.result)
+        except Exception as error:
+            if isinstance(error, Unfit):
+                self._mocks.fail(error)
+            return Raised(error)
+
+    def _who(self, key: str) -> str:
+        return f"the mock of {self.name}, in call {len(self.calls)} ({key}),"
+
+
+class Answer:
+    """What a mock says: one of `answers` for each try, or the same every time, or what a function makes of the arguments."""
+
+    def __init__(self, answers: Any, returns: Any, raises: Any, calls: Any) -> None:
+        given = [name for name, one in (("answers", answers), ("returns", returns), ("raises", raises), ("calls", calls)) if one is not UNSET]
+        if len(given) > 1:
+            raise BadValue("mock", " and ".join(given), "one of answers=[...], returns=value, raises=error, calls=function")
+        if calls is not UNSET and not callable(calls):
+            raise BadValue("mock(calls)", calls, "a function, which is given the arguments")
+        self._listed = None if answers is UNSET else [_answer(one) for one in _iterated(answers)]
+        self._same = Raised(_error(raises)) if raises is not UNSET else (None if returns is UNSET else returns)
+        self._function: Callable[..., Any] | None = None if calls is UNSET else calls
+        self._left = list(range(len(self._listed or ())))
+        self._given: dict[Try, int] = {}
+        heapify(self._left)
+
+    def check(self, name: str, kind: Any) -> None:
+        """Refuse what the step can't return, as far as that is known before it is called."""
+        for one in self._listed if self._listed is not None else [] if self._function is not None else [self._same]:
+            if not isinstance(one, Raised):
+                checked(name, one, kind)
+
+    def next(self, who: str, trying: Try) -> Callable[..., Any]:
+        """What gives the answer for a try.
+
+        Raises:
+            Unanswered: there is none left.
+        """
+        if self._function is not None:
+            return self._function
+        if self._listed is None:
+            return self._say(self._same)
+        if not self._left:
+            many = f"{len(self._listed)} {'was' if len(self._listed) == 1 else 'were'} given"
+            raise Unanswered(who, f"{many}, and all are used", "add one to answers=[...], or use returns= for the same each time")
+        self._given[trying] = number = heappop(self._left)
+        return self._say(self._listed[number])
+
+    def _say(self, given: Any) -> Callable[..., Any]:
+        return lambda *_, **__: _unraised(given)
+
+    def give_back(self, is_open: Callable[[Key, Path, int], bool]) -> None:
+        """Have the answers of tries that are open still for others."""
+        for trying, number in list(self._given.items()):
+            if is_open(*trying):
+                del self._given[trying]
+                heappush(self._left, number)
+
+
+class Mocks:
+    """The mocks of a world; the one that was made last is asked first. `fail` is told of what the test must fail by."""
+
+    def __init__(self, fail: Fail) -> None:
+        self.fail = fail
+        self.allowed: Sequence[Mock] | None = None
+        self._all: list[Mock] = []
+        self._casts: dict[Key, Mock | None] = {}
+
+    def add(self, target: Any, answer: Answer, takes: Duration) -> Mock:
+        """A mock of a step, a function, a workflow, or of what is called so."""
+        if isinstance(target, str):
+            checked_name(target, "mock")
+        elif not isinstance(target, (Step, Workflow)) and not callable(target):
+            raise BadValue("mock", target, "a step, a function, a workflow, or the name of one")
+        mock = Mock(target, answer, takes, self)
+        self._all.append(mock)
+        return mock
+
+    def remove(self, mock: Mock) -> None:
+        """Ask this one no more."""
+        if mock in self._all:
+            self._all.remove(mock)
+
+    def only(self, allowed: Iterable[Any]) -> None:
+        """From now on, a step that is not mocked fails the test, but for these."""
+        self.allowed = [Mock(target, Answer(UNSET, UNSET, UNSET, _unused), 0, self) for target in allowed]
+
+    def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
+        """A process is gone. See `Mock.lost`."""
+        for mock in self._all:
+            mock.lost(is_open)
+
+    async def perform(self, fn: Any, args: Value, info: StepInfo, *others: Any) -> Outcome:
+        """Make a try of a step, by its mock if it has one."""
+        mock = next((mock for mock in reversed(self._all) if mock.answers_for(fn, info.path)), None)
+        if mock is None and self.allowed is not None and not any(one.answers_for(fn, info.path) for one in self.allowed):
+            name = _named(fn.step if isinstance(fn, Undo) else fn)
+            why = Unanswered(f"step {name} ({info.key})", "it is not mocked, and the world is strict", f"mock it, or allow it: world.strict({name})")
+            await self.give_up(why)
+        outcome = await perform(fn if mock is None else mock.instead_of(fn), args, info, *others)
+        if isinstance(outcome, Err) and _is_real(outcome.error):
+            name = _named(fn.step if isinstance(fn, Undo) else fn)
+            why = Unanswered(f"step {name} ({info.key})", "in virtual time there is no real input or output", f"mock it: world.mock({name}, ...)")
+            await self.give_up(why)
+        return outcome
+
+    def cast(self, code: CodeWorkflow) -> CodeWorkflow:
+        """The workflow with a function that leaves an execution to its mock, if there is one when it begins."""
+
+        @wraps(code.fn)
+        async def play(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+            key = ctx.execution.key
+            if key not in self._casts:
+                self._casts[key] = next((mock for mock in reversed(self._all) if mock.stands_for(code)), None)
+            mock = self._casts[key]
+            return await (code.fn(ctx, *args, **kwargs) if mock is None else mock.play(ctx, code, args, kwargs))
+
+        return dataclasses.replace(code, fn=play)
+
+    async def give_up(self, why: Exception) -> NoReturn:
+        """Fail the test; whoever asked is left waiting, so that what it stands at can be seen."""
+        self.fail(why)
+        await asyncio.get_running_loop().create_future()
+        raise why
+
+
+def checked(name: str, value: Any, kind: Any) -> Any:
+    """A value that a mock of `name` returns, after the round trip that its answer will make.
+
+    Raises:
+        BadValue: it is not what the step or workflow says that it returns.
+        Unencodable, TooLarge: it can't be kept.
+    """
+    what = f"the answer of the mock of {name}"
+    raw = values.encode(value, what)
+    try:
+        return values.decode(raw, kind, what)
+    except Undecodable as error:
+        shown = getattr(kind, "__name__", str(kind))
+        raise BadValue(what, value, f"of type {shown}, as what {name} returns: {error.why}") from error
+
+
+def _codec_result(target: Any) -> Any:
+    match target:
+        case str():
+            return Any
+        case Workflow():
+            return target.code.codec.result
+        case Step():
+            return target.codec.result
+    return codec_of(target).result
+
+
+def _named(target: Any) -> str:
+    match target:
+        case str():
+            return target
+        case Workflow():
+            return target.code.name
+        case Step():
+            return target.name
+    return getattr(target, "__name__", type(target).__name__)
+
+
+def _iterated(answers: Any) -> list[Any]:
+    if isinstance(answers, (str, bytes, Mapping)) or not isinstance(answers, Iterable):
+        raise BadValue("mock(answers)", answers, "a list of answers, one for each try; returns= is for the same each time")
+    return list(answers)
+
+
+def _answer(one: Any) -> Any:
+    return Raised(_error(one)) if isinstance(one, BaseException) or (isinstance(one, type) and issubclass(one, BaseException)) else one
+
+
+def _error(one: Any) -> BaseException:
+    made = one() if isinstance(one, type) else one
+    if not isinstance(made, Exception):
+        raise BadValue("mock(raises)", one, "an exception, or a class of them")
+    return made
+
+
+def _is_real(error: ErrorInfo) -> bool:
+    """Whether a step failed because of what a virtual loop has not: sockets, processes, signals."""
+    lines = error.traceback.splitlines()
+    return error.type == "NotImplementedError" and any("asyncio" in line and "events.py" in line for line in lines[-4:])
+
+
+def _unraised(made: Any) -> Any:
+    if isinstance(made, Raised):
+        raise made.error.with_traceback(None)  # the same error may be raised many times
+    return made
+
+
+def _unused(*_: Any, **__: Any) -> None:
+    """What a mock that only stands for a name would call."""

@@ -1,0 +1,142 @@
+"""The pytest plugin: the fixture `world`, the marker `perdure`, and options that hold for every test that uses `world`.
+
+It is loaded wherever Perdure is installed, so it imports nothing of weight before a test asks for a world. A test whose process
+is to be killed at each of its writes is set up, called and torn down anew for each, fixtures included, and reported as one.
+
+It asserts nothing that pytest would have to rewrite, and may have been imported before: PYTEST_DONT_REWRITE.
+"""
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from perdure.testing.settings import Settings
+
+if TYPE_CHECKING:
+    from perdure.testing.moments import Crash
+    from perdure.testing.world import Undisturbed, World
+
+MARKER = """\
+perdure(crash_at=None, always_suspend=False, seed=None, replay=True, crashes_max=500): how the world of this test behaves. \
+crash_at="every" runs it again with its process killed before and after each durable write, crash_at="before:3" with one of these; \
+always_suspend=True has executions leave memory whenever they wait; seed draws the order of what is ready at one moment ("random": a new one each time); \
+replay=False leaves out the check that each execution can be replayed from its log."""
+
+
+class Plan(NamedTuple):
+    """How this run of a test differs from the undisturbed one."""
+
+    crash: "Crash"
+    undisturbed: "Undisturbed"
+    asked_for: bool
+
+
+_plan = pytest.StashKey[Plan | None]()
+_world = pytest.StashKey["World"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the command line."""
+    group = parser.getgroup("perdure", "durable workflows: for every test that uses `world`")
+    group.addoption("--perdure-crash-at", metavar="WHEN", help='kill the process: "every" for each of its writes in turn, "7", "before:7" or "after:7" for one')
+    group.addoption("--perdure-always-suspend", action="store_true", help="have executions leave memory whenever they wait")
+    group.addoption("--perdure-seed", metavar="SEED", help='draw the order of what is ready at one moment from this; "random" for a new one each time')
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", MARKER)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse markers that make no sense before anything is run."""
+    for item in items:
+        if item.get_closest_marker("perdure") is not None or item.config.getoption("perdure_crash_at"):
+            settings_of(item)
+
+
+def settings_of(item: pytest.Item) -> Settings:
+    """What holds for a test: the command line, else the nearest marker.
+
+    Raises:
+        pytest.UsageError: that makes no sense.
+    """
+    from perdure.testing.moments import parsed
+
+    settings = Settings()
+    for marker in reversed(list(item.iter_markers("perdure"))):
+        unknown = [*map(repr, marker.args), *(marker.kwargs.keys() - set(Settings._fields))]
+        if unknown:
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.perdure does not know {', '.join(unknown)}; it knows {', '.join(Settings._fields)}")
+        settings = settings._replace(**marker.kwargs)
+    config = item.config
+    settings = settings._replace(
+        crash_at=config.getoption("perdure_crash_at") or settings.crash_at,
+        always_suspend=config.getoption("perdure_always_suspend") or settings.always_suspend,
+        seed=settings.seed if (given := config.getoption("perdure_seed")) is None else int(given) if given.isdecimal() else given,
+    )
+    if settings.crash_at is not None:
+        try:
+            parsed(settings.crash_at)
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
+    return settings
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator["World"]:
+    """Virtual time, an engine and a store for one test of workflows: see `perdure.testing.World`."""
+    from secrets import randbelow
+
+    from perdure.testing.world import World
+
+    settings, plan = settings_of(request.node), request.node.stash.get(_plan, None)
+    seed = randbelow(10**9) if settings.seed == "random" else settings.seed
+    crash, undisturbed = (None, None) if plan is None else (plan.crash, plan.undisturbed)
+    made = request.node.stash[_world] = World(seed=seed, always_suspend=settings.always_suspend, crash=crash, undisturbed=undisturbed)
+    yield made
+    made.close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """After a test that has passed, check what must be true of every world."""
+    __tracebackhide__ = True
+    made, plan = item.stash.get(_world, None), item.stash.get(_plan, None)
+    if made is None:
+        return
+    made.check(replay=settings_of(item).replay)
+    if plan is not None and plan.asked_for and made.machine.crashed_at is None:
+        from perdure.testing.verdicts import NotReached
+
+        raise NotReached(str(plan.crash), len(made.machine.writes))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Tell of a failure what the world knows of it: where the process was killed, and the trace."""
+    made, plan = item.stash.get(_world, None), item.stash.get(_plan, None)
+    error = None if call.excinfo is None else call.excinfo.value
+    if made is not None and plan is not None and isinstance(error, Exception):
+        from perdure.testing.every import blame
+
+        error.add_note(blame(made, plan.crash, item.nodeid))
+    outcome = yield
+    report = outcome.get_result()
+    if made is not None and report.failed and call.when == "call" and (trace := made.trace()):
+        report.sections.append(("perdure trace", trace))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test whose process is to be killed as often as it takes."""
+    if "world" not in getattr(item, "fixturenames", ()) or settings_of(item).crash_at is None:
+        return None
+    from perdure.testing.every import run_every
+
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in run_every(item, nextitem):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True

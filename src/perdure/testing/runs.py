@@ -1,0 +1,324 @@
+"""Runs: the executions of a test's world, as its handle shows them. The sync face of `AsyncHandle`, where waiting is virtual and ends."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import log, values, views
+from perdure.core.errors import ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
+from perdure.core.execution import Execution, fold
+from perdure.core.ops import Call, Err, Ok, Receive, Spawn, kind, target
+from perdure.core.paths import Key, Path, text
+from perdure.core.promise import Promise, Settlement
+from perdure.core.values import Value
+from perdure.core.views import PublicEvent
+from perdure.programs.code.codec import Codec, codec_of
+from perdure.programs.code.declare import Signal, Step, Undo
+from perdure.programs.code.durations import Duration, seconds
+from perdure.runtime.endings import outcome
+from perdure.service import following, operations, queries
+from perdure.service.asking import Search
+from perdure.service.following import Emitted, Fold, Tail
+from perdure.testing.aside import unwaiting
+from perdure.testing.machine import ENDED
+from perdure.testing.telling import Teller, short
+from perdure.testing.verdicts import Stuck
+
+if TYPE_CHECKING:
+    from perdure.testing.world import World
+
+R_co = TypeVar("R_co", covariant=True)
+
+PATIENCE: Duration = "3650d"
+"""How long a result is waited for, in virtual time."""
+
+
+class RanStep(msgspec.Struct, frozen=True):
+    """One operation of an execution, mostly a step: where, what, with which arguments, how it stands, and what came of it.
+
+    `state` is waiting, performing, retrying, interrupted, parked, completed or failed. `attempts` counts its tries without those that were lost
+    with their process or given back, which `interruptions` counts. `result` is None until it has completed; `error` is that of its last
+    try, None once it has completed.
+    """
+
+    path: str
+    kind: str
+    target: str
+    state: str
+    attempts: int
+    interruptions: int
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: Any
+    error: ErrorInfo | None
+
+
+class Run(Generic[R_co]):
+    """One execution in a world. `created` says whether the start that this came from made it."""
+
+    def __init__(self, world: "World", key: Key, result: Any, created: bool = False) -> None:
+        self.key = key
+        self.created = created
+        self._world = world
+        self._kind = result
+
+    def __repr__(self) -> str:
+        return f"<run {self.key}, {self.status}>"
+
+    @property
+    def id(self) -> str:
+        """The id, unique per tenant and workflow."""
+        return self.key.id
+
+    # how it stands
+
+    @property
+    def status(self) -> str:
+        """Pending, running, waiting, paused, needs_attention, undoing, completed, failed or cancelled."""
+        head = self._world.machine.head(self.key)
+        return "pending" if head is None else head.status
+
+    @property
+    def why(self) -> str:
+        """In a sentence, what it waits for, or how it ended."""
+        execution = self._execution()
+        code = self._world.machine.codes.get(self.key.workflow)
+        if execution.started is None and code is None:
+            return f"no workflow {self.key.workflow} is known here"
+        return views.why(execution)
+
+    def result(self, timeout: Duration = PATIENCE) -> R_co:
+        """What the workflow returned; time passes as far as it must, at most for `timeout`.
+
+        Raises:
+            ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on, as clients see it.
+            Stuck: it waits for what nobody but the test can bring about.
+            Timeout: it did not end in that time; it goes on.
+        """
+        __tracebackhide__ = True
+        self._wait("result", f"the result of {self.key}", self._is_over, timeout)
+        execution = self._execution()
+        if execution.parked is not None and execution.ended is None:
+            raise NeedsAttention(self.key, execution.parked.reason, "; ".join(execution.parked.detail))
+        if execution.ended is None:
+            raise NotFound(self.key)
+        try:
+            raw = unwaiting(outcome(self._world.machine.store, self.key, execution.ended))
+        except WorkflowError as error:
+            raise error.with_traceback(None) from None  # where it was made of data says nothing to a test
+        value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
+        return value
+
+    def _is_over(self) -> bool:
+        return self.status in ENDED | {"needs_attention"}
+
+    def _wait(self, verb: str, what: str, found: Callable[[], bool], timeout: Duration) -> None:
+        __tracebackhide__ = True
+        timeout_s = seconds(timeout, "timeout")
+        if not self._world.pass_until(verb, what, found, timeout_s, self._stuck):
+            raise Timeout(what, timeout_s)
+
+    def _stuck(self, what: str) -> Stuck:
+        execution = self._execution()
+        waiting = [promise for promise in execution.open.values() if promise.state != "retrying"]
+        names = [name for promise in waiting if isinstance(promise.op, Receive) for name in promise.op.names]
+        children = [self._child(promise.op) for promise in waiting if isinstance(promise.op, Spawn)]
+        why = "; ".join([f"{self.key}: {self.why}", *(f"{child.key}: {child.why}" for child in children)])
+        unknown = next((one.key.workflow for one in (self, *children) if one.key.workflow not in self._world.machine.codes), None)
+        if execution.parked is not None:
+            advice = "resume it: run.resume()"
+        elif unknown is not None:
+            advice = f"tell the world of the workflow: world.use({unknown})"
+        elif names:
+            advice = f"send it one: run.send({names[0]!r}, ...), and use Signal objects where they are"
+        elif children:
+            advice = "look at the child: run.children()"
+        else:
+            advice = "look at run.trace()"
+        return Stuck(what, why, advice)
+
+    # what it did
+
+    def steps(self) -> list[RanStep]:
+        """Every operation that it knows, settled and open, in the order in which they were opened."""
+        execution, lost = self._execution(), self._interruptions()
+        return [self._ran(path, known, lost.get(path, 0)) for path, known in _in_order(execution)]
+
+    def step(self, name: str | Step[Any, Any, Any]) -> RanStep:
+        """The operation at a path such as ``charge``, ``charge#2`` or ``audit/~3/fetch``; the last part will do, or the name of the step, if there is but one.
+
+        Raises:
+            LookupError: there is none, or several; the error lists them.
+        """
+        wanted = name.name if isinstance(name, Step) else name
+        steps = self.steps()
+        for called in _CALLED:
+            found = [step for step in steps if called(step) == wanted]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise LookupError(f"{self.key} has several of {wanted!r}: {', '.join(step.path for step in found)}; say which by its whole path")
+        raise LookupError(f"{self.key} has no step {wanted!r}; there are: {', '.join(step.path for step in steps) or 'none'}")
+
+    def _ran(self, path: Path, known: Promise | Settlement, lost: int) -> RanStep:
+        op, fn = known.op, self._world.performed.get((self.key, path))
+        codec = None if fn is None else fn.codec if isinstance(fn, Step) else codec_of(fn)
+        args, kwargs = self._arguments(op.args, codec) if isinstance(op, Call) and not isinstance(fn, Undo) else ((), {})
+        state: str
+        if isinstance(known, Promise):
+            state, error, result = known.state, self._last_error(path), None
+        elif isinstance(known.outcome, Err):
+            state, error, result = "failed", known.outcome.error, None
+        else:
+            state, error, result = "completed", None, self._result(known, codec.result if codec is not None else Any)
+        return RanStep(text(path), kind(op), target(op), state, known.attempt - lost, lost, tuple(args), kwargs, result, error)
+
+    def _arguments(self, value: Value, codec: Codec | None) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        raw = self._world.machine.payload(value)
+        if codec is not None:
+            return codec.decode_args(raw, "the arguments")
+        args, kwargs = msgspec.msgpack.decode(raw)
+        return args, kwargs
+
+    def _result(self, known: Settlement, hint: Any) -> Any:
+        if known.letters:
+            bodies = [values.decode(self._world.machine.payload(letter.body), Any, "a message") for letter in known.letters]
+            return bodies[0] if isinstance(known.op, Receive) and known.op.limit == 1 else bodies
+        if not isinstance(known.outcome, Ok):
+            return None
+        return values.decode(self._world.machine.payload(known.outcome.value), hint, "the result")
+
+    def _interruptions(self) -> dict[Path, int]:
+        found: dict[Path, int] = {}
+        for event in self._log():
+            match event:
+                case e.Opened(path):
+                    found.pop(path, None)
+                case e.Interrupted(path) | e.Parked("interrupted", path=path):
+                    found[path] = found.get(path, 0) + 1
+        return found
+
+    def _last_error(self, path: Path) -> ErrorInfo | None:
+        return next((event.error for event in reversed(self._log()) if isinstance(event, e.Retrying) and event.path == path), None)
+
+    def children(self) -> list["Run[Any]"]:
+        """The executions that it has started, in that order."""
+        return [self._child(known.op) for _, known in _in_order(self._execution()) if isinstance(known.op, Spawn)]
+
+    def _child(self, op: Spawn) -> "Run[Any]":
+        return self._world.run_of(Key(self.key.tenant, op.workflow, op.id))
+
+    def query(self, key: str | None = None, default: Any = None) -> Any:
+        """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict."""
+        return unwaiting(queries.state(self._world.access, Fold(self._world.machine.store, self.key), key, default))
+
+    def stream(self, after: int = 0) -> list[Emitted]:
+        """The values that the workflow has emitted so far, from number `after` + 1 on."""
+        return unwaiting(_listed(following.stream(self._world.access, self.key, after, follow=False)))
+
+    def events(self, after: int = 0) -> list[PublicEvent]:
+        """What has happened to it so far, as public events after the one with the id `after`."""
+        return unwaiting(_listed(following.history(self._world.access, self.key, after, follow=False)))
+
+    def trace(self) -> str:
+        """Everything that has happened to it, a line each, with the time since the world began."""
+        teller, start_s = Teller(), self._world.start_s
+        lines = [line.since(start_s) for line in teller.tell(self._log())]
+        return "\n".join([f"{self.key} is {self.status}: {short(self.why)[1:-1]}", *lines])
+
+    # what can be done with it
+
+    def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None) -> None:
+        """Send it a message, and let happen what comes of it.
+
+        Raises:
+            HasEnded: nobody would read it.
+        """
+        __tracebackhide__ = True
+        self._world.enter("send")
+        _ = unwaiting(operations.send(self._world.access, self.key, operations.signal(signal, body, self._world.letter(key))))
+        self._world.settle()
+
+    def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration = PATIENCE) -> Any:
+        """Send it a message and return the reply that it completes it with; time passes as far as it must.
+
+        Raises:
+            HasEnded, NoReply: nobody would read it, or it has ended without a reply.
+            Stuck, Timeout: there is none, or none in time.
+        """
+        __tracebackhide__ = True
+        self._world.enter("ask")
+        message = operations.signal(signal, body, self._world.letter(None))
+        before = unwaiting(operations.send(self._world.access, self.key, message))
+        tail, search = Tail(self._world.machine.store, self.key, 0 if before is None else before.version, closely=True), Search(self.key, message)
+
+        def replied() -> bool:
+            while search.reply is None and (row := unwaiting(tail.next())) is not None:
+                search.take(row)
+            return search.reply is not None
+
+        self._wait("ask", f"the reply of {self.key} to {message.name}", replied, timeout)
+        return values.decode(self._world.machine.payload(search.reply or values.NOTHING), Any, f"the reply of {self.key}")
+
+    def cancel(self, reason: str = "", *, undo: bool = True) -> None:
+        """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled."""
+        self._do("cancel", operations.cancel(self._world.access, self.key, reason, False, undo))
+
+    def terminate(self, reason: str = "") -> None:
+        """End it as cancelled, at once; the workflow gets no say."""
+        self._do("terminate", operations.terminate(self._world.access, self.key, reason, False))
+
+    def undo(self, reason: str = "") -> None:
+        """Undo what it has done, once it has completed."""
+        self._do("undo", operations.undo(self._world.access, self.key, reason, False))
+
+    def pause(self, reason: str = "") -> None:
+        """Begin nothing more until it is resumed."""
+        self._do("pause", operations.pause(self._world.access, self.key, reason, False))
+
+    def resume(self, reason: str = "") -> None:
+        """Have it go on from where it was paused or parked."""
+        self._do("resume", operations.resume(self._world.access, self.key, reason, False))
+
+    def retry(self, reason: str = "") -> None:
+        """Have it go on from what failed; what had succeeded is not done again."""
+        self._do("retry", operations.retry(self._world.access, self.key, reason, False))
+
+    def _do(self, verb: str, work: Any) -> None:
+        __tracebackhide__ = True
+        try:
+            self._world.enter(verb)
+        except BaseException:
+            work.close()
+            raise
+        unwaiting(work)
+        self._world.settle()
+
+    # its log
+
+    def _log(self) -> list[e.Event]:
+        found = self._world.machine.read(self.key)
+        return [] if found is None else log.decode_all(found.rows)
+
+    def _execution(self) -> Execution:
+        return fold(self.key, self._log())
+
+
+_CALLED: tuple[Callable[[RanStep], str], ...] = (
+    lambda step: step.path,
+    lambda step: step.path.rpartition("/")[2],
+    lambda step: step.target.partition(" on ")[0] if step.kind == "call" else "",
+)
+"""What an operation may be called, the most exact first."""
+
+
+def _in_order(execution: Execution) -> list[tuple[Path, Promise | Settlement]]:
+    """All operations, in the order in which they were opened."""
+    found: list[tuple[Path, Promise | Settlement]] = [*execution.settled.items(), *execution.open.items()]
+    return sorted(found, key=lambda one: one[1].number)
+
+
+async def _listed(items: Any) -> list[Any]:
+    return [item async for item in items]

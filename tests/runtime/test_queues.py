@@ -1,0 +1,221 @@
+"""Claims about queues: never above a limit, whoever dies; nobody starves; limits are changed while all runs."""
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from perdure import Context, Queue, Rate, step, workflow
+from perdure.client import AsyncClient
+from perdure.core.errors import BadValue
+from perdure.stores.base import Limits
+from tests.runtime.cluster import Cluster, now_s, settle
+from tests.service.world import virtually
+
+at_work: Counter[str] = Counter()
+most: Counter[str] = Counter()
+order: list[Any] = []
+began_s: list[float] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    for memory in (at_work, most):
+        memory.clear()
+    order.clear()
+    began_s.clear()
+
+
+async def work(name: str, lane: str, takes_s: float) -> str:
+    began_s.append(now_s())
+    order.append(name)
+    for count in ("all", lane):
+        at_work[count] += 1
+        most[count] = max(most[count], at_work[count])
+    try:
+        await asyncio.sleep(takes_s)
+    finally:
+        for count in ("all", lane):
+            at_work[count] -= 1
+    return name
+
+
+mails = Queue("mails", concurrency=3, per_key="lane", concurrency_per_key=2, priority=True)
+slow = Queue("slow", rate=Rate(6, "1m"))
+
+
+@step(queue=mails)
+async def send(name: str, lane: str = "", takes_s: float = 10.0) -> str:
+    return await work(name, lane, takes_s)
+
+
+@step
+async def here(name: str, lane: str = "", takes_s: float = 10.0) -> str:
+    return await work(name, lane, takes_s)
+
+
+@workflow(queue=mails)
+async def queued(ctx: Context, name: str, lane: str = "", takes_s: float = 10.0) -> str:
+    return await ctx.step(here, name, lane, takes_s)
+
+
+@workflow
+async def sends(ctx: Context, name: str, lane: str = "", takes_s: float = 10.0) -> str:
+    return await ctx.step(send, name, lane, takes_s)
+
+
+@virtually
+async def test_no_more_executions_run_than_a_queue_allows_over_all_engines(c: Cluster, client: AsyncClient) -> None:
+    for _ in range(3):
+        await c.engine(queued)
+    handles = [await client.start(queued, str(number), "ab"[number % 2]) for number in range(12)]
+    assert sorted([await handle.result() for handle in handles]) == sorted(str(number) for number in range(12))
+    assert most == {"all": 3, "a": 2, "b": 2}
+    (stand,) = await client.queues()
+    assert (stand.name, stand.limits.concurrency, stand.executions, stand.executions_waiting) == ("mails", 3, 0, 0)
+
+
+@virtually
+async def test_no_more_calls_are_done_than_a_queue_allows_over_all_workers_and_engines(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(sends, queues=["mails"])
+    for _ in range(3):
+        await c.worker(send, queues=["mails"])
+    handles = [await client.start(sends, str(number), "ab"[number % 2]) for number in range(12)]
+    assert sorted([await handle.result() for handle in handles]) == sorted(str(number) for number in range(12))
+    assert most == {"all": 3, "a": 2, "b": 2}
+
+
+@virtually
+async def test_what_a_killed_process_held_takes_no_place(c: Cluster, client: AsyncClient) -> None:
+    first = await c.engine(queued, lease_s=15.0)
+    await c.engine(queued, lease_s=15.0)
+    handles = [await client.start(queued, str(number), str(number), 20.0) for number in range(8)]
+    await settle(5.0)
+    await first.kill()
+    at_work.clear()
+    for handle in handles:
+        await handle.result()
+    assert most["all"] <= 3 and Counter(order).most_common(1)[0][1] <= 2
+
+
+@virtually
+async def test_an_execution_that_waits_takes_no_place_so_a_parent_waits_for_its_child_in_the_same_queue(c: Cluster, client: AsyncClient) -> None:
+    one = Queue("one", concurrency=1)
+
+    @workflow(queue=one)
+    async def child(ctx: Context, name: str) -> str:
+        return await ctx.step(here, name)
+
+    @workflow(queue=one)
+    async def parent(ctx: Context, name: str) -> str:
+        await ctx.sleep(100)
+        return await ctx.call(child, name)
+
+    await c.engine(parent, child)
+    handles = [await client.start(parent, str(number)) for number in range(5)]
+    assert [await handle.result() for handle in handles] == ["0", "1", "2", "3", "4"]
+    assert most["all"] == 1
+
+
+@virtually
+async def test_lanes_are_served_in_turns_and_higher_priorities_first(c: Cluster, client: AsyncClient) -> None:
+    busy = Queue("busy", concurrency=1, per_key="lane", priority=True)
+    wanted = [("a0", "a", 0), ("a1", "a", 0), ("a2", "a", 0), ("b0", "b", 0), ("c0", "c", 5)]
+    for name, lane, priority in wanted:
+        await client.start(sends_to.with_(queue=busy, priority=priority), name, lane)
+    await c.engine(sends_to)
+    await asyncio.sleep(100)
+    assert order == ["c0", "a0", "b0", "a1", "a2"]
+
+
+@workflow
+async def sends_to(ctx: Context, name: str, lane: str) -> str:
+    return await ctx.step(here, name, lane)
+
+
+@virtually
+async def test_a_rate_lets_them_begin_one_after_the_other(c: Cluster, client: AsyncClient) -> None:
+    @workflow(queue=slow)
+    async def steady(ctx: Context, name: str) -> str:
+        return await ctx.step(here, name, takes_s=0.0)
+
+    await c.engine(steady)
+    await c.engine(steady)
+    for handle in [await client.start(steady, str(number)) for number in range(5)]:
+        await handle.result()
+    gaps = [later - earlier for earlier, later in pairwise(began_s)]
+    assert all(10.0 <= gap < 10.5 for gap in gaps), gaps
+
+
+@virtually
+async def test_limits_are_changed_while_all_runs_and_stay_until_the_code_says_otherwise(c: Cluster, client: AsyncClient) -> None:
+    process = await c.engine(queued)
+    handles = [await client.start(queued, str(number), str(number), 30.0) for number in range(12)]
+    await settle(5.0)
+    assert most["all"] == 3
+    stand = await client.limit("mails", concurrency=6)
+    assert (stand.limits.concurrency, stand.limits.per_lane) == (6, 2)
+    await settle(5.0)
+    assert most["all"] == 6
+    await process.stop()
+    await c.engine(queued)
+    assert (await client.queues())[0].limits.concurrency == 6, "the code says what it said before"
+    await client.limit("mails", concurrency=None, concurrency_per_key=None)
+    for handle in handles:
+        await handle.result()
+    with pytest.raises(BadValue):
+        await client.limit("mails", concurrency=-1)
+
+
+@virtually
+async def test_a_queue_that_is_given_limits_while_an_engine_serves_it_itself_is_handed_out_by_the_store_from_then_on(c: Cluster, client: AsyncClient) -> None:
+    @workflow
+    async def plain(ctx: Context, name: str) -> str:
+        return await ctx.step(here.with_(queue="later"), name)
+
+    await c.engine(plain, queues=["later"])
+    await c.worker(here, queues=["later"])
+    await c.store.limit("later", Limits(1))
+    await asyncio.sleep(5)
+    for handle in [await client.start(plain, str(number)) for number in range(4)]:
+        await handle.result()
+    assert most["all"] == 1
+
+
+@virtually
+async def test_children_begin_in_a_queue_as_their_parents_say(c: Cluster, client: AsyncClient) -> None:
+    one = Queue("one", concurrency=1, per_key="lane")
+
+    @workflow
+    async def many(ctx: Context) -> list[str]:
+        return await ctx.map(lambda d, name: d.call(sends_to.with_(queue=one), name, name[0]), ["a0", "a1", "b0", "b1"])
+
+    await c.engine(many, sends_to, declares=[one])
+    assert await client.run(many) == ["a0", "a1", "b0", "b1"]
+    assert most["all"] == 1 and order == ["a0", "b0", "a1", "b1"]
+
+
+def test_a_queue_that_means_nothing_is_refused_where_it_is_declared() -> None:
+    for wrong in (
+        lambda: Queue(""),
+        lambda: Queue("q", concurrency=0),
+        lambda: Queue("q", concurrency_per_key=1),
+        lambda: Queue("q", rate=Rate(0)),
+        lambda: Queue("q", rate=Rate(1, "0s")),
+        lambda: Queue("q", rate=Rate(1, burst=0)),
+        lambda: here.with_(queue=Queue("q"), priority=3),
+        lambda: sends.with_(queue=Queue("q"), priority=3),
+    ):
+        with pytest.raises(BadValue):
+            wrong()
+
+
+@virtually
+async def test_a_key_that_the_workflow_does_not_have_is_an_error_where_it_is_started(c: Cluster, client: AsyncClient) -> None:
+    with pytest.raises(BadValue, match="customer"):
+        await client.start(queued.with_(queue=Queue("q", per_key="customer")), "a")
+    handle = await client.start(queued.with_(queue=Queue("q", per_key="tenant")), "a", tenant="acme", id="x")
+    (head,) = [head for head in await c.store.heads() if head.key == handle.key]
+    assert (head.queue, head.lane, head.priority) == ("q", "acme", 0)

@@ -1,0 +1,158 @@
+"""Claims about executions that have not begun: withdrawn at once, replaced by a later start, one at a time, too late to begin."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import ChildFailed, Context, ExecutionCancelled, HasEnded, step, workflow
+from perdure.client import AsyncClient
+from perdure.core.errors import BadValue
+from perdure.core.paths import Key
+from tests.runtime.cluster import Cluster, settle
+from tests.service.world import virtually
+
+did: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> None:
+    did.clear()
+
+
+@step
+async def note(what: Any, takes_s: float = 0.0) -> None:
+    await asyncio.sleep(takes_s)
+    did.append(what)
+
+
+@workflow
+async def notes(ctx: Context, what: Any, takes_s: float = 0.0) -> Any:
+    await ctx.step(note, what, takes_s)
+    return what
+
+
+@virtually
+async def test_what_has_not_begun_is_cancelled_at_once_without_an_engine(c: Cluster, client: AsyncClient) -> None:
+    handle = await client.start(notes, "a", id="e", delay="1h")
+    await handle.send("hello", 1)
+    await handle.cancel("changed my mind")
+    status = await handle.status()
+    assert (status.status, await c.mail(handle.key)) == ("cancelled", 0) and "changed my mind" in status.why
+    with pytest.raises(HasEnded):
+        await handle.send("hello", 2)
+    await handle.cancel("again")
+    await c.engine(notes)
+    await asyncio.sleep(7200)
+    with pytest.raises(ExecutionCancelled, match="changed my mind"):
+        await handle.result()
+    assert did == [] and not (await client.start(notes, "b", id="e")).created
+
+
+@virtually
+async def test_who_waits_for_what_is_withdrawn_is_told(c: Cluster, client: AsyncClient) -> None:
+    @workflow
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.call(unknown.with_(id="child"), "x")
+        except ChildFailed as failed:
+            return failed.kind
+        return ""
+
+    @workflow
+    async def unknown(ctx: Context, what: str) -> None:
+        """A workflow that no engine here knows."""
+
+    await c.engine(parent)
+    handle = await client.start(parent)
+    await settle(1.0)
+    child = await client.get(Key("default", "unknown", "child"))
+    await child.terminate("nobody runs it")
+    assert await handle.result() == "cancelled" and (await child.status()).status == "cancelled"
+
+
+@virtually
+async def test_an_engine_that_begins_and_a_client_that_withdraws_never_both_do(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(notes)
+    handles = [await client.start(notes, number, 1.0, id=str(number), delay=1.0) for number in range(30)]
+    await asyncio.sleep(0.9997)
+    await asyncio.gather(*(handle.cancel("race") for handle in handles))
+    await settle(5.0)
+    for number, handle in enumerate(handles):
+        assert (await handle.status()).status == "cancelled" and number not in did
+
+
+@virtually
+async def test_a_start_that_has_not_begun_is_replaced_by_the_next_of_its_row(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(notes)
+    handles = []
+    for number in range(4):
+        handles.append(await client.start(notes, number, id="row", debounce="5s"))
+        await asyncio.sleep(3.0)
+    assert did == [] and [handle.id for handle in handles] == ["row@1", "row@2", "row@3", "row@4"]
+    assert await handles[-1].result() == 3 and did == [3]
+    for handle in handles[:-1]:
+        with pytest.raises(ExecutionCancelled, match="superseded by row@"):
+            await handle.result()
+    again = await client.start(notes, "later", id="row", debounce="5s")
+    assert again.id == "row@5" and await again.result() == "later"
+
+
+@virtually
+async def test_a_start_while_one_of_the_row_runs_begins_after_it(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(notes)
+    first = await client.start(notes, "first", 60.0, id="row", debounce="1s")
+    await asyncio.sleep(10)
+    second = await client.start(notes, "second", id="row", debounce="1s")
+    assert await second.result() == "second" and await first.result() == "first"
+
+
+@virtually
+async def test_of_starts_at_once_in_a_row_the_last_one_runs_and_no_two_do(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(notes)
+    handles = await asyncio.gather(*(client.start(notes, number, id="row", debounce="5s") for number in range(8)))
+    assert sorted(handle.id for handle in handles) == [f"row@{number}" for number in range(1, 9)]
+    await asyncio.sleep(30)
+    assert len(did) == 1 and (await handles[did[0]].status()).status == "completed" and handles[did[0]].id == "row@8"
+
+
+@virtually
+async def test_of_a_singleton_one_goes_on_at_a_time(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(notes)
+    handles = await asyncio.gather(*(client.start(notes, number, 10.0, id="one", singleton=True) for number in range(5)))
+    assert {handle.id for handle in handles} == {"one@1"} and [handle.created for handle in handles].count(True) == 1
+    result = await handles[0].result()
+    assert did == [result]
+    again = await client.start(notes, "again", id="one", singleton=True)
+    assert (again.id, again.created) == ("one@2", True) and await again.result() == "again"
+    whole = await client.start(notes, "whole", id=None, singleton=True)
+    assert whole.id == "notes@1"
+
+
+@virtually
+async def test_a_start_whose_time_to_begin_is_over_does_not_begin(c: Cluster, client: AsyncClient) -> None:
+    soon = await client.start(notes, "soon", id=None, ttl="1m")
+    late = await client.start(notes, "late", id=None, ttl="10s", delay="5s")
+    await asyncio.sleep(30)
+    await c.engine(notes)
+    assert await soon.result() == "soon"
+    with pytest.raises(ExecutionCancelled, match="its time to begin was over"):
+        await late.result()
+    assert did == ["soon"]
+
+
+@virtually
+async def test_options_that_contradict_each_other_are_refused(c: Cluster, client: AsyncClient) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"debounce": "1s", "singleton": True},
+        {"debounce": "1s", "strict": True},
+        {"singleton": True, "strict": True},
+        {"lane": "a"},
+        {"priority": 1},
+        {"queue": "q", "priority": "high"},
+        {"ttl": "never"},
+    ]
+    for options in wrong:
+        with pytest.raises(BadValue):
+            await client.start(notes, "x", id="x", **options)
+    assert await client.list() == []
