@@ -11,8 +11,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle
-from perdure.core.errors import BadValue
+from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
@@ -253,6 +254,18 @@ class AsyncClient:
         """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
         return await approvals.waiting(self._access, checked_name(tenant, "tenant"), assignee, groups, whole(limit, "approvals(limit)"))
 
+    async def approval(self, which: str, *, place: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
+        """One approval, also when it was decided. It is meant as `approve` says.
+
+        Raises:
+            NotFound, Ambiguous: none is meant that has begun, or several.
+        """
+        key = await approvals.find(self._access, which, checked_name(tenant, "tenant"), place)
+        found = await approvals.look(self._access, key)
+        if found is None:
+            raise NotFound(f"{key}, as far as what it asks: no engine has begun it")
+        return found
+
     async def approve(
         self,
         approval: str | Approval,
@@ -330,6 +343,11 @@ class AsyncClient:
         vote = Vote(said.by, said.approve, comment, value if said.approve else None, groups)
         async with within(timeout, f"an engine that takes the decision on {said.key}"):
             _ = await approvals.decide(self._access, said.key, vote)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetterOffice:
+        """What has failed or needs attention, by what it has in common, to be run again or discarded."""
+        return AsyncDeadLetterOffice(self._access)
 
     async def queues(self) -> Queues:
         """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""

@@ -5,7 +5,7 @@ No rule stands here: it is the typed face of `perdure.service`. What it says hol
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
@@ -30,13 +30,13 @@ T = TypeVar("T")
 class AsyncHandle(Generic[R_co]):
     """One execution, to people and programs outside of it. `created` says whether the start that this came from made it."""
 
-    def __init__(self, access: Access, key: Key, kind: Any, created: bool = False) -> None:
+    def __init__(self, access: Access, key: Key, kind: Any, created: bool = False, after: int = 0) -> None:
         self.key = key
         self.created = created
         self._access = access
         self._kind = kind
         self._fold = Fold(access.store, key)
-        self._after = 0
+        self._after = after
 
     def __repr__(self) -> str:
         return f"<handle of {self.key}>"
@@ -164,18 +164,19 @@ class AsyncHandle(Generic[R_co]):
         return AsyncHandle(self._access, wanted.key, self._kind, True)
 
     async def fork(
-        self, from_step: str | None = None, *, input: Sequence[Any] | None = None, id: str | None = None, version: int | None = None
+        self, from_step: str | None = None, *, input: Sequence[Any] | Mapping[str, Any] | None = None, id: str | None = None, version: int | None = None
     ) -> AsyncHandle[R_co]:
         """Begin a new execution with what this one had reached: all, or with `from_step` what was begun earlier; return its handle.
 
-        What is open here is opened anew there; messages that this one has not read stay with it. `input` replaces the arguments, `version` the pinned
-        version of the workflow.
+        What is open here is opened anew there; messages that this one has not read stay with it. `input` replaces the arguments, by position or,
+        as a mapping, by name; `version` the pinned version of the workflow.
 
         Raises:
             BadValue: it has not come to that step.
             AlreadyThere: the id is taken.
         """
-        raw = None if input is None else operations.encoded(self.key.workflow, tuple(input), {})
+        args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
+        raw = None if input is None else operations.encoded(self.key.workflow, args, kwargs)
         wanted = repeating.Repeat(key=self._anew(id), input=raw, version=version, from_step=from_step)
         await repeating.fork(self._access, self.key, wanted)
         return AsyncHandle(self._access, wanted.key, self._kind, True)

@@ -1,4 +1,4 @@
-"""The client of everybody else: `Client` and `Handle`, the sync faces of `AsyncClient` and `AsyncHandle`, method by method.
+"""The client of everybody else: `Client`, the sync face of `AsyncClient`, method by method; `handle` has that of `AsyncHandle`.
 
 A client runs one event loop in a daemon thread of its own, so it works in scripts, in threads, in notebooks and inside of a
 running loop (which waits meanwhile). What holds of the async twin holds here.
@@ -6,126 +6,35 @@ running loop (which waits meanwhile). What holds of the async twin holds here.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_client import Approvals, AsyncClient, Engines, Listing, Queues
 from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
+from perdure.dead_letters import DeadLetterOffice
+from perdure.handle import Handle
 from perdure.loop_thread import LoopThread
-from perdure.programs.code.declare import Signal
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.queues import Queue, Rate
 from perdure.sdk import DEFAULT_TENANT, Workflow
 from perdure.service.approvals import Approval
+from perdure.service.dead_letters import DeadLetter, DeadLetters
 from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
 from perdure.service.queues import UNCHANGED
 from perdure.stores.base import QueueStand
 
-__all__ = ["Approval", "AsyncClient", "AsyncHandle", "Client", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status", "StepView"]
+__all__ = [
+    "Approval", "AsyncClient", "AsyncHandle", "Client", "DeadLetter", "DeadLetters", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status",
+    "StepView",
+]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-T = TypeVar("T")
-
-
-class Handle(Generic[R_co]):
-    """One execution, to people and programs outside of it. See `AsyncHandle`."""
-
-    def __init__(self, thread: LoopThread, inner: AsyncHandle[R_co]) -> None:
-        self.key = inner.key
-        self.created = inner.created
-        self._thread = thread
-        self._inner = inner
-
-    def __repr__(self) -> str:
-        return f"<handle of {self.key}>"
-
-    @property
-    def id(self) -> str:
-        """See `AsyncHandle.id`."""
-        return self.key.id
-
-    def result(self, timeout: Duration | None = None) -> R_co:
-        """See `AsyncHandle.result`."""
-        return self._thread.call(self._inner.result(timeout))
-
-    def status(self) -> Status:
-        """See `AsyncHandle.status`."""
-        return self._thread.call(self._inner.status())
-
-    def steps(self) -> list[StepView]:
-        """See `AsyncHandle.steps`."""
-        return self._thread.call(self._inner.steps())
-
-    def query(self, key: str | None = None, default: Any = None) -> Any:
-        """See `AsyncHandle.query`."""
-        return self._thread.call(self._inner.query(key, default))
-
-    def stream(self, after: int = 0, follow: bool = True) -> Iterator[Emitted]:
-        """See `AsyncHandle.stream`."""
-        return self._thread.drain(self._inner.stream(after, follow))
-
-    def events(self, after: int = 0, follow: bool = False) -> Iterator[PublicEvent]:
-        """See `AsyncHandle.events`."""
-        return self._thread.drain(self._inner.events(after, follow))
-
-    @overload
-    def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ...) -> None: ...
-    @overload
-    def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ...) -> None: ...
-    def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False) -> None:
-        """See `AsyncHandle.send`."""
-        self._thread.call(self._inner.send(signal, body, key=key, may_come=may_come))
-
-    @overload
-    def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...
-    @overload
-    def ask(self, signal: str, body: Any = ..., *, timeout: Duration | None = ...) -> Any: ...
-    def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration | None = None) -> Any:
-        """See `AsyncHandle.ask`."""
-        return self._thread.call(self._inner.ask(signal, body, timeout=timeout))
-
-    def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
-        """See `AsyncHandle.cancel`."""
-        self._thread.call(self._inner.cancel(reason, undo=undo, wait=wait, timeout=timeout))
-
-    def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """See `AsyncHandle.terminate`."""
-        self._thread.call(self._inner.terminate(reason, wait=wait, timeout=timeout))
-
-    def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """See `AsyncHandle.undo`."""
-        self._thread.call(self._inner.undo(reason, wait=wait, timeout=timeout))
-
-    def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """See `AsyncHandle.pause`."""
-        self._thread.call(self._inner.pause(reason, wait=wait, timeout=timeout))
-
-    def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """See `AsyncHandle.resume`."""
-        self._thread.call(self._inner.resume(reason, wait=wait, timeout=timeout))
-
-    def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
-        """See `AsyncHandle.retry`."""
-        self._thread.call(self._inner.retry(reason, from_step=from_step, wait=wait, timeout=timeout))
-
-    def rerun(self, *, id: str | None = None, version: int | None = None) -> Handle[R_co]:
-        """See `AsyncHandle.rerun`."""
-        return Handle(self._thread, self._thread.call(self._inner.rerun(id=id, version=version)))
-
-    def fork(self, from_step: str | None = None, *, input: Sequence[Any] | None = None, id: str | None = None, version: int | None = None) -> Handle[R_co]:
-        """See `AsyncHandle.fork`."""
-        return Handle(self._thread, self._thread.call(self._inner.fork(from_step, input=input, id=id, version=version)))
-
-    def preset(self, step: str, value: Any = None) -> None:
-        """See `AsyncHandle.preset`."""
-        self._thread.call(self._inner.preset(step, value))
 
 
 class Client:
@@ -289,6 +198,10 @@ class Client:
         """See `AsyncClient.approvals`."""
         return self._thread.call(self._inner.approvals(assignee, groups=groups, limit=limit, tenant=tenant))
 
+    def approval(self, which: str, *, place: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
+        """See `AsyncClient.approval`."""
+        return self._thread.call(self._inner.approval(which, place=place, tenant=tenant))
+
     def approve(
         self,
         approval: str | Approval,
@@ -330,6 +243,11 @@ class Client:
     def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
         """See `AsyncClient.decide_by_link`."""
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
+
+    @property
+    def dead_letters(self) -> DeadLetterOffice:
+        """See `AsyncClient.dead_letters`."""
+        return DeadLetterOffice(self._thread, self._inner.dead_letters)
 
     def queues(self) -> Queues:
         """See `AsyncClient.queues`."""

@@ -17,17 +17,18 @@ from perdure.async_handle import AsyncHandle
 from perdure.core.errors import WorkflowError
 from perdure.runtime.engine import Engine
 from perdure.stores.sqlite.store import SqliteStore
-from tests.cli.shell import FLOWS, Shell
+from tests.cli.shell import DESK, FLOWS, Shell
 
 
-def flows() -> ModuleType:
+def flows(file: Path = FLOWS) -> ModuleType:
     """The workflows of the tests, as a module of their own."""
-    if "tests_cli_flows" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("tests_cli_flows", FLOWS)
+    name = f"tests_cli_{file.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None and spec.loader is not None
-        sys.modules["tests_cli_flows"] = module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    return sys.modules["tests_cli_flows"]
+    return sys.modules[name]
 
 
 @workflow(name="changing")
@@ -90,12 +91,66 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+async def make_desk(file: Path) -> None:
+    """Approvals that wait and one that was decided, and many that failed, most of them alike."""
+    code = flows(DESK)
+    store = SqliteStore(file)
+    async with AsyncClient(store) as client:
+        engine = Engine(store, [one.code for one in vars(code).values() if isinstance(one, Workflow)])
+        running = asyncio.create_task(engine.run())
+        await engine.ready()
+        for number in range(1, 13):
+            await until(await client.start(code.pays, f"o{number}", 2000 + number, id=f"o{number}"), "failed")
+        await until(await client.start(code.pays, order="named", cents=9000, id="named"), "failed")
+        await until(await client.start(code.breaks, id="broken"), "failed")
+        await until(await client.start(code.pays, "fine", 5, id="fine"), "completed")
+        for workflow, id, args in (
+            (code.ships, "s1", (["ada", "group:ops"],)),
+            (code.ships, "s2", ([], 2)),
+            (code.asks_two, "two", ()),
+            (code.asks, "done", ()),
+        ):
+            await until(await client.start(workflow, *args, id=id), "waiting_approval")
+        while len(await client.approvals()) < 5:
+            await asyncio.sleep(0.01)
+        await client.approve("s2", by="bob", value={"carrier": "dhl"}, comment="by mail")
+        await client.approve("done", by="ada")
+        await until(await client.get("done"), "completed")
+        engine.stop()
+        await running
+    await store.close()
+
+
+@pytest.fixture(scope="session")
+def desk_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that all desks are made of."""
+    file = tmp_path_factory.mktemp("desk") / "perdure.db"
+    asyncio.run(make_desk(file))
+    return file
+
+
+@pytest.fixture
+def desk(desk_history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell where people are asked, and where much has failed."""
+    copied(desk_history, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERDURE_DB", raising=False)
+    monkeypatch.setenv("PERDURE_USER", "ada")
+    monkeypatch.setenv("PERDURE_SECRET", "a secret that is long enough")
+    return Shell(f"sqlite:///{tmp_path}/perdure.db")
+
+
+def copied(file: Path, directory: Path) -> None:
+    """Have a copy of a history in a directory."""
+    for part in file.parent.glob("perdure.db*"):
+        if part.is_file():
+            shutil.copy(part, directory / part.name)
+
+
 @pytest.fixture
 def shell(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """A shell on a copy of the history, in an empty directory."""
-    for part in history.parent.glob("perdure.db*"):
-        if part.is_file():
-            shutil.copy(part, tmp_path / part.name)
+    copied(history, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delenv("PERDURE_DB", raising=False)

@@ -10,7 +10,6 @@ from tests.cli.shell import GOLDEN, Shell
 
 ELSEWHERE = {
     Exit.DEFECT: "here",
-    Exit.APPROVAL: "here",
     Exit.INTERRUPTED: "test_processes: it takes a signal",
     Exit.PIPE: "test_processes: it takes a pipe",
 }
@@ -38,14 +37,3 @@ def test_a_database_that_nobody_knows_is_bad_input_and_its_password_is_not_shown
     assert (said.code, said.out) == (10, "")
     assert "mysql://user:***@host/db" in said.err
     assert "secret" not in said.err
-
-
-def test_what_waits_for_an_approval_has_a_code_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    import msgspec
-
-    from perdure.client import Handle
-
-    truth = Handle.status
-    monkeypatch.setattr(Handle, "status", lambda self: msgspec.structs.replace(truth(self), status="waiting_approval", why="waits for ops"))
-    said = shell.run("result waiting")
-    assert (said.code, said.err.splitlines()[0]) == (31, "perdure: order/waiting is waiting approval: waits for ops")

@@ -60,7 +60,7 @@ def test_its_file_has_the_workflows_that_it_names(tmp_path: Path) -> None:
     (tmp_path / f"guide_{name}").write_text(source)
     found = {one.code.name for one in targets.code([str(tmp_path / f"guide_{name}")]).workflows}
     named = {word.rpartition(":")[2] for words in typed() for word in words if word.startswith(f"{name}:")}
-    assert named == found == {"greet", "order"}
+    assert named == found == {"greet", "order", "refund"}
 
 
 def test_its_exit_codes_are_those_of_the_table() -> None:

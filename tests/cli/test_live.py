@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import Queue
+from types import ModuleType
 
 import pytest
 
@@ -22,13 +24,13 @@ from tests.cli.shell import FLOWS, Shell, agrees, steady, transcript
 TIMEOUT_S = 20
 
 
-def advance(db: str, begun: "Queue[tuple[asyncio.AbstractEventLoop, Engine]]") -> None:
+def advance(db: str, code: ModuleType, begun: "Queue[tuple[asyncio.AbstractEventLoop, Engine]]") -> None:
     """Be an engine, until told to stop."""
 
     async def run() -> None:
         store = open_store(db)
         try:
-            engine = Engine(store, [one.code for one in vars(flows()).values() if isinstance(one, Workflow)])
+            engine = Engine(store, [one.code for one in vars(code).values() if isinstance(one, Workflow)])
             running = asyncio.create_task(engine.run())
             await engine.ready()
             begun.put((asyncio.get_running_loop(), engine))
@@ -39,17 +41,26 @@ def advance(db: str, begun: "Queue[tuple[asyncio.AbstractEventLoop, Engine]]") -
     asyncio.run(run())
 
 
+@contextmanager
+def working(db: str, code: ModuleType) -> Iterator[None]:
+    """While the block does its work, an engine works on the database."""
+    begun: Queue[tuple[asyncio.AbstractEventLoop, Engine]] = Queue()
+    thread = threading.Thread(target=advance, args=(db, code, begun))
+    thread.start()
+    loop, engine = begun.get(timeout=TIMEOUT_S)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(engine.stop)
+        thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+
+
 @pytest.fixture
 def live(shell: Shell) -> Iterator[Shell]:
     """A shell on a database on which an engine works."""
-    begun: Queue[tuple[asyncio.AbstractEventLoop, Engine]] = Queue()
-    thread = threading.Thread(target=advance, args=(shell.db, begun))
-    thread.start()
-    loop, engine = begun.get(timeout=TIMEOUT_S)
-    yield shell
-    loop.call_soon_threadsafe(engine.stop)
-    thread.join(TIMEOUT_S)
-    assert not thread.is_alive()
+    with working(shell.db, flows()):
+        yield shell
 
 
 LIVE = {

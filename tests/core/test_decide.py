@@ -590,6 +590,50 @@ def test_only_what_has_failed_or_is_parked_is_retried() -> None:
         assert story.say(m.Retry()) == []
 
 
+def test_what_has_failed_is_cancelled_when_it_is_discarded_and_whoever_waited_is_not_told_again() -> None:
+    story = Story({"start": [opens("a")], "a": [FAILED]})
+    story.begin(parent=Parent(OTHER, PAY))
+    story.settle("a")
+    told = list(story.sent)
+    assert story.status == "failed" and len(told) == 1
+    assert story.say(m.Discard("not worth it"), 9.0) == [e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "not worth it")), story.now_s)]
+    assert story.status == "cancelled" and story.sent == told
+    for late in (m.Discard(), m.Retry(), m.Cancel(), m.Terminate(), m.Preset(PAY, Ok())):
+        assert not [event for event in story.say(late) if not isinstance(event, e.Preset)]
+    assert story.status == "cancelled"
+
+
+def test_what_was_discarded_answers_those_who_ask_later_that_it_was_cancelled() -> None:
+    story = Story({"start": [FAILED]})
+    story.begin()
+    story.say(m.Discard("not worth it"))
+    story.begin(parent=Parent(OTHER, PAY))
+    assert story.sent == [m.Settle(PAY, 1, Err("cancelled", ErrorInfo("Cancelled", "not worth it")))]
+
+
+def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoever_waits_is_told() -> None:
+    story = Story(ONE_STEP)
+    story.begin(parent=Parent(OTHER, A))
+    story.say(m.Diverge(("it differs",)))
+    assert kinds(story.say(m.Discard("not worth it"))) == ["Ended"]
+    assert story.sent == [m.Settle(A, 1, Err("cancelled", ErrorInfo("Cancelled", "not worth it")))]
+
+
+def test_only_what_has_failed_or_needs_attention_is_discarded() -> None:
+    stories: list[tuple[Script, list[m.Message]]] = [
+        ({}, []),
+        (ONE_STEP, [m.Start()]),
+        (ONE_STEP, [m.Start(), m.Pause()]),
+        ({"start": [DONE]}, [m.Start()]),
+        (ONE_STEP, [m.Start(), m.Terminate()]),
+    ]
+    for script, messages in stories:
+        story = Story(script)
+        for message in messages:
+            story.say(message)
+        assert story.say(m.Discard("no")) == []
+
+
 def test_an_execution_can_be_reopened_again_and_again() -> None:
     story = failed()
     for _ in range(3):

@@ -43,6 +43,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Retry("fixed", PAY),
     m.Preset(PAY, Ok(b"\x2a")),
     m.Start(expires_at_s=9.0),
+    m.Discard("not worth it"),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -66,6 +67,7 @@ ANY = st.one_of(
     st.builds(m.Preset, PATHS, OUTCOMES),
     st.builds(m.Pause, TEXT),
     st.builds(m.Resume, TEXT),
+    st.builds(m.Discard, TEXT),
     st.builds(m.Lost, PATHS, st.integers(1, 99)),
     st.builds(m.Tick),
     st.builds(m.Diverge, st.lists(TEXT).map(tuple)),

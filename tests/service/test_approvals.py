@@ -110,6 +110,22 @@ async def test_an_execution_that_asks_for_several_is_decided_place_by_place(c: C
 
 
 @virtually
+async def test_an_approval_is_meant_by_whatever_means_the_execution_that_asks(c: Cluster, client: AsyncClient) -> None:
+    await asked(c, client, ["ada"], id="order-1")
+    for number in range(10, 40):
+        await client.start("unknown", id=f"order-{number}")
+    (one,) = await client.approvals()
+    for text in ("order-1", "ships/order-1", "default/ships/order-1", one.id):
+        assert await client.approval(text) == one
+    with pytest.raises(Ambiguous, match=r"order-39.* and more"):
+        await client.approval("order")
+    with pytest.raises(NotFound):
+        await client.approval("order-10")
+    await client.approve("ships/order-1", by="ada", value={"carrier": "dhl"})
+    assert [vote.by for vote in (await client.approval(one.id)).votes] == ["ada"]
+
+
+@virtually
 async def test_a_decision_is_kept_until_an_engine_takes_it(c: Cluster, client: AsyncClient) -> None:
     handle = await asked(c, client, [])
     await c.processes[0].stop()

@@ -1,14 +1,14 @@
-"""The commands that tell an execution something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`."""
+"""The commands that tell executions something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `retry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.root import Command
-from perdure.cli.settings import F, Settings, id_argument, id_arguments, value_format
+from perdure.cli.settings import F, Settings, choice_options, id_argument, id_arguments, status_option, value_format
 
 if TYPE_CHECKING:
     from perdure.client import Client, Handle
@@ -42,60 +42,81 @@ def send(settings: Settings, /, *, id: str, signal: str, body: str | None, key: 
             handle.send(signal, content, key=key)
 
 
-def _act_options(command: F) -> F:
+def act_options(command: F) -> F:
+    """Which executions, why, and whether to wait."""
     command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
     command = click.option("--wait", is_flag=True, help="Wait until it has taken effect.")(command)
     command = click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")(command)
-    return id_arguments(command)
+    return id_arguments(choice_options(status_option(command)))
 
 
-def _act(settings: Settings, given: dict[str, Any], done: str, tell: Callable[[Handle[Any]], Callable[..., None]], **how: bool) -> None:
-    from perdure.cli import asking
+ACTIVE = ("pending", "running", "waiting", "waiting_approval", "undoing")
+STUCK = ("paused", "needs_attention")
+DEAD = ("failed", "needs_attention")
+
+
+def act(settings: Settings, given: dict[str, Any], done: str, statuses: Sequence[str], tell: Callable[[Handle[Any]], Callable[..., None]], **how: Any) -> None:
+    """Have each execution that is meant do what the method says that `tell` chooses; `statuses` are those on which that has an effect."""
+    from perdure.cli import many
     from perdure.cli.complaints import name
+
+    verb = click.get_current_context().info_name or ""
 
     def do(client: Client, handle: Handle[Any]) -> None:
         tell(handle)(given["reason"], **how, wait=given["wait"], timeout=given["timeout"])
-        click.echo(f"{name(handle.key)} {done if given['wait'] else 'is told to ' + tell(handle).__name__}")
+        click.echo(f"{name(handle.key)} {done if given['wait'] else f'is told to {verb}'}")
 
-    asking.each(settings, given["ids"], do)
+    many.tell(settings, given, verb, statuses, do)
 
 
 @click.command("cancel", cls=Command)
-@_act_options
+@act_options
 @click.option("--no-undo", is_flag=True, help="Leave what they have done as it is.")
 @click.pass_obj
 def cancel(settings: Settings, /, *, no_undo: bool, **given: Any) -> None:
     """Have executions unwind, undo what they have done, and end as cancelled."""
-    _act(settings, given, "is cancelled", lambda handle: handle.cancel, undo=not no_undo)
+    act(settings, given, "is cancelled", (*ACTIVE, *STUCK), lambda handle: handle.cancel, undo=not no_undo)
 
 
 @click.command("terminate", cls=Command)
-@_act_options
+@act_options
 @click.pass_obj
 def terminate(settings: Settings, /, **given: Any) -> None:
     """End executions at once, as cancelled; the workflows get no say."""
-    _act(settings, given, "is terminated", lambda handle: handle.terminate)
+    act(settings, given, "is terminated", (*ACTIVE, *STUCK), lambda handle: handle.terminate)
 
 
 @click.command("undo", cls=Command)
-@_act_options
+@act_options
 @click.pass_obj
 def undo(settings: Settings, /, **given: Any) -> None:
     """Undo what completed executions have done; their results stay."""
-    _act(settings, given, "is undone", lambda handle: handle.undo)
+    act(settings, given, "is undone", ("completed",), lambda handle: handle.undo)
 
 
 @click.command("pause", cls=Command)
-@_act_options
+@act_options
 @click.pass_obj
 def pause(settings: Settings, /, **given: Any) -> None:
     """Have executions begin nothing more until they are resumed."""
-    _act(settings, given, "is paused", lambda handle: handle.pause)
+    act(settings, given, "is paused", ACTIVE, lambda handle: handle.pause)
 
 
 @click.command("resume", cls=Command)
-@_act_options
+@act_options
 @click.pass_obj
 def resume(settings: Settings, /, **given: Any) -> None:
     """Have executions go on that are paused, or that needed attention."""
-    _act(settings, given, "goes on", lambda handle: handle.resume)
+    act(settings, given, "goes on", STUCK, lambda handle: handle.resume)
+
+
+@click.command("retry", cls=Command)
+@act_options
+@click.option("--from", "step", metavar="STEP", help="Do again what was done from this step on, as perdure show calls it.")
+@click.pass_obj
+def retry(settings: Settings, /, *, step: str | None, **given: Any) -> None:
+    """Have executions go on that have failed, from what failed; what had succeeded is not done again.
+
+    One that needs attention goes on from where it stands.
+    """
+    act(settings, given, "goes on", DEAD, lambda handle: handle.retry, from_step=step)

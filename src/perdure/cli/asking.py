@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import click
 
 from perdure.cli import exits, words
-from perdure.cli.complaints import complaint, complaint_lines, name
-from perdure.cli.exits import Exit, Outcome
+from perdure.cli.complaints import complaint_lines, name
+from perdure.cli.exits import Outcome
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed, Status
-from perdure.core.errors import BadValue, PerdureError, Timeout
+from perdure.core.errors import BadValue, Timeout
 from perdure.core.program import program_name, shown
 from perdure.runtime.endings import ENDED
 
 
 def one(client: Client, settings: Settings, text: str) -> Handle[Any]:
     """The execution that `text` means."""
-    chosen = list(_texts([text]))
+    chosen = list(texts([text]))
     if len(chosen) != 1:
         raise BadValue("standard input", words.count(len(chosen), "id"), "one id; this command is about one execution")
     return client.get(client.find(chosen[0], tenant=settings.tenant))
-
-
-def each(settings: Settings, texts: Iterable[str], do: Callable[[Client, Handle[Any]], None]) -> None:
-    """Do something to each execution that is meant. One that fails does not keep the others from it; the first failure gives the exit code."""
-    failure = Exit.OK
-    with settings.client() as client:
-        for text in _texts(texts):
-            try:
-                do(client, client.get(client.find(text, tenant=settings.tenant)))
-            except PerdureError as error:
-                click.echo(f"perdure: {complaint(error)}", err=True)
-                failure = failure or exits.of_error(type(error))
-    if failure:
-        raise Outcome(failure)
 
 
 def known(client: Client) -> set[str]:
@@ -65,15 +51,21 @@ def waited(handle: Handle[Any], timeout: str | None = None) -> Any:
 def not_ended(status: Status) -> Outcome:
     """What is said of an execution whose result was asked for, and is not there."""
     shown = name(status.key)
-    what_to_do = f"perdure resume {shown} lets it go on" if status.status == "paused" else f"perdure result --wait {shown} waits for its end"
+    what_to_do = _WHAT_TO_DO.get(status.status, "perdure result --wait {} waits for its end").format(shown)
     word = status.status.replace("_", " ")
     why = status.why if status.why.startswith(word) else f"{word}: {status.why}"
     return Outcome(exits.of_status(status.status), complaint_lines(f"{shown} is {why}", what_to_do))
 
 
-def _texts(texts: Iterable[str]) -> Iterator[str]:
+_WHAT_TO_DO = {
+    "paused": "perdure resume {} lets it go on",
+    "waiting_approval": "perdure approvals lists what is asked, perdure approve {0} or perdure reject {0} decides",
+}
+
+
+def texts(given: Iterable[str]) -> Iterator[str]:
     """The ids that are given, those from standard input in place of ``-``."""
-    for text in texts:
+    for text in given:
         if text == "-":
             yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
         else:

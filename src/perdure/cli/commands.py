@@ -1,8 +1,11 @@
 """All commands, in the order of the help."""
 
-from perdure.cli.acting import cancel, pause, resume, send, terminate, undo
+from perdure.cli.acting import cancel, pause, resume, retry, send, terminate, undo
+from perdure.cli.approving import approvals, approve, decide, reject
+from perdure.cli.dead_letters import dead_letters, discard, requeue
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
+from perdure.cli.repeating import fork, preset, rerun
 from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
 from perdure.cli.upkeep import db, doctor
@@ -12,5 +15,7 @@ __all__ = ["root"]
 root.section("Run", (run, start, worker))
 root.section("Look", (ls, show, events, logs, result, query, stream, engines))
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
+root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
+root.section("Decide", (approvals, approve, reject, decide))
 root.section("Keep up", (doctor, db))
 root.section("Write", (lint,))

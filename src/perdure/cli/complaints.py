@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from perdure.cli import words
-from perdure.core.errors import ExecutionFailed, NeedsAttention, NotFound, PerdureError
+from perdure.core.errors import AlreadyThere, ExecutionFailed, LinkRefused, NeedsAttention, NotFound, PerdureError
 from perdure.core.paths import Key
 
 COLUMNS_MAX = 600
@@ -17,6 +17,10 @@ def complaint(error: BaseException) -> str:
             return complaint_lines(f"{name(key)} failed: {info.type}: {info.message}", f"perdure logs {name(key)} shows what led there")
         case NeedsAttention(key=Key() as key):
             return complaint_lines(str(error), f"perdure show {name(key)} shows where it stands, perdure resume {name(key)} lets it go on")
+        case AlreadyThere(key=Key() as key):
+            return complaint_lines(f"there is an execution {name(key)} already", "give the new one another id with --id, or none")
+        case LinkRefused():
+            return complaint_lines(str(error), "perdure approve ID --link makes one, with the PERDURE_SECRET that those have who use it")
         case NotFound():
             return complaint_lines(str(error), "perdure ls lists those that there are")
         case PerdureError():

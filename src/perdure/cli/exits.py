@@ -23,6 +23,8 @@ class Exit(IntEnum):
     CANCELLED = 41
     TIMEOUT = 43
     NOT_FOUND = 44
+    EXISTS = 45
+    REFUSED = 46
     STORE = 50
     INTERRUPTED = 130
     PIPE = 141
@@ -49,6 +51,8 @@ MEANINGS: dict[Exit, str] = {
     Exit.CANCELLED: "it was cancelled",
     Exit.TIMEOUT: "its deadline is over, or nobody answered in time",
     Exit.NOT_FOUND: "there is no such execution",
+    Exit.EXISTS: "there is an execution of this id already",
+    Exit.REFUSED: "the decision does not count: not by this person, not again, or not with this link",
     Exit.STORE: "the store can't be opened, or did not answer",
     Exit.INTERRUPTED: "interrupted by Ctrl-C",
     Exit.PIPE: "whoever read the output has gone",
@@ -57,8 +61,12 @@ MEANINGS: dict[Exit, str] = {
 OF_ERROR: dict[str, Exit] = {
     "ProgrammingError": Exit.INPUT,
     "NotFound": Exit.NOT_FOUND,
+    "AlreadyThere": Exit.EXISTS,
+    "DecisionRefused": Exit.REFUSED,
+    "LinkRefused": Exit.REFUSED,
     "StoreError": Exit.STORE,
     "WorkflowError": Exit.FAILED,
+    "TooDeep": Exit.FAILED,
     "ExecutionCancelled": Exit.CANCELLED,
     "DeadlineExceeded": Exit.TIMEOUT,
     "Timeout": Exit.TIMEOUT,

@@ -86,8 +86,38 @@ def input_options(command: F) -> F:
 
 
 def id_arguments(command: F) -> F:
-    """One or more executions."""
-    return click.argument("ids", nargs=-1, required=True, metavar="ID...")(command)
+    """Executions, if no filter is given in their place."""
+    return click.argument("ids", nargs=-1, metavar="[ID]...")(command)
+
+
+def choice_options(command: F) -> F:
+    """A filter in place of ids, and how careful to be with what it means."""
+    command = click.option("--yes", is_flag=True, help="Don't ask, however many these are.")(command)
+    command = click.option("--dry-run", is_flag=True, help="List what would be told, and tell nothing.")(command)
+    command = click.option("--since", metavar="TIME", help="With --all: only those created in the last 30s, 1h, 2d.")(command)
+    command = click.option("--prefix", default="", metavar="TEXT", help="With --all: only those whose id begins like this.")(command)
+    command = click.option("--workflow", metavar="NAME", help="With --all: only those of this workflow.")(command)
+    return click.option("--all", "everything", is_flag=True, help="In place of ids: all that it has an effect on, or that these options choose.")(command)
+
+
+def status_option(command: F) -> F:
+    """The statuses of a filter."""
+    return click.option("--status", metavar="STATUS,...", help="With --all: only those in one of these.")(command)
+
+
+def input_of(given: dict[str, Any]) -> list[Any] | dict[str, Any] | None:
+    """The input that replaces another: by position or by name; None if there is none."""
+    from perdure.cli import values
+
+    args, kwargs = values.arguments(given, [], ())
+    if args and kwargs:
+        raise click.UsageError("give arguments by position or by name, not both")
+    return args or kwargs or None
+
+
+def json_option(command: F) -> F:
+    """``--json``: the short form of ``-o json``."""
+    return click.option("--json", "as_json", is_flag=True, help="The same as -o json.")(command)
 
 
 def id_argument(command: F) -> F:

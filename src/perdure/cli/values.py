@@ -33,7 +33,7 @@ def arguments(given: Mapping[str, Any], parameters: Sequence[Parameter], taken: 
         BadValue: what can't be read; the file and the command line both give arguments by position; a name is taken.
     """
     positional = [value(text, _hint(parameters, number)) for number, text in enumerate(given["arguments"])]
-    keywords = _named(given["pairs"], parameters)
+    keywords = named(given["pairs"], {one.name: one.annotation for one in parameters})
     source = given["source"]
     match _document(source) if source is not None else {}:
         case list(items):
@@ -59,8 +59,12 @@ def parameters(fn: Callable[..., Any]) -> list[Parameter]:
     return list(found.parameters.values())[1:]
 
 
-def _named(pairs: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, Any]:
-    hints = {one.name: one.annotation for one in parameters}
+def named(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``key=value`` says, key by key.
+
+    Raises:
+        BadValue: it says nothing of the kind, or one key twice.
+    """
     found: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")

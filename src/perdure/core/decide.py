@@ -29,9 +29,8 @@ from perdure.core.values import offload
 class Host(msgspec.Struct, frozen=True):
     """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
 
-    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts
-    workflows whose version nobody pinned. `busy` are the paths at which an
-    earlier try has not ended yet, so that no further one may begin.
+    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
+    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin.
     """
 
     holder: str
@@ -176,8 +175,7 @@ class _Draft:
 
     def _trim(self, path: Path, before: int) -> None:
         first = self.execution.trimmed.get(path, 0)
-        held = (turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn)))
-        end = next(held, before)
+        end = next((turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn))), before)
         while end > first and (*path, end) not in self.execution.settled:
             end -= 1
         if end > first:
@@ -303,6 +301,11 @@ class _Draft:
         if self.execution.ended is None:
             yield self._cancelled(message.reason)
 
+    def discard(self, message: messages.Discard) -> Iterator[e.Event]:
+        """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""
+        if self.execution.status in ("failed", "needs_attention"):
+            yield self._cancelled(message.reason)
+
     def _deadline_exceeded(self, why: str) -> e.Event:
         return e.Ended("failed", Err("deadline_exceeded", ErrorInfo("DeadlineExceeded", why)), self.now_s)
 
@@ -392,6 +395,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Preset: _Draft.preset,
     messages.Pause: _Draft.pause,
     messages.Resume: _Draft.resume,
+    messages.Discard: _Draft.discard,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,
 }

@@ -62,6 +62,8 @@ def _watched(execution: Execution, event: e.Watched) -> Iterable[Effect]:
 
 
 def _ended(execution: Execution, event: e.Ended) -> Iterable[Effect]:
+    if execution.ended is not None:  # its failure was discarded, and whoever waited was told of that
+        return
     yield from (_answer(execution.key, parent, event.outcome) for parent in execution.watchers)
     for promise in execution.open.values():
         yield from _take_back(execution.key, promise)

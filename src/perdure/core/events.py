@@ -223,7 +223,7 @@ class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
-    """The execution is over: completed with a value, failed with an error, or cancelled."""
+    """The execution is over: completed with a value, failed with an error, or cancelled. One that has failed may end once more: as cancelled, discarded."""
 
     status: Literal["completed", "failed", "cancelled"]
     outcome: Outcome

@@ -105,6 +105,12 @@ class Resume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     reason: str = ""
 
 
+class Discard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="discard"):
+    """Nobody will mend it: what has failed, or needs attention, is cancelled as it stands, and not gone on with."""
+
+    reason: str = ""
+
+
 class Lost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="lost"):
     """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order."""
 
@@ -123,7 +129,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Lost | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Discard | Lost | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

@@ -20,7 +20,7 @@ from perdure.core.paths import Key, text
 from perdure.programs.code.approval import SHOWN, VOTES, Answer, Shown, unfit
 from perdure.programs.code.results import Vote
 from perdure.runtime.endings import ENDED
-from perdure.service import operations
+from perdure.service import operations, queries
 from perdure.service.access import Access
 from perdure.service.asking import ask
 from perdure.service.repeating import read
@@ -115,7 +115,9 @@ def _shown(one: Approval) -> Shown:
 
 
 async def find(access: Access, which: str, tenant: str, place: str | None = None) -> Key:
-    """The approval that people mean: by its id, or by the id of the execution that asks, if that asks only one; else with its `place` there.
+    """The approval that people mean: by its id, or by the execution that asks, if that asks only one; else with its `place` there.
+
+    The execution is meant by its id, the beginning of that, or whatever `queries.find` takes.
 
     Raises:
         NotFound, Ambiguous: they mean none, or several.
@@ -123,11 +125,12 @@ async def find(access: Access, which: str, tenant: str, place: str | None = None
     own = Key(tenant, APPROVAL, which)
     if await access.store.heads(Filter(keys=(own,), limit=1)):
         return own
-    heads = await access.store.heads(Filter(tenant=tenant, id_prefix=which, limit=20))
-    heads = [head for head in heads if head.key.id == which] or heads
+    exact, begun = await queries.of_id(access, tenant, which)
+    if not exact and len(begun) > queries.CANDIDATES_MAX:
+        raise Ambiguous(which, begun[: queries.CANDIDATES_MAX], more=True)
     asked: list[Key] = []
-    for head in heads:
-        asked += [head.key] if head.key.workflow == APPROVAL and head.status in OPEN else open_in(await read(access, head.key), place)
+    for key in exact or begun or [await queries.find(access, which, tenant)]:
+        asked += [key] if key.workflow == APPROVAL else open_in(await read(access, key), place)
     if len(asked) > 1:  # one that was just decided is not meant
         waiting = {head.key for head in await access.store.heads(Filter(keys=tuple(asked), statuses=OPEN, limit=len(asked)))}
         asked = sorted(waiting or set(asked))

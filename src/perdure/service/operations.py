@@ -71,6 +71,12 @@ def encoded(workflow: CodeWorkflow | str, args: Sequence[Any], kwargs: Mapping[s
     return raw
 
 
+def positions(workflow: CodeWorkflow) -> list[str]:
+    """What the arguments of a workflow are called that may be given by position, in their order."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in inspect.signature(workflow.fn).parameters.values() if one.kind in kinds][1:]
+
+
 async def start(access: Access, wanted: Start) -> tuple[Key, bool]:
     """Start an execution unless there is one of this key; return its key, and whether it was created.
 
@@ -184,6 +190,16 @@ async def _end(access: Access, key: Key, message: messages.Cancel | messages.Ter
     await _post(access, key, mail_key, message)
     if wait:
         _ = await access.watch.until(key, lambda head: head is None or head.status in ENDED)
+
+
+async def discard(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """Cancel what has failed or needs attention, as it stands; what does neither any more is left as it is.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    _ = await access.head(key)
+    await _go_through(access, key, messages.Discard(reason), "discard", wait)
 
 
 async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:

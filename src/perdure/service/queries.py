@@ -221,7 +221,7 @@ async def find(access: Access, text: str, tenant: str) -> Key:
         raise BadValue("execution", text, "an id or the beginning of one, workflow/id, @latest or @failed")
     if (shown := _as_shown(text)) is not None and (found := await _existing(access, [shown])):
         return found[0]
-    whole_ids, begun = await _of_id(access, tenant, text)
+    whole_ids, begun = await of_id(access, tenant, text)
     named = _as_named(tenant, text)
     if exact := list(dict.fromkeys((*whole_ids, *await _existing(access, named)))):
         return _only(text, exact)
@@ -237,7 +237,7 @@ async def by_id(access: Access, tenant: str, id: str) -> Key:
     Raises:
         NotFound, Ambiguous: there is none, or several workflows have one.
     """
-    exact, _ = await _of_id(access, tenant, id)
+    exact, _ = await of_id(access, tenant, id)
     return _only(id, exact)
 
 
@@ -256,7 +256,7 @@ def _only(text: str, found: Sequence[Key]) -> Key:
     return found[0]
 
 
-async def _of_id(access: Access, tenant: str, id: str) -> tuple[list[Key], list[Key]]:
+async def of_id(access: Access, tenant: str, id: str) -> tuple[list[Key], list[Key]]:
     """The executions of this id, and some whose id begins so."""
     exact, begun = list[Key](), list[Key]()
     async for key in _keys(access, Filter(tenant=tenant, id_prefix=id, limit=PAGE)):

@@ -1,0 +1,97 @@
+"""The commands about dead letters, which are executions that have failed or need attention: `dead-letters`, `requeue`, `discard`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.acting import DEAD, act_options
+from perdure.cli.root import Command
+from perdure.cli.settings import F, Settings, format_option, json_option
+
+if TYPE_CHECKING:
+    from perdure.client import Client, Handle
+
+
+@click.command("dead-letters", cls=Command)
+@click.argument("fingerprint", required=False)
+@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
+@click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")
+@click.option("--limit", default=10_000, show_default=True, type=click.IntRange(1), help="How many executions are looked at, the newest.")
+@json_option
+@format_option()
+@click.pass_obj
+def dead_letters(settings: Settings, /, *, fingerprint: str | None, limit: int, as_json: bool, format: str, **which: Any) -> None:
+    """List what has failed or needs attention, those that failed alike as one; of a FINGERPRINT, the executions.
+
+    Alike are failures of one workflow at one step, with one error, but for numbers, ids and quoted text.
+    """
+    import time
+
+    from perdure.cli import output, render_dead_letters
+    from perdure.cli.complaints import name
+
+    form = "json" if as_json else format
+    with settings.client() as client:
+        found = client.dead_letters.groups(
+            workflow=which["workflow"],
+            id_prefix=which["prefix"],
+            since=which["since"],
+            fingerprint=fingerprint or "",
+            limit=limit,
+            tenant=settings.tenant,
+        )
+    if fingerprint:
+        letters = [letter for group in found for letter in group.letters]
+        output.listing(form, (name(one.key) for one in letters), letters, lambda: render_dead_letters.letters(letters, time.time()))
+    else:
+        groups = [render_dead_letters.Group.of(one) for one in found]
+        output.listing(form, (one.fingerprint for one in groups), groups, lambda: render_dead_letters.groups(groups, time.time()))
+
+
+def _options(command: F) -> F:
+    return click.option("--fingerprint", metavar="F", help="In place of ids: all that failed alike, as perdure dead-letters shows it.")(act_options(command))
+
+
+@click.command("requeue", cls=Command)
+@_options
+@click.option("-i", "pairs", metavar="KEY=VALUE", multiple=True, help="Begin anew with this argument; KEY is its name, or the number of its position.")
+@click.option("--target", metavar="TARGET", help="The workflow's code, as FILE.py:workflow, to know its positions by name and to check the input.")
+@click.pass_obj
+def requeue(settings: Settings, /, *, pairs: tuple[str, ...], target: str | None, **given: Any) -> None:
+    """Run dead letters again, from what failed.
+
+    With -i, each begins anew as another execution with the edited input, and the one that failed is discarded.
+    """
+    from perdure.cli import many, targets, values
+    from perdure.cli.complaints import name
+
+    workflow = None if target is None else targets.workflow(target)
+    hints = {} if workflow is None else {one.name: one.annotation for one in values.parameters(workflow.code.fn)}
+    edits = values.named(pairs, hints)
+
+    def do(client: Client, handle: Handle[Any]) -> None:
+        follows = client.dead_letters.requeue(
+            handle.key, given["reason"], edits=edits, workflow=workflow, wait=given["wait"], timeout=given["timeout"], tenant=settings.tenant
+        )
+        said = f"is begun in place of {name(handle.key)}" if follows.key != handle.key else "goes on" if given["wait"] else "is told to go on"
+        click.echo(f"{name(follows.key)} {said}")
+
+    many.tell(settings, given, "requeue", DEAD, do)
+
+
+@click.command("discard", cls=Command)
+@_options
+@click.pass_obj
+def discard(settings: Settings, /, **given: Any) -> None:
+    """Take dead letters off the list, and run nothing: they are cancelled as they stand."""
+    from perdure.cli import many
+    from perdure.cli.complaints import name
+
+    def do(client: Client, handle: Handle[Any]) -> None:
+        client.dead_letters.discard(handle.key, given["reason"], wait=given["wait"], timeout=given["timeout"], tenant=settings.tenant)
+        click.echo(f"{name(handle.key)} is {'' if given['wait'] else 'told to be '}discarded")
+
+    many.tell(settings, given, "discard", DEAD, do)

@@ -1,0 +1,237 @@
+"""Dead letters: executions that have failed or need attention, with those that failed alike in one group; to be run again, or to be taken off the list.
+
+Nothing is kept for it: the list follows from the logs. Alike is what has the same fingerprint, which leaves out what differs from one execution to
+the next. Off the list is what was retried, and what was discarded: that is cancelled, behind its failure.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo
+from perdure.core.execution import Execution
+from perdure.core.ops import Err
+from perdure.core.paths import UNDO, Key, Path, text
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.durations import Duration
+from perdure.service import operations, queries, repeating
+from perdure.service.access import Access
+from perdure.service.repeating import Repeat, read
+
+DEAD = ("failed", "needs_attention")
+PAGE = 500
+MESSAGE_CHARACTERS_MAX = 300
+FINGERPRINT_DIGITS = 10
+
+OF_STEPS = frozenset(("StepFailed", "ChildFailed", "JoinFailed", "RaceFailed", "Timeout"))
+"""The errors with which a workflow fails because something in it has: that one says more."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """One execution that goes no further: since when, where it failed (the path of the step, or nothing), and with what."""
+
+    key: Key
+    status: str
+    fingerprint: str
+    path: str
+    type: str
+    message: str
+    at_s: float
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """Executions that failed alike, the newest first: where, with what, how many, first and last when."""
+
+    fingerprint: str
+    workflow: str
+    path: str
+    type: str
+    message: str
+    count: int
+    first_at_s: float
+    last_at_s: float
+    letters: tuple[DeadLetter, ...]
+
+
+class Which(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant: of a workflow, by the beginning of their ids, created since, alike in a fingerprint (or its beginning); at most so many."""
+
+    tenant: str
+    workflow: str | None = None
+    id_prefix: str = ""
+    since: Duration | datetime | None = None
+    fingerprint: str = ""
+    limit: int = 10_000
+
+
+# alike
+
+
+def fingerprint(workflow: str, path: Path, type: str, message: str) -> str:
+    """A short hash that is the same for failures that are alike: of the same workflow, at the same place, with the same error."""
+    said = "\0".join((workflow, place(path), type, alike(message)))
+    return sha256(said.encode(errors="surrogatepass")).hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def place(path: Path) -> str:
+    """A path without the numbers of turns, of items and of equal names, and without numbers that stand for themselves in names."""
+    plain: Path = tuple((re.sub(r"\b\d+\b", "N", segment[0]), min(segment[1], 1)) if isinstance(segment, tuple) else ("N", 0) for segment in path)
+    return text(plain)
+
+
+def alike(message: str) -> str:
+    """A message with what differs from one to the next replaced: quoted text, ids and hashes, numbers. What was replaced before stays as it is."""
+    for pattern, word in _DIFFERS:
+        message = pattern.sub(word, message)
+    return " ".join(message.split())[:MESSAGE_CHARACTERS_MAX].rstrip()
+
+
+_DIFFERS = (
+    (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
+    (re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*`"), "<text>"),
+    (re.compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b"), "<id>"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
+)
+
+
+# the list
+
+
+async def groups(access: Access, which: Which) -> list[DeadLetters]:
+    """The dead letters by what they have in common, what failed last first.
+
+    Raises:
+        BadValue: a fingerprint is meant of which there is none, or several.
+    """
+    found: dict[tuple[str, str], list[DeadLetter]] = {}
+    async for letter in _letters(access, which):
+        if letter.fingerprint.startswith(which.fingerprint):
+            found.setdefault((letter.fingerprint, letter.key.workflow), []).append(letter)
+    grouped = sorted((_group(*name, letters) for name, letters in found.items()), key=lambda group: -group.last_at_s)
+    if which.fingerprint and len(grouped) != 1:
+        fitting = ", ".join(group.fingerprint for group in grouped[:5])
+        raise BadValue("fingerprint", which.fingerprint, f"one of those that dead letters have{f'; it fits {fitting}' if fitting else ''}")
+    return grouped
+
+
+def _group(name: str, workflow: str, letters: Sequence[DeadLetter]) -> DeadLetters:
+    first = letters[0]
+    newest = tuple(sorted(letters, key=lambda letter: -letter.at_s))
+    return DeadLetters(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest)
+
+
+async def _letters(access: Access, which: Which) -> AsyncIterator[DeadLetter]:
+    last, left = None, which.limit
+    while left > 0:
+        page = await queries.listing(
+            access,
+            tenant=which.tenant,
+            workflow=which.workflow,
+            status=DEAD,
+            id_prefix=which.id_prefix,
+            since=which.since,
+            limit=min(left, PAGE),
+            older_than=last,
+        )
+        for listed in page:
+            letter = look(await read(access, listed.key))
+            if letter is not None:
+                yield letter
+        if len(page) < min(left, PAGE):
+            return
+        left, last = left - len(page), page[-1].key
+
+
+def look(execution: Execution) -> DeadLetter | None:
+    """An execution as a dead letter; None if it is none."""
+    if execution.status not in DEAD:
+        return None
+    if execution.parked is not None:
+        parked = execution.parked
+        path, error, at_s = parked.path, ErrorInfo(parked.reason, "; ".join(parked.detail)), parked.at_s
+    elif execution.ended is not None and isinstance(execution.ended.outcome, Err):
+        path, error, at_s = *_cause(execution, execution.ended.outcome.error), execution.ended.at_s
+    else:
+        return None
+    name = fingerprint(execution.key.workflow, path, error.type, error.message)
+    return DeadLetter(execution.key, execution.status, name, text(path), error.type, error.message, at_s)
+
+
+def _cause(execution: Execution, error: ErrorInfo) -> tuple[Path, ErrorInfo]:
+    """Where a workflow failed and with what: in what failed last in it, if it failed because of that, else in its own code."""
+    if error.type not in OF_STEPS:
+        return (), error
+    errors = ((one.at_s, one.number, path, one.outcome.error) for path, one in execution.settled.items() if isinstance(one.outcome, Err) and path[0] != UNDO)
+    _, _, path, cause = max(errors, key=lambda one: one[:2], default=(0.0, 0, (), error))
+    return path, cause
+
+
+# what is done about them
+
+
+async def requeue(
+    access: Access, key: Key, reason: str = "", *, edits: Mapping[str, Any] | None = None, code: CodeWorkflow | None = None, wait: bool = False
+) -> tuple[Key, int]:
+    """Run it again: from what failed, or with `edits` of its input as a new execution from the beginning, for which this one is discarded.
+
+    Edits are arguments by name, and those that were given by position by their number, from 1; `code` knows what its positions are called.
+    The same edits of the same execution begin one, however often they are asked for. Returns which execution goes on, and the version behind which
+    to watch it.
+
+    Raises:
+        NotFound, BadValue: it is no dead letter, or can't be edited so.
+        NeedsAttention: with `wait`, it went on and is parked again.
+    """
+    await _expect(access, key)
+    if not edits:
+        return key, await operations.retry(access, key, reason, wait)
+    raw = await _edited(access, key, edits, code)
+    wanted = Repeat(key=key._replace(id=f"{key.id}+{sha256(raw).hexdigest()[:8]}"), input=raw)
+    with suppress(AlreadyThere):  # of an earlier asking, which came no further
+        await repeating.rerun(access, key, wanted)
+    await operations.discard(access, key, "; ".join(filter(None, (reason, f"it was requeued as {wanted.key}"))), wait)
+    return wanted.key, 0
+
+
+async def discard(access: Access, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Take it off the list, and run nothing: it is cancelled as it stands. One that was discarded before is left as it is.
+
+    Raises:
+        NotFound, BadValue: it is no dead letter.
+    """
+    if (await access.head(key)).status != "cancelled":
+        await _expect(access, key)
+        await operations.discard(access, key, reason, wait)
+
+
+async def _expect(access: Access, key: Key) -> None:
+    status = (await access.head(key)).status
+    if status not in DEAD:
+        raise BadValue("dead letter", str(key), f"an execution that has failed or needs attention: it is {status}")
+
+
+async def _edited(access: Access, key: Key, edits: Mapping[str, Any], code: CodeWorkflow | None) -> bytes:
+    """The input of an execution, with other values in some places."""
+    started = (await read(access, key)).started
+    if started is None:
+        raise BadValue("edits", str(key), "an execution that has begun")
+    args, kwargs = values.decode(await access.payload(started.input), tuple[list[Any], dict[str, Any]], f"the input of {key}")
+    names = [] if code is None else operations.positions(code)
+    for name, value in edits.items():
+        number = int(name) if name.isdecimal() else names.index(name) + 1 if name in names else 0
+        if 0 < number <= len(args):
+            args[number - 1] = value
+        elif name.isdecimal():
+            raise BadValue("edits", name, f"the number of an argument that was given by position: there are {len(args)}")
+        elif args and name not in kwargs and code is None:
+            why = f"known by name: {key} was given {len(args)} by position; edit those by their numbers, from 1, or name its code"
+            raise BadValue("the argument", name, why)
+        else:
+            kwargs[name] = value
+    return operations.encoded(key.workflow if code is None else code, tuple(args), kwargs)
