@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import limits, mail, messages
+from perdure.core import limits, mail, messages, tries
 from perdure.core.effects import effects
 from perdure.core.errors import Diverged, ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.facts import turn_holds_open
 from perdure.core.messages import Message
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn, kind
-from perdure.core.paths import UNDO, Path, text
+from perdure.core.paths import Path
 from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
 from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
@@ -231,45 +231,21 @@ class _Draft:
         if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):
             return
         if isinstance(message.outcome, Err) and isinstance(promise.op, Call):
-            yield self._failed(promise, promise.op, message.outcome)
+            yield tries.failed(self.execution.key, promise, promise.op, message.outcome, self.now_s)
         else:
             yield e.Settled(promise.path, self._light_outcome(message.outcome), self.now_s)
 
     def _light_outcome(self, outcome: Outcome) -> Outcome:
         return Ok(offload(outcome.value, self.decision.blobs), outcome.port) if isinstance(outcome, Ok) else outcome
 
-    def _failed(self, promise: Promise, op: Call, failure: Err) -> e.Event:
-        failures = promise.failures + 1
-        if failure.kind in ("fatal", "interrupted") or failures >= op.retry.max:
-            if promise.path[0] == UNDO:  # what is not undone is never forgotten
-                why = f"{text(promise.path[1:])} could not be undone: {failure.error.type}: {failure.error.message}"
-                return e.Parked("undo", self.now_s, (why,), promise.path)
-            kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
-            return e.Settled(promise.path, Err(kept, failure.error, failures), self.now_s)
-        wait_s = op.retry.delay_s(failures, f"{self.execution.key}:{promise.path}:{failures}") if failure.after_s is None else failure.after_s
-        due_s = self.now_s + wait_s
-        return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, due_s, self.now_s)
-
     def lost(self, message: messages.Lost) -> Iterator[e.Event]:
-        """A try will never answer: try again after a while, or park when it has happened too often."""
+        """A try will never answer."""
         promise = self.execution.open.get(message.path)
         if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing") or not isinstance(promise.op, Call):
             return
-        if not message.times:
-            yield e.Interrupted(promise.path, promise.attempt, self.now_s, self.now_s, given_back=True)
-            return
-        if not promise.op.idempotent:
-            error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
-            yield self._failed(promise, promise.op, Err("interrupted", error))
-            return
-        if promise.interruptions + message.times >= limits.INTERRUPTIONS_MAX:
-            times = promise.interruptions + message.times
-            why = f"{text(promise.path)} was interrupted {times} times in a row; find out what kills its host, then retry the execution"
-            yield e.Parked("interrupted", self.now_s, (why,), promise.path)
-            return
-        wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0
-        yield e.Interrupted(promise.path, promise.attempt, self.now_s + wait_s, self.now_s)
-        if not wait_s and self.execution.parked is None and message.path not in self.host.busy:
+        yield (event := tries.lost(self.execution.key, promise, promise.op, message.times, self.now_s))
+        begins_at_once = isinstance(event, e.Interrupted) and not event.given_back and event.due_s == self.now_s
+        if begins_at_once and self.execution.parked is None and message.path not in self.host.busy:
             yield self._due(promise)  # this one alone: others that are due may be lost as well, and nobody has said so yet
 
     def signal(self, message: messages.Signal) -> Iterator[e.Event]:
@@ -372,7 +348,7 @@ class _Draft:
                 return e.Tried(promise.path, promise.attempt + 1, self.now_s, self.host.takes(op))
             case Call() as op:
                 why = ErrorInfo("Timeout", f"no answer within {op.timeout_s:g} s")
-                return self._failed(promise, op, Err("timeout", why))
+                return tries.failed(self.execution.key, promise, op, Err("timeout", why), self.now_s)
             case Receive(gather=True) as op:
                 return e.Received(promise.path, self.execution.mailbox.matching(op), self.now_s)
             case Receive() as op:

@@ -1,0 +1,35 @@
+"""Tries: what becomes of a call when a try of it has failed, or will never answer."""
+
+from perdure.core import events as e
+from perdure.core import limits
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Call, Err
+from perdure.core.paths import UNDO, Key, text
+from perdure.core.promise import Promise
+
+
+def failed(key: Key, promise: Promise, op: Call, failure: Err, now_s: float) -> e.Event:
+    """It is tried again after a while, or not any more. What undoes something is never given up: then the execution needs attention."""
+    failures = promise.failures + 1
+    if failure.kind in ("fatal", "interrupted") or failures >= op.retry.max:
+        if promise.path[0] == UNDO:
+            why = f"{text(promise.path[1:])} could not be undone: {failure.error.type}: {failure.error.message}"
+            return e.Parked("undo", now_s, (why,), promise.path)
+        kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
+        return e.Settled(promise.path, Err(kept, failure.error, failures), now_s)
+    wait_s = op.retry.delay_s(failures, f"{key}:{promise.path}:{failures}") if failure.after_s is None else failure.after_s
+    return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, now_s + wait_s, now_s)
+
+
+def lost(key: Key, promise: Promise, op: Call, times: int, now_s: float) -> e.Event:
+    """Whoever performed it is gone, so many times: it is tried again after a while; when that has happened too often, the execution needs attention."""
+    if not times:
+        return e.Interrupted(promise.path, promise.attempt, now_s, now_s, given_back=True)
+    if not op.idempotent:
+        error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
+        return failed(key, promise, op, Err("interrupted", error), now_s)
+    if promise.interruptions + times >= limits.INTERRUPTIONS_MAX:
+        why = f"{text(promise.path)} was interrupted {promise.interruptions + times} times in a row; find out what kills its host, then retry the execution"
+        return e.Parked("interrupted", now_s, (why,), promise.path)
+    wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0
+    return e.Interrupted(promise.path, promise.attempt, now_s + wait_s, now_s)
