@@ -29,7 +29,11 @@ GROW = """
 """
 COLUMNS = "tenant, program, root, version, wake_at_s, status, created_at_s"
 HEADS = "SELECT address, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s FROM heads ORDER BY number"
-OTHERS = "SELECT * FROM log ORDER BY execution, version", "SELECT * FROM mail ORDER BY number", "SELECT * FROM blobs ORDER BY sha256"
+OTHERS = (
+    "SELECT * FROM log ORDER BY execution, version",
+    "SELECT number, address, key, body, due_at_s, queue, holder, deliveries, unclaimed FROM mail ORDER BY number",
+    "SELECT * FROM blobs ORDER BY sha256",
+)
 
 
 @pytest.fixture
@@ -89,7 +93,7 @@ def killed_again_and_again(stage: Stage, seed: int, kills: int) -> None:
         for _ in range(kills):
             opening(stage, draw).send(signal.SIGKILL)
             found = version(stage.file)
-            assert found in (1, VERSION) and check(stage.file).damage == ()
+            assert found in range(1, VERSION + 1) and check(stage.file).damage == ()
             left[found == VERSION] += 1
             if found == VERSION:
                 assert content(stage.file) == before

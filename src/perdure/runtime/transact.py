@@ -41,9 +41,7 @@ async def transact(
     step, args = call
     begin: Callable[[Guard, Callable[[Any], Coroutine[Any, Any, Post]]], Coroutine[Any, Any, Any]] | None = getattr(store, "transact", None)
     if begin is None:
-        return Err(
-            "fatal", ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store is no database that has some: use SQLite or Postgres")
-        )
+        return Err("fatal", ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
     try:
         positional, named = step.codec.decode_args(await payload(args, Payloads(store)), "the arguments of step", info.path)
     except Exception as error:

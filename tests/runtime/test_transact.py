@@ -1,0 +1,202 @@
+"""Claims about steps in a transaction: what they write is there exactly if they have settled, whoever dies, is late, or tells lies about a commit."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Context, ExecutionFailed, Fatal, Retry, Transaction, step, workflow
+from perdure.client import AsyncClient
+from perdure.core.errors import BadValue
+from perdure.runtime.engine import Engine
+from perdure.runtime.worker import Worker
+from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.store import SqliteStore
+
+tries: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_tried() -> None:
+    tries.clear()
+
+
+@step(transaction=True, retry=Retry(max=4, wait=0.01))
+async def pay(tx: Transaction, account: str, cents: int, fails: int = 0) -> int:
+    tries.append(cents)
+    await tx.execute("INSERT INTO payments VALUES (?, ?)", account, cents)
+    if len(tries) <= fails:
+        raise OSError("not yet")
+    total: int = await tx.fetchval("SELECT sum(cents) FROM payments WHERE account = ?", account)
+    return total
+
+
+@workflow
+async def pays(ctx: Context, account: str, cents: int, fails: int = 0) -> int:
+    return await ctx.step(pay, account, cents, fails)
+
+
+@workflow
+async def pays_on_queue(ctx: Context, account: str, cents: int) -> int:
+    return await ctx.step(pay.with_(queue="bank"), account, cents)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "perdure.db"
+
+
+def rows(file: Path) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute("SELECT account, cents FROM payments ORDER BY cents").fetchall()
+
+
+@asynccontextmanager
+async def engine(file: Path, *workflows: Any, **options: Any) -> AsyncIterator[tuple[SqliteStore, Engine]]:
+    """An engine on the file, with the table of payments."""
+    store = SqliteStore(file, synchronous="OFF")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS payments (account TEXT, cents INTEGER)")
+        connection.commit()
+    running = Engine(store, [one.code for one in workflows], **options)
+    task = asyncio.create_task(running.run())
+    await running.ready()
+    try:
+        yield store, running
+    finally:
+        running.stop()
+        await task
+        await store.close()
+
+
+@pytest.mark.parametrize("idle_s", [60.0, 0.0])
+async def test_what_a_step_writes_is_there_once_it_has_settled(file: Path, idle_s: float) -> None:
+    async with engine(file, pays, idle_s=idle_s) as (store, _), AsyncClient(store) as client:
+        assert [await client.run(pays, "ada", cents) for cents in (1, 2, 4)] == [1, 3, 7]
+    assert rows(file) == [("ada", 1), ("ada", 2), ("ada", 4)]
+
+
+async def test_what_a_failed_try_wrote_is_gone(file: Path) -> None:
+    async with engine(file, pays) as (store, _), AsyncClient(store) as client:
+        assert await client.run(pays, "ada", 5, 2) == 5
+        with pytest.raises(ExecutionFailed, match="not yet"):
+            await client.run(pays, "ada", 6, 99)
+    assert rows(file) == [("ada", 5)] and tries == [5, 5, 5, 6, 6, 6, 6]
+
+
+async def test_many_at_once_each_count_once_and_share_their_commits(file: Path) -> None:
+    async with engine(file, pays) as (store, _), AsyncClient(store) as client:
+        results = await asyncio.gather(*(client.run(pays, "ada", 1) for _ in range(50)))
+    assert sorted(results) == list(range(1, 51)) and len(rows(file)) == 50
+
+
+async def test_a_worker_answers_in_the_transaction_of_the_step(file: Path) -> None:
+    async with engine(file, pays_on_queue) as (store, _), AsyncClient(store) as client:
+        worker = Worker(store, [pay], queues=["bank"])
+        task = asyncio.create_task(worker.run())
+        assert [await client.run(pays_on_queue, "ada", cents) for cents in (1, 2)] == [1, 3]
+        worker.stop()
+        await task
+    assert rows(file) == [("ada", 1), ("ada", 2)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COMMIT",
+        "ROLLBACK",
+        "SAVEPOINT x",
+        "DELETE FROM mail",
+        "UPDATE heads SET version = 0",
+        "DROP TABLE log",
+        "PRAGMA foreign_keys = ON",
+        "INSERT INTO Meta SELECT * FROM meta",
+    ],
+)
+async def test_the_end_of_the_transaction_and_perdure_s_tables_are_not_the_user_s(file: Path, sql: str) -> None:
+    @step(transaction=True, retry=Retry(max=1))
+    async def breaks_out(tx: Transaction) -> None:
+        await tx.execute("INSERT INTO payments VALUES ('eve', 1)")
+        await tx.execute(sql)
+
+    @workflow
+    async def breaks(ctx: Context) -> None:
+        await ctx.step(breaks_out)
+
+    async with engine(file, breaks) as (store, _), AsyncClient(store) as client:
+        with pytest.raises(ExecutionFailed, match=r"not authorized|prohibited"):
+            await client.run(breaks)
+        assert await client.list(status="failed")
+    assert rows(file) == []
+
+
+async def test_a_query_sees_what_was_written_before_it_and_perdure_s_own_tables(file: Path) -> None:
+    @step(transaction=True)
+    async def looks(tx: Transaction) -> list[Any]:
+        await tx.executemany("INSERT INTO payments VALUES (?, ?)", [("a", 1), ("b", 2)])
+        found = await tx.fetch("SELECT account, cents FROM payments ORDER BY cents")
+        row = await tx.fetchrow("SELECT count(*) AS n FROM heads")
+        return [[one["account"] for one in found], row["n"], await tx.fetchrow("SELECT 1 WHERE 0"), await tx.fetchval("SELECT 1 WHERE 0")]
+
+    @workflow
+    async def look(ctx: Context) -> list[Any]:
+        return await ctx.step(looks)
+
+    async with engine(file, look) as (store, _), AsyncClient(store) as client:
+        assert await client.run(look) == [["a", "b"], 1, None, None]
+
+
+async def test_a_step_that_waits_for_something_else_in_its_transaction_fails_and_says_why(file: Path) -> None:
+    @step(transaction=True)
+    async def waits(tx: Transaction) -> None:
+        await tx.execute("INSERT INTO payments VALUES ('eve', 1)")
+        await asyncio.sleep(1)
+
+    @workflow
+    async def wait(ctx: Context) -> None:
+        await ctx.step(waits)
+
+    async with engine(file, wait) as (store, _), AsyncClient(store) as client:
+        with pytest.raises(ExecutionFailed, match="awaited something else than its transaction"):
+            await client.run(wait)
+    assert rows(file) == []
+
+
+async def test_a_store_without_transactions_says_so() -> None:
+    store = MemoryStore()
+    running = Engine(store, [pays.code])
+    task = asyncio.create_task(running.run())
+    await running.ready()
+    async with AsyncClient(store) as client:
+        with pytest.raises(ExecutionFailed, match="this store has none for users"):
+            await client.run(pays, "ada", 1)
+    running.stop()
+    await task
+
+
+def test_only_an_async_function_is_given_a_transaction() -> None:
+    with pytest.raises(BadValue, match="an async function"):
+
+        @step(transaction=True)  # type: ignore[arg-type]  # that is the claim
+        def plain(tx: Transaction) -> None:
+            """It could not be awaited."""
+
+
+async def test_a_fatal_error_is_not_tried_again(file: Path) -> None:
+    @step(transaction=True)
+    async def refuses(tx: Transaction) -> None:
+        await tx.execute("INSERT INTO payments VALUES ('eve', 1)")
+        raise Fatal("never")
+
+    @workflow
+    async def refuse(ctx: Context) -> str:
+        outcome = await ctx.attempt(refuses)
+        return f"{getattr(outcome, 'kind', '')} {getattr(outcome, 'attempts', 0)}"
+
+    async with engine(file, refuse) as (store, _), AsyncClient(store) as client:
+        assert await client.run(refuse) == "fatal 1"
+    assert rows(file) == []
