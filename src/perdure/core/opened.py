@@ -6,7 +6,7 @@ How many some holder performs, and how many wait for a person, is counted as it 
 from collections.abc import Set as AbstractSet
 
 from perdure.core.ops import Call, Op, asks_a_person
-from perdure.core.paths import Path
+from perdure.core.paths import UNDO, Path
 from perdure.core.promise import Promise, State
 from perdure.core.timers import Timers
 
@@ -71,11 +71,12 @@ class Opened:
         self.timers.set(promise, None)
 
     def unpark(self, at_s: float) -> None:
-        """What was parked is due, and its tries are counted anew."""
+        """What was parked is due, and its interruptions are counted anew; of what undoes something, its tries."""
         for promise in self.open.values():
             if promise.state == "parked":
                 promise.state = "interrupted"
-                promise.interruptions = promise.failures = 0
+                promise.interruptions = 0
+                promise.failures = 0 if promise.path[0] == UNDO else promise.failures
                 self.timers.set(promise, at_s)
 
     def performing(self) -> list[Promise]:

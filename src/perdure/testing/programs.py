@@ -170,7 +170,8 @@ class _Generator:
         return n.Tell(self._name("t"), self._value())
 
     def _approve(self, place: _Place) -> Node:
-        return n.Approve(f"{self._name('a')}?", self._rng.choice((0.0, 2.0, 600.0)), self._chance(0.5))
+        """An approval that takes long only where there is one, as with sleeps."""
+        return n.Approve(f"{self._name('a')}?", self._rng.choice((0.0, 2.0, *((600.0,) if place.times == 1 else ()))), self._chance(0.5))
 
     def _gate(self, _: _Place) -> Node:
         return n.Gate(self._name("g"), self._rng.randint(1, 3))
