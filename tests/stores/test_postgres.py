@@ -40,7 +40,7 @@ async def empty(server: Server) -> None:
     """Leave nothing in the tables. (Deleting the little there is takes a tenth of the time of making them anew.)"""
     connection = await asyncpg.connect(server.url)
     if await connection.fetchval("SELECT to_regclass('perdure.meta')"):
-        for table in ("heads", "log", "mail", "holders", "blobs"):
+        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes"):
             await connection.execute(f"DELETE FROM perdure.{table}")
         await connection.execute("UPDATE perdure.meta SET epoch = 1")
     await connection.close()
