@@ -69,7 +69,6 @@ DROP INDEX IF EXISTS heads_ready;
 CREATE INDEX IF NOT EXISTS heads_unlimited ON heads (program, ready_at_s) WHERE NOT limited;
 CREATE INDEX IF NOT EXISTS heads_limited ON heads (queue, lane, (version > 0), priority, ready_at_s, number)
     WHERE limited AND holder IS NULL AND ready_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS heads_limited_later ON heads (program, ready_at_s) WHERE limited AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_limited_held ON heads (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
 CREATE INDEX IF NOT EXISTS heads_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
 
@@ -80,6 +79,5 @@ ALTER TABLE mail
 DROP INDEX IF EXISTS mail_due;
 CREATE INDEX IF NOT EXISTS mail_unlimited ON mail (queue, due_at_s) WHERE NOT limited;
 CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), priority, due_at_s, number)
-    WHERE limited AND holder IS NULL AND due_at_s IS NOT NULL;
-CREATE INDEX IF NOT EXISTS mail_limited_later ON mail (queue, due_at_s) WHERE limited AND holder IS NULL AND due_at_s IS NOT NULL;
+    WHERE limited AND holder IS NULL;
 CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;

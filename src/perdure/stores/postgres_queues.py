@@ -28,45 +28,65 @@ STANDS = """SELECT queue, count(until_s), count(*) FILTER (WHERE until_s IS NULL
 WORK_STANDS = """SELECT queue, count(until_s), count(*) - count(until_s)
     FROM mail LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue IS NOT NULL GROUP BY queue"""
 
-_READY = f"(holder IS NULL AND ready_at_s <= $1 OR {ORPHANED})"
-LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s FROM queues WHERE name = ANY($4::text[])
-    OR EXISTS (SELECT 1 FROM heads WHERE limited AND queue = name AND {WANTED} AND {_READY}) ORDER BY name FOR UPDATE"""
-OWN = f"""SELECT number, ready_at_s FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED}
-    ORDER BY ready_at_s, number LIMIT $5 FOR UPDATE SKIP LOCKED"""
-_HELD = """SELECT queue, lane, count(*) FROM {table} JOIN holders ON name = holder AND until_s > $1
-    WHERE limited AND holder IS NOT NULL AND queue = ANY($2::text[]) GROUP BY queue, lane"""
-_FIRST = """WITH RECURSIVE lines(queue, lane, begun, priority) AS (SELECT first.* FROM unnest({queues}::text[]) AS name CROSS JOIN LATERAL (
+# What is free is in one index, where each line is a stretch, what is due first; so these statements order what they look for as that index does.
+_LINES = """WITH RECURSIVE lines(queue, lane, begun, priority) AS (SELECT first.* FROM unnest({queues}::text[]) AS name CROSS JOIN LATERAL (
         SELECT queue, lane, {begun}, priority FROM {table} WHERE {free} AND queue = name ORDER BY queue, lane, {begun}, priority LIMIT 1) AS first
     UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT one.queue, one.lane, {begun}, one.priority FROM {table} AS one
         WHERE {free} AND one.queue = lines.queue AND (one.lane, {begun}, one.priority) > (lines.lane, lines.begun, lines.priority)
-        ORDER BY one.queue, one.lane, {begun}, one.priority LIMIT 1) AS next),
-    ready AS (SELECT lines.queue, number, lines.lane, lines.priority, at_s, NOT begun AS fresh FROM lines CROSS JOIN LATERAL (
-        SELECT number, {at} AS at_s FROM {table} AS one WHERE {free} AND one.queue = lines.queue AND one.lane = lines.lane AND ({begun}) = lines.begun
-        AND one.priority = lines.priority AND {at} <= $1 AND {wanted} ORDER BY {at}, number LIMIT {most}) AS first
-    UNION ALL SELECT queue, number, lane, priority, coalesce({at}, '-infinity'), NOT ({begun}) FROM {table}
-        WHERE limited AND queue = ANY({queues}::text[]) AND {orphaned} AND {wanted})
-    SELECT ready.*, turn FROM ready LEFT JOIN lanes ON lanes.queue = ready.queue AND lanes.lane = ready.lane AND work = {work}"""
-_HEADS = {"table": "heads", "at": "ready_at_s", "begun": "version > 0", "wanted": WANTED, "queues": "$4", "most": "$5", "work": "false"}
-_MAIL = {"table": "mail", "at": "due_at_s", "begun": "deliveries > 0", "wanted": "true", "queues": "$2", "most": "$3", "work": "true"}
-_FREE = "limited AND holder IS NULL AND {at} IS NOT NULL"
-FIRST, FIRST_WORK = (_FIRST.format(**of, free=_FREE.format(**of), orphaned=ORPHANED) for of in (_HEADS, _MAIL))
-HELD, LEASED = (_HELD.format(**of) for of in (_HEADS, _MAIL))
-TAKE, TAKE_WORK = (
-    f"""SELECT number FROM {of["table"]} WHERE number = ANY($2::bigint[]) AND limited AND (holder IS NULL AND {of["at"]} <= $1 OR {ORPHANED})
+        ORDER BY one.queue, one.lane, {begun}, one.priority LIMIT 1) AS next)"""
+_IN_LINE = """FROM {table} AS one WHERE {free} AND one.queue = lines.queue AND one.lane = lines.lane AND ({begun}) = lines.begun
+    AND one.priority = lines.priority AND {wanted} AND {at}"""
+_FIRST = f"""{_LINES} SELECT lines.queue, number, lines.lane, lines.priority, at_s, NOT begun FROM lines CROSS JOIN LATERAL (
+        SELECT number, {{at}} AS at_s {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT {{most}}) AS first
+    UNION ALL SELECT queue, number, lane, priority, coalesce({{at}}, '-infinity'), NOT ({{begun}}) FROM {{table}}
+        WHERE limited AND queue = ANY({{queues}}::text[]) AND {ORPHANED} AND {{wanted}}"""
+_HELD = """SELECT queue, lane, count(*) FROM {table} JOIN holders ON name = holder AND until_s > $1
+    WHERE limited AND holder IS NOT NULL AND queue = ANY($2::text[]) GROUP BY queue, lane"""
+_TAKE = f"""SELECT number FROM {{table}} WHERE number = ANY($2::bigint[]) AND limited AND (holder IS NULL AND {{at}} <= $1 OR {ORPHANED})
     FOR UPDATE SKIP LOCKED"""
-    for of in (_HEADS, _MAIL)
-)
+_NEXT = f"""{_LINES}, times AS (SELECT lines.queue, (SELECT {{at}} {_IN_LINE} > $1 ORDER BY {{at}}, number LIMIT 1) AS at_s,
+        NOT begun AND (SELECT number {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT 1) IS NOT NULL AS waits FROM lines)
+    SELECT concurrency, per_lane, interval_s, burst, {{free_at_s}}, min(at_s), bool_or(waits) FROM times JOIN queues ON name = queue GROUP BY name"""
+
+
+class _Statements(NamedTuple):
+    """What is asked of executions, or of work."""
+
+    is_work: bool
+    held: str
+    first: str
+    take: str
+    next: str
+
+
+def _statements(is_work: bool, **words: str) -> _Statements:
+    return _Statements(is_work, *(sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE, _NEXT)))
+
+
+_HEADS = {
+    "table": "heads",
+    "free": "limited AND holder IS NULL AND ready_at_s IS NOT NULL",
+    "at": "ready_at_s",
+    "begun": "version > 0",
+    "free_at_s": "free_at_s",
+}
+_MAIL = {"table": "mail", "free": "limited AND holder IS NULL", "at": "due_at_s", "begun": "deliveries > 0", "free_at_s": "free_for_work_at_s"}
+EXECUTIONS = _statements(False, wanted=WANTED, queues="$4", most="$5", **_HEADS)
+WORK = _statements(True, wanted="true", queues="$2", most="$3", **_MAIL)
+
+LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s FROM queues WHERE name = ANY($4::text[])
+    OR $2::text[] <> '{{}}' AND ((SELECT number FROM heads WHERE {_HEADS["free"]} AND queue = name AND ready_at_s <= $1 AND {WANTED}
+        ORDER BY queue, lane, (version > 0), priority LIMIT 1) IS NOT NULL
+    OR (SELECT number FROM heads WHERE limited AND queue = name AND {ORPHANED} AND {WANTED} ORDER BY queue, lane LIMIT 1) IS NOT NULL)
+    ORDER BY name FOR UPDATE"""
+OWN = f"""SELECT number, ready_at_s FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED}
+    ORDER BY ready_at_s, number LIMIT $5 FOR UPDATE SKIP LOCKED"""
+NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1::text[]) AND ($2::bytea IS NULL OR root = $2) AND holder = $3"
+NAMES = "SELECT name FROM queues"
+SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2::text[]) AND lane = ANY($3::text[])"
 TURN = "UPDATE queues SET turn = $2, free_at_s = $3, free_for_work_at_s = $4 WHERE name = $1"
 SERVE = """INSERT INTO lanes SELECT $1, $2, lane, turn FROM unnest($3::text[], $4::bigint[]) AS served(lane, turn)
     ON CONFLICT (queue, work, lane) DO UPDATE SET turn = excluded.turn"""
-
-NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE limited AND holder = $4 AND {WANTED}),
-    (SELECT min(ready_at_s) FROM heads WHERE {_FREE.format(at="ready_at_s")} AND ready_at_s > $1 AND {WANTED}),
-    (SELECT min(due_at_s) FROM mail WHERE {_FREE.format(at="due_at_s")} AND due_at_s > $1 AND queue = ANY($5::text[])))"""
-RATES = f"""SELECT concurrency, per_lane, interval_s, burst, free_at_s, free_for_work_at_s,
-    EXISTS (SELECT 1 FROM heads WHERE {_FREE.format(at="ready_at_s")} AND queue = name AND NOT (version > 0) AND ready_at_s <= $1 AND {WANTED}),
-    name = ANY($4::text[]) AND EXISTS (SELECT 1 FROM mail WHERE {_FREE.format(at="due_at_s")} AND queue = name AND NOT (deliveries > 0) AND due_at_s <= $1)
-    FROM queues WHERE interval_s > 0"""
 
 Fetch = Callable[..., Awaitable[list[Any]]]
 
@@ -108,21 +128,12 @@ async def lock(fetch: Fetch, asked: Asked) -> dict[str, Queue]:
 async def executions(fetch: Fetch, queues: dict[str, Queue], asked: Asked) -> list[Found]:
     """The executions that the claim is to be given, locked: what its holder holds already, and as much as each queue allows."""
     own = [Found(*row) for row in await fetch(OWN, *asked[:4], asked.limit)]
-    names = [*map(escaped, queues)]
-    if not queues or not asked.programs:
-        return own
-    held, ready = await fetch(HELD, asked.now_s, names), await fetch(FIRST, *asked[:3], names, asked.limit)
-    return own + await _taken(fetch, TAKE, _stands(queues, held, ready, 0), ready, asked)
+    return own + await _handed(fetch, EXECUTIONS, queues, asked) if asked.programs else own
 
 
 async def work(fetch: Fetch, queues: dict[str, Queue], asked: Asked) -> list[Found]:
     """The work that the claim is to be given, locked: as much as each queue allows."""
-    asked_for = {name: queue for name, queue in queues.items() if escaped(name) in asked.queues}
-    names = [*map(escaped, asked_for)]
-    if not names:
-        return []
-    held, ready = await fetch(LEASED, asked.now_s, names), await fetch(FIRST_WORK, asked.now_s, names, asked.limit)
-    return await _taken(fetch, TAKE_WORK, _stands(asked_for, held, ready, 1), ready, asked)
+    return await _handed(fetch, WORK, {name: queue for name, queue in queues.items() if escaped(name) in asked.queues}, asked)
 
 
 async def serve(fetch: Fetch, queues: dict[str, Queue], executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
@@ -143,13 +154,17 @@ async def serve(fetch: Fetch, queues: dict[str, Queue], executions: Iterable[Fou
 
 async def next_times(fetch: Fetch, asked: Asked) -> list[float | None]:
     """When the claimer could be given more of queues that have limits, as far as time decides that."""
-    now_s = asked.now_s
-    times_s: list[float | None] = [row[0] for row in await fetch(NEXT, *asked[:5])]
-    for *fields, free_at_s, free_for_work_at_s, waits, work_waits in map(tuple, await fetch(RATES, *asked[:3], asked.queues)):
+    times_s: list[float | None] = []
+    found = [*await fetch(WORK.next, asked.now_s, asked.queues)] if asked.queues else []
+    if asked.programs:
+        times_s += [row[0] for row in await fetch(NEXT_OWN, *asked[1:4])]
+        names = [escaped(row[0]) for row in await fetch(NAMES)]
+        found += await fetch(EXECUTIONS.next, *asked[:3], names)
+    for *fields, free_at_s, at_s, waits in map(tuple, found):
         limits = Limits(*fields)
-        for at_s, anything in ((free_at_s, waits), (free_for_work_at_s, work_waits)):
-            if anything and allowed(limits, at_s, now_s) < 1:
-                times_s.append(next_free_at(limits, at_s))
+        times_s.append(at_s)
+        if waits and allowed(limits, free_at_s, asked.now_s) < 1:
+            times_s.append(next_free_at(limits, free_at_s))
     return times_s
 
 
@@ -172,26 +187,38 @@ async def stands(fetch: Fetch, now_s: float) -> list[QueueStand]:
     return [QueueStand(name, limits.get(name, UNLIMITED), held, leased, waiting, work_waiting) for name, held, waiting, leased, work_waiting in rows]
 
 
-async def _taken(fetch: Fetch, take: str, stands: dict[str, Stand], ready: list[Any], asked: Asked) -> list[Found]:
-    """Of what is ready, what the queues allow, locked. What somebody else has locked is passed over for what comes next."""
-    candidates: dict[str, list[Candidate]] = {name: [] for name in stands}
-    for queue, *candidate, _ in map(tuple, ready):
-        candidates[queue].append(Candidate(*candidate))
+async def _handed(fetch: Fetch, ask: _Statements, queues: dict[str, Queue], asked: Asked) -> list[Found]:
+    """What the queues allow of what is ready in them, locked."""
+    held = {name: Counter[str]() for name in queues}
+    for name, lane, count in map(tuple, await fetch(ask.held, asked.now_s, [*map(escaped, queues)]) if queues else ()):
+        held[name][lane] = count
+    rooms = {name: _room(queue.limits, held[name], asked.limit) for name, queue in queues.items()}
+    names = [name for name, room in rooms.items() if room > 0]
+    if not names:
+        return []
+    wanted = () if ask.is_work else (asked.programs, asked.root)
+    ready = await fetch(ask.first, asked.now_s, *wanted, [*map(escaped, names)], max(rooms.values()))
+    candidates: dict[str, list[Candidate]] = {name: [] for name in names}
+    turns: dict[str, dict[str, int]] = {name: {} for name in names}
+    for name, *candidate in map(tuple, ready):
+        candidates[name].append(Candidate(*candidate))
+    lanes = {one.lane for of in candidates.values() for one in of}
+    for name, lane, turn in map(tuple, await fetch(SERVED, ask.is_work, [*map(escaped, names)], [*map(escaped, lanes)])):
+        turns[name][lane] = turn
+    stands = {name: Stand(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
+    return await _taken(fetch, ask.take, stands, candidates, asked)
+
+
+async def _taken(fetch: Fetch, take: str, stands: dict[str, Stand], ready: dict[str, list[Candidate]], asked: Asked) -> list[Found]:
+    """Choose, and lock what is chosen. What somebody else has locked is passed over for what comes next."""
     while True:
-        chosen = {name: choose(stand, candidates[name], asked.now_s, asked.limit) for name, stand in stands.items()}
+        chosen = {name: choose(stand, ready[name], asked.now_s, asked.limit) for name, stand in stands.items()}
         numbers = [one.number for of in chosen.values() for one in of]
         busy = {*numbers} - {row[0] for row in (await fetch(take, asked.now_s, numbers) if numbers else ())}
         if not busy:
             return [Found(one.number, one.at_s, name, one.lane, one.fresh) for name, of in chosen.items() for one in of]
-        candidates = {name: [one for one in of if one.number not in busy] for name, of in candidates.items()}
+        ready = {name: [one for one in of if one.number not in busy] for name, of in ready.items()}
 
 
-def _stands(queues: dict[str, Queue], held: list[Any], ready: list[Any], is_work: int) -> dict[str, Stand]:
-    """How each queue stands, as fairness wants to know."""
-    counts, turns = {name: Counter[str]() for name in queues}, {name: dict[str, int]() for name in queues}
-    for queue, lane, count in map(tuple, held):
-        counts[queue][lane] = count
-    for queue, _, lane, *_, turn in map(tuple, ready):
-        if turn is not None:
-            turns[queue][lane] = turn
-    return {name: Stand(queue.limits, counts[name], turns[name], queue.free_at_s[is_work]) for name, queue in queues.items()}
+def _room(limits: Limits, held: Counter[str], most: int) -> int:
+    return most if limits.concurrency is None else min(most, limits.concurrency - held.total())
