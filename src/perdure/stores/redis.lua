@@ -56,9 +56,13 @@ local function serve(kind, one)  -- Note that something is handed over.
 end
 
 -- Heads.
+local function placed(thing)  -- What was kept before there were lanes is in none.
+  thing.queue, thing.lane, thing.priority = thing.queue or '', thing.lane or '', thing.priority or 0
+  return thing
+end
 local function load(address)
   local head = call('HGET', at('heads'), address)
-  return head and unpack(head)
+  return head and placed(unpack(head))
 end
 local function place(head)
   local ready = least(head.wake_at_s, head.mail_at_s)
@@ -98,7 +102,7 @@ local function create(key, program, root, status, place, holder)
 end
 
 -- Mail.
-local function mail_of(member) return unpack(call('HGET', at('mail'), member)), call('HGET', at('bodies'), member) end
+local function mail_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
 local function keep(mail) call('HSET', at('mail'), numbered(mail.number), pack(mail)) end
 local function line_of(mail) return mail.holder and at('leased', mail.holder) or at('work', mail.to[2]) end
 local function in_line(mail) return pack({mail.holder or false, '', mail.lane, mail.priority, mail.deliveries > 0}) end
