@@ -10,12 +10,11 @@ from perdure.core.execution import Execution
 from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
-from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.code.instance import Instance
 from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
-from perdure.runtime.transact import NotWanted, answer_key, transact
+from perdure.runtime.transact import NotWanted, answer_key, in_transaction, transact
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Guard
 
@@ -80,7 +79,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
     fn, args, reported = call
-    if isinstance(fn, Step) and fn.transaction and engine.perform is perform:
+    if in_transaction(fn) and engine.perform is perform:
         await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, args))
         return
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
@@ -99,7 +98,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     await engine.go_on(warm)  # in this task, which saves one
 
 
-async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Step[Any, Any, Any], Value]) -> None:
+async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Any, Value]) -> None:
     """Carry out a step in a transaction. Its answer is in the mail then, and is handed over like any other."""
 
     def is_wanted() -> bool:  # called on this thread, where nothing is decided meanwhile; what was decided and is being written, is not known to the store yet

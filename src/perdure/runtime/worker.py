@@ -32,7 +32,7 @@ from perdure.runtime.presence import here
 from perdure.runtime.queues import declare, declared
 from perdure.runtime.resources import Resources
 from perdure.runtime.threads import DaemonThreads
-from perdure.runtime.transact import answer_key, transact
+from perdure.runtime.transact import answer_key, in_transaction, transact
 from perdure.stores.base import Claim, Guard, Moment, Post, Store
 
 logger = logging.getLogger("perdure.worker")
@@ -166,7 +166,7 @@ class Worker:
         blobs: dict[str, bytes] = {}
         untold: bytes | None = None
         step = self.steps.get(work.target)
-        if isinstance(step, Step) and step.transaction and mail.deliveries <= limits.INTERRUPTIONS_MAX:
+        if step is not None and in_transaction(step) and mail.deliveries <= limits.INTERRUPTIONS_MAX:
             failed = await self._transact(step, work, mail)
             if failed is None:
                 return
@@ -186,7 +186,7 @@ class Worker:
         post = Post(epoch=epoch, sends=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
         await persistently(lambda: self.store.commit([post]))
 
-    async def _transact(self, step: Step[Any, Any, Any], work: Work, mail: Mail) -> Err | None:
+    async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Err | None:
         """Do a call in a transaction, which also answers and acknowledges it; None if that has happened, or the call is somebody else's by now."""
         info = StepInfo(work.execution, work.path, work.attempt)
         lease = Guard(key=work.execution, holder=self._membership.name, epoch=self._membership.epoch, answer=answer_key(info), work=Ack(mail.to, mail.key))

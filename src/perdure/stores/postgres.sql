@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS queues (
     per_lane bigint,
     interval_s float8 NOT NULL,
     burst bigint NOT NULL,
+    declared text NOT NULL,
     turn bigint NOT NULL DEFAULT 0,
     free_at_s float8 NOT NULL DEFAULT 0,
     free_for_work_at_s float8 NOT NULL DEFAULT 0

@@ -9,20 +9,22 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
+from msgspec.structs import astuple
+
 from perdure.stores.base import UNLIMITED, Limits, QueueStand
 from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
-from perdure.stores.postgres_text import escaped
+from perdure.stores.postgres_text import escaped, unescaped
 
 WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
 ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
 
-LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst) VALUES ($1, $2, $3, $4, $5)
-    ON CONFLICT (name) DO UPDATE SET (concurrency, per_lane, interval_s, burst) = ROW ($2, $3, $4, $5)"""
+LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared) VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (name) DO UPDATE SET (concurrency, per_lane, interval_s, burst, declared) = ROW ($2, $3, $4, $5, $6)"""
 FORGET, FORGET_LANES = "DELETE FROM queues WHERE name = $1", "DELETE FROM lanes WHERE queue = $1"
 MARK, MARK_WORK = (
     f"UPDATE {table} SET limited = $2 WHERE queue = $1 AND {named} AND limited <> $2" for table, named in (("heads", "queue <> ''"), ("mail", "true"))
 )
-QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst FROM queues"
+QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared FROM queues"
 STANDS = """SELECT queue, count(until_s), count(*) FILTER (WHERE until_s IS NULL AND (holder IS NOT NULL OR ready_at_s <= $1))
     FROM heads LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue <> '' GROUP BY queue"""
 WORK_STANDS = """SELECT queue, count(until_s), count(*) - count(until_s)
@@ -174,14 +176,14 @@ async def limit(fetch: Fetch, name: str, limits: Limits | None) -> None:
         await fetch(FORGET, name)
         await fetch(FORGET_LANES, name)
     else:
-        await fetch(LIMIT, name, limits.concurrency, limits.per_lane, limits.interval_s, limits.burst)
+        await fetch(LIMIT, name, *astuple(limits)[:-1], escaped(limits.declared))
     for sql in (MARK, MARK_WORK):
         await fetch(sql, name, limits is not None)
 
 
 async def stands(fetch: Fetch, now_s: float) -> list[QueueStand]:
     """See `Store.queues`."""
-    limits = {name: Limits(*rest) for name, *rest in map(tuple, await fetch(QUEUES))}
+    limits = {name: Limits(*four, unescaped(declared)) for name, four, declared in ((row[0], row[1:5], row[5]) for row in map(tuple, await fetch(QUEUES)))}
     executions, work = [{name: rest for name, *rest in map(tuple, await fetch(sql, now_s))} for sql in (STANDS, WORK_STANDS)]
     rows = ((name, *executions.get(name, (0, 0)), *work.get(name, (0, 0))) for name in sorted({*limits, *executions, *work}))
     return [QueueStand(name, limits.get(name, UNLIMITED), held, leased, waiting, work_waiting) for name, held, waiting, leased, work_waiting in rows]

@@ -105,15 +105,8 @@ class _Oracle:
                 return value
             case n.Raise():
                 raise _Failure("Mishap")
-            case n.Call(_, body, undo):
-                done: Counter[str] = Counter()
-                try:
-                    value = yield from self.read(body, scope._replace(mailbox=defaultdict(deque), items="", done=done))
-                except _Failure as failure:
-                    scope.effects.update(done)
-                    raise _Failure("ChildFailed") from failure
-                scope.done.update(done if undo else ())
-                return {"child": value}
+            case n.Call():
+                return (yield from self._call(node, scope))
             case n.Approve(approves=approves):
                 return {"approved": approves}
             case n.Gate(_, latest):
@@ -135,6 +128,17 @@ class _Oracle:
             case n.Race():
                 return (yield from self._race(node, scope))
         return None
+
+    def _call(self, node: n.Call, scope: _Scope) -> Reading:
+        """A child undoes what it has done if it fails; what it has done by completing may be undone with its parent."""
+        done: Counter[str] = Counter()
+        try:
+            value = yield from self.read(node.body, scope._replace(mailbox=defaultdict(deque), items="", done=done))
+        except _Failure as failure:
+            scope.effects.update(done)
+            raise _Failure("ChildFailed") from failure
+        scope.done.update(done if node.undo else ())
+        return {"child": value}
 
     def _step(self, node: n.Step, scope: _Scope) -> Reading:
         effect, tries = node.name + scope.where, TRIES if node.tries is None else node.tries

@@ -105,12 +105,13 @@ class Step(Generic[P, R_co, X_co]):
     @overload
     def undo(self, fn: F, /) -> F: ...
     @overload
-    def undo(self, /, *, in_doubt: bool = ..., retry: Retry = ..., timeout: Duration | None = ...) -> Callable[[F], F]: ...
+    def undo(self, /, *, in_doubt: bool = ..., retry: Retry = ..., timeout: Duration | None = ..., transaction: bool = ...) -> Callable[[F], F]: ...
     def undo(self, fn: Any = None, /, *, in_doubt: bool = False, **options: Any) -> Any:
         """Declare what undoes the step, should its execution fail or be cancelled: a function of its result and its arguments.
 
-        It is a step of its own, with tries and a timeout. With `in_doubt`, it is also called for a step that failed, timed out, was interrupted or
-        abandoned, with None for the result. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function stays what it is.
+        It is a step of its own, with tries and a timeout, and perhaps in a `transaction`. With `in_doubt`, it is also called for a step that failed,
+        timed out, was interrupted or abandoned, with None for the result. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function
+        stays what it is.
 
         Raises:
             BadName: the step is undone by another function already.
