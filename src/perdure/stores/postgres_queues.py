@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Limits, QueueStand
@@ -183,7 +184,7 @@ async def limit(fetch: Fetch, name: str, limits: Limits | None) -> None:
 
 async def stands(fetch: Fetch, now_s: float) -> list[QueueStand]:
     """See `Store.queues`."""
-    limits = {name: Limits(*four, unescaped(declared)) for name, four, declared in ((row[0], row[1:5], row[5]) for row in map(tuple, await fetch(QUEUES)))}
+    limits = {name: msgspec.structs.replace(Limits(*four), declared=unescaped(text)) for name, *four, text in map(tuple, await fetch(QUEUES))}
     executions, work = [{name: rest for name, *rest in map(tuple, await fetch(sql, now_s))} for sql in (STANDS, WORK_STANDS)]
     rows = ((name, *executions.get(name, (0, 0)), *work.get(name, (0, 0))) for name in sorted({*limits, *executions, *work}))
     return [QueueStand(name, limits.get(name, UNLIMITED), held, leased, waiting, work_waiting) for name, held, waiting, leased, work_waiting in rows]
