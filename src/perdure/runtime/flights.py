@@ -14,7 +14,7 @@ from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.code.instance import Instance
 from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
-from perdure.runtime.transact import NotWanted, answer_key, in_transaction, transact
+from perdure.runtime.transact import answer_key, in_transaction, transact
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Guard
 
@@ -99,25 +99,25 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
 
 
 async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Any, Value]) -> None:
-    """Carry out a step in a transaction. Its answer is in the mail then, and is handed over like any other."""
+    """Carry out a step in a transaction. From its beginning until its answer is decided on, nothing else is: neither a timeout nor a cancel comes between."""
 
-    def is_wanted() -> bool:  # called on this thread, where nothing is decided meanwhile; what was decided and is being written, is not known to the store yet
+    def is_wanted() -> bool:
         flight = warm.flights.get(info.path)
-        return not warm.busy and flight is not None and flight[0] == info.attempt
+        return flight is not None and flight[0] == info.attempt
 
+    while warm.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way, which is short
+        await asyncio.sleep(0.0005)
+    if not is_wanted():
+        return
+    warm.busy = True
     guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=answer_key(info))
-    while True:
-        try:
-            failed = await transact(engine.store, call, info, guard, is_wanted)
-            break
-        except NotWanted:
-            flight = warm.flights.get(info.path)
-            if flight is None or flight[0] != info.attempt:
-                return
-            await asyncio.sleep(0.001)
-    if failed is not None:
-        warm.put(Item(messages.Settle(info.path, info.attempt, failed)))
-        await engine.go_on(warm)
+    try:
+        outcome = await transact(engine.store, call, info, guard)
+    finally:
+        warm.busy = False
+    if outcome is not None:  # else the mail has the answer, or somebody else has the execution
+        warm.undecided.appendleft(Item(messages.Settle(info.path, info.attempt, outcome)))
+    await engine.go_on(warm)
 
 
 def _thread_ended(engine: "Engine", warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:

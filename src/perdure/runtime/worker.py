@@ -168,7 +168,7 @@ class Worker:
         step = self.steps.get(work.target)
         if step is not None and in_transaction(step) and mail.deliveries <= limits.INTERRUPTIONS_MAX:
             failed = await self._transact(step, work, mail)
-            if failed is None:
+            if not isinstance(failed, Err):
                 return
             answer: Lost | Settle = Settle(work.path, work.attempt, failed)
         elif mail.deliveries > limits.INTERRUPTIONS_MAX:
@@ -186,8 +186,8 @@ class Worker:
         post = Post(epoch=epoch, sends=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
         await persistently(lambda: self.store.commit([post]))
 
-    async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Err | None:
-        """Do a call in a transaction, which also answers and acknowledges it; None if that has happened, or the call is somebody else's by now."""
+    async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Outcome | None:
+        """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
         info = StepInfo(work.execution, work.path, work.attempt)
         lease = Guard(key=work.execution, holder=self._membership.name, epoch=self._membership.epoch, answer=answer_key(info), work=Ack(mail.to, mail.key))
         return await transact(self.store, (step, work.args), info, lease)

@@ -151,8 +151,8 @@ class Step(Generic[P, R_co, X_co]):
 
     @cached_property
     def timeout_s(self) -> float | None:
-        """The time that each try has, in seconds."""
-        return None if self.timeout is None else seconds(self.timeout, f"timeout of step {self.name}")
+        """The time that each try has, in seconds. What runs in a transaction can't be left half done, and has no such time."""
+        return None if self.timeout is None or self.transaction else seconds(self.timeout, f"timeout of step {self.name}")
 
     @cached_property
     def heartbeat_s(self) -> float | None:
@@ -238,6 +238,8 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
     declared: Step[Any, Any, Any] = Step(fn, **given)
     checked_name(declared.name, "step")
     _ = declared.rule, declared.timeout_s, declared.heartbeat_s, line and line.ranked(declared.priority)  # a bad option is an error where it is written
+    if declared.transaction and (declared.timeout is not None or declared.heartbeat is not None):
+        raise BadValue(f"transaction of step {declared.name}", True, "to be combined with a timeout or a heartbeat: all that write wait for it, keep it short")
     if declared.transaction and not declared.is_async:
         raise BadValue(f"transaction of step {declared.name}", True, "that of an async function, which is given the transaction first")
     return declared
