@@ -12,11 +12,16 @@ import pytest
 from perdure import Context, SealedPayload, step, workflow
 from perdure.async_client import AsyncClient
 from perdure.client import Client
-from perdure.core.errors import BadValue, PerdureError, StepFailed
+from perdure.core import messages
+from perdure.core.errors import BadValue, PerdureError, StepFailed, StoreUnavailable
+from perdure.core.mail import Send
+from perdure.core.messages import Work
+from perdure.core.paths import Key, Queue
 from perdure.runtime.engine import Engine
+from perdure.runtime.holder import persistently
 from perdure.runtime.host import open_store
 from perdure.runtime.worker import Worker
-from perdure.stores.base import Store
+from perdure.stores.base import Post, Store
 from perdure.stores.codecs import Compressed
 from perdure.stores.coded import CodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
@@ -199,3 +204,33 @@ def test_clients_take_a_codec(tmp_path: Path) -> None:
     assert list(traces(tmp_path)) == []
     with pytest.raises(SealedPayload, match="'old'"), Client(url) as client:
         client.start("nowhere", SECRET, id="1", strict=True)
+
+
+async def test_a_worker_without_the_key_leaves_work_where_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "perdure.db"
+    work = messages.encode(Work(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
+    store = CodedStore(SqliteStore(file), Encrypted(OLD))
+    await store.commit([Post(sends=(Send(Queue("default", "remote"), "work", work),))])
+    await store.close()
+    before = kept(file)
+    blind = CodedStore(SqliteStore(file), Encrypted(NEW))
+    worker = Worker(blind, [whispered], queues=["remote"], poll_s=0.02)
+    running = asyncio.create_task(worker.run())
+    while "is left where it is" not in caplog.text:
+        await asyncio.sleep(0.01)
+    worker.stop()
+    await running
+    await blind.close()
+    assert kept(file) == before and "with the key 'old', and given are new" in caplog.text and "defect" not in caplog.text
+
+
+async def test_a_payload_whose_key_is_missing_is_asked_for_again_and_is_no_failed_try() -> None:
+    answers: list[Exception | bytes] = [SealedPayload("a blob", "is encrypted"), StoreUnavailable("busy"), b"payload"]
+
+    async def ask() -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert await persistently(ask) == b"payload"
