@@ -28,6 +28,7 @@ from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.sqlite.backup import backup
 from perdure.stores.sqlite.opening import check
 from perdure.stores.sqlite.store import SqliteStore
+from tests.stores.sqlite.world import run
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -204,6 +205,34 @@ def test_clients_take_a_codec(tmp_path: Path) -> None:
     assert list(traces(tmp_path)) == []
     with pytest.raises(SealedPayload, match="'old'"), Client(url) as client:
         client.start("nowhere", SECRET, id="1", strict=True)
+
+
+FORK = """
+import asyncio, os, sys
+from perdure.core.errors import StoreError
+from tests.stores.sqlite.world import *
+from perdure.stores.coded import CodedStore
+from perdure.stores.encryption import Encrypted
+
+codec = Encrypted({"key": bytes(32)})
+store = CodedStore(SqliteStore(sys.argv[1]), codec)
+asyncio.run(store.commit([step(key())]))
+if (child := os.fork()) == 0:
+    try:
+        asyncio.run(store.read(key()))
+    except StoreError:
+        own = CodedStore(SqliteStore(sys.argv[1]), codec)
+        asyncio.run(own.commit([step(key(), 1)]))
+        os._exit(0)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print([row.decode() for row in asyncio.run(store.read(key())).rows])
+asyncio.run(store.close())
+"""
+
+
+def test_after_a_fork_the_parent_goes_on_and_the_child_with_a_store_of_its_own(tmp_path: Path) -> None:
+    assert run(FORK, tmp_path / "perdure.db") == "['row', 'row']\n"
 
 
 async def test_a_worker_without_the_key_leaves_work_where_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
