@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RaceFailed,
         RetryAfter,
         Rollback,
+        SealedPayload,
         StepFailed,
         StoreError,
         Timeout,
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from perdure.programs.code.sync import SyncContext, SyncTurn
     from perdure.programs.code.transaction import Transaction
     from perdure.sdk import Workflow, workflow
+    from perdure.stores.codecs import Compressed
+    from perdure.stores.encryption import Encrypted
 
 __all__ = [
     "AlreadyThere",
@@ -59,11 +62,13 @@ __all__ = [
     "Attempt",
     "ChildFailed",
     "Client",
+    "Compressed",
     "Context",
     "DeadlineExceeded",
     "Decision",
     "DecisionRefused",
     "Diverged",
+    "Encrypted",
     "Err",
     "ErrorInfo",
     "ExecutionCancelled",
@@ -91,6 +96,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "Rollback",
+    "SealedPayload",
     "Signal",
     "Step",
     "StepFailed",
@@ -137,6 +143,7 @@ _HOMES = {
         "RaceFailed",
         "RetryAfter",
         "Rollback",
+        "SealedPayload",
         "StepFailed",
         "StoreError",
         "TooDeep",
@@ -156,6 +163,8 @@ _HOMES = {
     "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
     "perdure.programs.code.transaction": ("Transaction",),
     "perdure.sdk": ("Workflow", "workflow"),
+    "perdure.stores.codecs": ("Compressed",),
+    "perdure.stores.encryption": ("Encrypted",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

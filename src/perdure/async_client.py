@@ -28,6 +28,8 @@ from perdure.service.approvals import Approval
 from perdure.service.queries import EngineView, Listed
 from perdure.service.queues import UNCHANGED, change
 from perdure.stores.base import QueueStand, Store
+from perdure.stores.codecs import Codec
+from perdure.stores.coded import CodedStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,18 +46,23 @@ class AsyncClient:
     """Starts executions and finds them, on the store of a URL: ``sqlite:///file.db``; by default `PERDURE_DB`, else ``.perdure/perdure.db``.
 
     It runs none: engines do, in this process or another. A store that is open here already may be given in place of a URL, and stays open.
+    What the store keeps is encoded by `codec`, which has to be that of the engines; by default, by what the environment says: see the guide to
+    encryption.
 
     Raises:
-        BadValue: the URL names no store.
+        BadValue: the URL names no store, or the environment no codec.
         StoreError: the store can't be opened.
     """
 
-    def __init__(self, url: str | Store | None = None) -> None:
+    def __init__(self, url: str | Store | None = None, *, codec: Codec | None = None) -> None:
         if url is not None and not isinstance(url, str) and not hasattr(url, "heads"):
             raise BadValue("client URL", url, "sqlite:///path/to/file.db, or a store")
         if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
             raise BadValue("client URL", url, "a database's; this version does not speak to servers, open the database that the server has")
-        self._store, self._ours = (open_store(url), True) if url is None or isinstance(url, str) else (url, False)
+        if url is None or isinstance(url, str):
+            self._store, self._ours = open_store(url, codec), True
+        else:
+            self._store, self._ours = url if codec is None else CodedStore(url, codec), False
         self._access = Access(self._store)
         self._declared: set[str] = set()
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import uuid4
 
-from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable
 from perdure.runtime import presence
 from perdure.runtime.presence import Presence
 from perdure.stores.base import Moment, Store
@@ -146,12 +146,12 @@ class Patience:
 
 
 async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask the store until it answers, waiting longer each time."""
+    """Ask the store until it answers, waiting longer each time. What is sealed here is no answer: a key may be missing in this process alone."""
     patience = Patience()
     while True:
         try:
             return await ask()
-        except StoreUnavailable as error:
+        except (StoreUnavailable, SealedPayload) as error:
             logger.warning("the store is unavailable: %s; trying again in %.2g s", error, patience.wait_s)
             await patience.wait()
 

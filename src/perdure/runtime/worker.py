@@ -159,7 +159,11 @@ class Worker:
             return
 
     async def _do(self, mail: Mail) -> None:
-        work = messages.decode(mail.body)
+        try:
+            work = messages.decode(mail.body)
+        except StoreError as error:
+            logger.error("work %s of queue %s can't be read, and is left where it is: %s", mail.key, mail.to, error)
+            return
         if not isinstance(work, Work):
             raise LogDamaged(f"mail {mail.number} to queue {mail.to} is no work")
         epoch = self._membership.epoch
