@@ -8,6 +8,7 @@ the ``#>`` lines in them, or against the ``text`` behind them; ``…`` stands fo
 
     <!-- fails: StepFailed -->      it raises this error, and the text behind it is what that says
     <!-- exits: 40 -->              its last command ends so
+    <!-- again: until when -->      it is typed again until it says what is shown
     <!-- not run: why -->           it is only shown
 """
 
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -28,12 +30,14 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MARKER = re.compile(r"<!-- (not run|fails|exits): (.+?) -->")
+MARKER = re.compile(r"<!-- (not run|fails|exits|again): (.+?) -->")
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 PROMISED = re.compile(r"^\s*#>(?: |$)(.*)$", re.MULTILINE)
 RUNS = re.compile(r"\b(?:perdure|python) ")
 ABOUT_THE_MACHINE = re.compile(r"(?:pip|uv|make|eval) ")
-VARIES = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*")
+VARIES = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*(?: (?:ms|s|min|h|d)\b)?")
+
+AGAIN_S = 15.0
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -91,7 +95,9 @@ class Reader:
         self.page, self.directory, self.stage = page, directory, stage
         self.module = ModuleType("page")
         self.worker: subprocess.Popen[str] | None = None
-        self.environment = {**os.environ, "PATH": f"{directory}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT / 'src'}:{directory}", "NO_COLOR": "1"}
+        path = {"PATH": f"{directory}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT / 'src'}:{directory}"}
+        tests = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "perdure.testing.plugin"}  # who reads has no others of ours
+        self.environment = {**os.environ, **path, **tests, "NO_COLOR": "1"}
         for name in ("PERDURE_DB", "PERDURE_USER", "COLUMNS"):
             self.environment.pop(name, None)
         (directory / "bin").mkdir()
@@ -124,7 +130,9 @@ class Reader:
                 return
             said = self._python(block, text)
         elif block.language == "sh" and RUNS.search(text):
-            said = self._shell(block, text)
+            said, until_s = self._shell(block, text), time.monotonic() + AGAIN_S
+            while "again" in block.marks and behind is not None and not alike(behind.text, said) and time.monotonic() < until_s:
+                said = self._shell(block, text)
         else:
             return
         promised = "\n".join(PROMISED.findall(block.text)) if block.language == "python" else ""
@@ -159,7 +167,7 @@ class Reader:
             ended = subprocess.run(
                 ["bash", "-ec", script], cwd=self.directory, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30, check=False, text=True
             )
-            said, code = said + ended.stdout, ended.returncode
+            said, code = said + ended.stdout, ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
         if code != int(block.marks.get("exits", "0")):
             raise Unlike(self.page, block, f"it ends with {code}, and says\n{said}")
         return said
