@@ -165,7 +165,14 @@ class Reader:
                 said += self._work(script)
                 continue
             ended = subprocess.run(
-                ["bash", "-ec", script], cwd=self.directory, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30, check=False, text=True
+                ["bash", "-ec", script],
+                cwd=self.directory,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=30,
+                check=False,
+                text=True,
             )
             said, code = said + ended.stdout, ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
         if code != int(block.marks.get("exits", "0")):
