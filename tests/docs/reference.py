@@ -66,6 +66,7 @@ WITHOUT_FIELDS = {"Step"}
 
 UNSAID = {"_MISSING", "UNCHANGED"}
 LINE_CHARACTERS_MAX = 120
+PROSE_CHARACTERS_MAX = 130
 HEADER = "<!-- Written by `python -m tests.docs.reference` from the docstrings: change those. -->"
 
 
@@ -138,11 +139,19 @@ def _definition(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
     return found
 
 
+def filled(text: str, first: str = "") -> str:
+    """Prose in lines of a length, with code in one piece; behind `first`, such as the dash of a list, the others are indented."""
+    whole = re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", "\0"), " ".join(text.split()))
+    return textwrap.fill(
+        whole, PROSE_CHARACTERS_MAX, initial_indent=first, subsequent_indent=" " * len(first), break_long_words=False, break_on_hyphens=False
+    ).replace("\0", " ")
+
+
 def prose(docstring: str | None) -> str:
     """A docstring as Markdown: code in single quotes, errors as a list."""
     text = inspect.cleandoc(docstring or "").replace("``", "`")
     body, _, raised = text.partition("\nRaises:\n")
-    body = "\n\n".join(" ".join(part.split()) if not part.startswith("    ") else part for part in body.strip().split("\n\n"))
+    body = "\n\n".join(filled(part) if not part.startswith("    ") else part for part in body.strip().split("\n\n"))
     if not raised:
         return body
     lines: list[str] = []
@@ -151,7 +160,7 @@ def prose(docstring: str | None) -> str:
             lines[-1] += f" {line.strip()}"
         elif line.strip():
             lines.append(line.strip())
-    return "\n\n".join((body, "Raises:\n\n" + "\n".join(f"- {_linked(line)}" for line in lines)))
+    return "\n\n".join((body, "Raises:\n\n" + "\n".join(filled(_linked(line), "- ") for line in lines)))
 
 
 def _linked(line: str) -> str:
@@ -172,9 +181,9 @@ class Entry:
         if not inspect.isclass(self.thing):
             yield from self._value()
             return
-        yield f"{INTRODUCED.get(self.name) or prose(self.thing.__doc__)}\n"
+        yield f"{filled(INTRODUCED[self.name]) if self.name in INTRODUCED else prose(self.thing.__doc__)}\n"
         if self.name in INTRODUCED and not self.name.startswith("Sync"):
-            yield f"`{'`, `'.join(self.methods)}`.\n"
+            yield f"{filled(', '.join(f'`{name}`' for name in self.methods))}.\n"
             return
         if self.name.startswith("Sync"):
             return
@@ -193,7 +202,7 @@ class Entry:
     def _method(self, name: str, method: Any) -> Iterator[str]:
         if isinstance(method, property | cached_property):
             getter = method.fget if isinstance(method, property) else method.func
-            yield f"**`{self.name}.{name}`**: {prose(getter.__doc__)}\n"
+            yield f"{filled(f'**`{self.name}.{name}`**: {getter.__doc__}')}\n"
         else:
             yield f"```text\n{signature(f'{self.name}.{name}', method)}\n```\n"
             yield f"{prose(method.__doc__)}\n"
@@ -273,7 +282,7 @@ def errors_page() -> str:
         "There are three families: the caller's mistake, which changed nothing; the store's trouble, in which what was acknowledged is safe; and what comes of",
         "the work itself. Every error says what happened, where, and what to do, and has that as fields.\n",
         f"```text\n{textwrap.dedent(drawn)}\n```\n",
-        f"{' '.join(behind.split())}\n",
+        f"{filled(behind)}\n",
         "Those that are not exported by `perdure` are in `perdure.core.errors`.\n",
     ]
     for kind in kinds():
@@ -285,7 +294,7 @@ def errors_page() -> str:
         parts.append(f"## {kind.__name__}\n")
         parts.append(f"`{'perdure' if exported else errors.__name__}.{kind.__name__}`, below `{above.__name__}`.{_fields(fields)}\n")
         parts.append(f"{prose(kind.__doc__)}\n")
-        parts.append(f"- **Cause.** {cause}\n- **What to do.** {fix}\n")
+        parts.append(f"{filled(f'**Cause.** {cause}', '- ')}\n{filled(f'**What to do.** {fix}', '- ')}\n")
     return "\n".join(parts).rstrip() + "\n"
 
 
