@@ -419,7 +419,7 @@ BUGS = [
         "release with nothing in flight",
         "who performs a step holds its execution",
         "runtime/warm.py",
-        " and not self.execution.performs",
+        " and not self.execution.opened.performed",
         "",
         CALM,
         quick=True,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.programs.code.declare import Retry, Signal, Step, step
     from perdure.programs.code.info import StepInfo, step_info
     from perdure.programs.code.queues import Queue, Rate
+    from perdure.programs.code.resources import Resource
     from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
     from perdure.programs.code.sync import SyncContext, SyncTurn
     from perdure.programs.code.transaction import Transaction
@@ -86,6 +87,7 @@ __all__ = [
     "RaceFailed",
     "Rate",
     "Record",
+    "Resource",
     "Retry",
     "RetryAfter",
     "Rollback",
@@ -149,6 +151,7 @@ _HOMES = {
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
     "perdure.programs.code.info": ("StepInfo", "step_info"),
     "perdure.programs.code.queues": ("Queue", "Rate"),
+    "perdure.programs.code.resources": ("Resource",),
     "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),
     "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
     "perdure.programs.code.transaction": ("Transaction",),

@@ -200,3 +200,24 @@ async def test_a_fatal_error_is_not_tried_again(file: Path) -> None:
     async with engine(file, refuse) as (store, _), AsyncClient(store) as client:
         assert await client.run(refuse) == "fatal 1"
     assert rows(file) == []
+
+
+async def test_who_takes_over_finds_the_answer_of_a_transaction_before_anything_else(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with engine(file, pays, lease_s=60.0) as (store, first), AsyncClient(store) as client:
+        handle = await client.start(pays, "ada", 5)
+        while not tries:
+            await asyncio.sleep(0.001)
+
+            async def nothing() -> None:
+                """It claims no more, so it never hears of the answer."""
+
+            monkeypatch.setattr(first, "_claim", nothing)
+        while not rows(file):
+            await asyncio.sleep(0.01)
+        await store.renew(first.holder, 0)  # it is taken for dead
+        second = Engine(store, [pays.code])
+        running = asyncio.create_task(second.run())
+        assert await handle.result("10s") == 5
+        second.stop()
+        await running
+    assert rows(file) == [("ada", 5)] and tries == [5]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.execution import Execution
-from perdure.core.ops import Call
+from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
-from perdure.programs.code.declare import Step
-from perdure.programs.code.info import StepInfo
+from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.code.instance import Instance
+from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
-from perdure.runtime.transact import NotWanted, answer_key, transact
+from perdure.runtime.transact import NotWanted, answer_key, in_transaction, transact
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Guard
 
@@ -70,19 +70,27 @@ def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
     fn, op = warm.program.steps.get(path), promise.op
     if fn is not None and isinstance(op, Call):
         end(warm, path)
-        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op.args))))
+        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op.args, promise.progress))))
 
 
-async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Value]) -> None:
+async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Value, Value]) -> None:
     def busy(thread: "asyncio.Future[Any]") -> None:
         warm.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
-    fn, args = call
-    if isinstance(fn, Step) and fn.transaction and engine.perform is perform:
+    fn, args, reported = call
+    if in_transaction(fn) and engine.perform is perform:
         await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, args))
         return
-    outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt), engine.payloads, engine.threads, busy)
+    beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
+    life = StepLife(beats.beat)
+    try:
+        outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt, reported, life), engine.payloads, engine.threads, busy)
+    finally:
+        life.over = True
+        beats.close()
+    if isinstance(outcome, Err):
+        beats.flush()
     flight = warm.flights.get(path)
     if flight is not None and flight[0] == attempt:
         warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
@@ -90,7 +98,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     await engine.go_on(warm)  # in this task, which saves one
 
 
-async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Step[Any, Any, Any], Value]) -> None:
+async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Any, Value]) -> None:
     """Carry out a step in a transaction. Its answer is in the mail then, and is handed over like any other."""
 
     def is_wanted() -> bool:  # called on this thread, where nothing is decided meanwhile; what was decided and is being written, is not known to the store yet

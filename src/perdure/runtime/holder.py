@@ -20,6 +20,12 @@ from perdure.stores.base import Moment, Store
 T = TypeVar("T")
 logger = logging.getLogger("perdure.holder")
 
+LEASE_S = 15.0
+"""How long a holder that has fallen silent is taken to be alive."""
+
+POLL_S = 1.0
+"""How often who is idle asks the store: the net under the rings."""
+
 WAIT_MIN_S, WAIT_MAX_S = 0.05, 5.0
 """The shortest and the longest wait before a store that was unavailable is asked again."""
 

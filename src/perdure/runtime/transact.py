@@ -13,11 +13,11 @@ from perdure.core.mail import Send
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import text
 from perdure.core.values import Value, offload
-from perdure.programs.code.declare import Step
+from perdure.programs.code.declare import Step, Undo
 from perdure.programs.code.info import StepInfo, running
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
-from perdure.runtime.perform import failure, payload
+from perdure.runtime.perform import failure, of_what_is_undone, payload
 from perdure.stores.base import Guard, Post, Raised, Store
 
 
@@ -30,20 +30,30 @@ def answer_key(info: StepInfo) -> str:
     return f"settle:{text(info.path)}:{info.attempt}"
 
 
+def in_transaction(fn: Any) -> bool:
+    """Whether a step, or what undoes one, is to be given a transaction."""
+    step = fn.step if isinstance(fn, Undo) else fn
+    return isinstance(step, Step) and step.transaction
+
+
 async def transact(
-    store: Store, call: tuple[Step[Any, Any, Any], Value], info: StepInfo, guard: Guard, is_wanted: Callable[[], bool] = lambda: True
+    store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value], info: StepInfo, guard: Guard, is_wanted: Callable[[], bool] = lambda: True
 ) -> Err | None:
     """Carry out a try; None if its answer is in the mail, or nobody wants it from here any more. What fails was rolled back.
 
     Raises:
         NotWanted: `is_wanted` said so when it was to begin; nothing was done.
     """
-    step, args = call
+    fn, args = call
+    step = fn.step if isinstance(fn, Undo) else fn
     begin: Callable[[Guard, Callable[[Any], Coroutine[Any, Any, Post]]], Coroutine[Any, Any, Any]] | None = getattr(store, "transact", None)
     if begin is None:
         return Err("fatal", ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
     try:
-        positional, named = step.codec.decode_args(await payload(args, Payloads(store)), "the arguments of step", info.path)
+        payloads = Payloads(store)
+        raw = await payload(args, payloads)
+        raw = await of_what_is_undone(raw, payloads) if isinstance(fn, Undo) else raw
+        positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
     except Exception as error:
         return failure(step, error)
 
