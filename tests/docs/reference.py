@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Declaring": ("step", "workflow", "Step", "Workflow", "Retry", "Signal", "Queue", "Rate"),
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
-    "In a step": ("step_info", "StepInfo", "Transaction", "Notice"),
+    "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
     "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle"),
 }
 
@@ -58,11 +58,15 @@ HIDDEN = {
     "Queue": {"lane", "ranked", "is_limited"},
     "Rate": {"interval_s"},
     "Retry": {"rule", "again"},
+    "StepInfo": {"life", "reported"},
 }
 """What is public for other packages of Perdure, and not meant for users."""
 
 WITHOUT_FIELDS = {"Step"}
 """What users are given, and do not make themselves."""
+
+MADE = {"AsyncClient", "Resource", "Signal"}
+"""What they make, and which has no fields."""
 
 UNSAID = {"_MISSING", "UNCHANGED"}
 LINE_CHARACTERS_MAX = 120
@@ -218,9 +222,10 @@ class Entry:
     @property
     def fields(self) -> list[str]:
         """Its fields with their types and defaults, as the source has them; or how it is made."""
-        given = [] if self.name in WITHOUT_FIELDS else _fields_of(self.thing)
+        hidden = HIDDEN.get(self.name, set())
+        given = [] if self.name in WITHOUT_FIELDS else [field for field in _fields_of(self.thing) if field.partition(":")[0] not in hidden]
         made = vars(self.thing).get("__init__")
-        if not given and inspect.isfunction(made) and self.name in ("Signal", "AsyncClient"):
+        if not given and inspect.isfunction(made) and self.name in MADE:
             given = [signature(self.name, made)]
         return given
 
