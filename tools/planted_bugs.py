@@ -77,6 +77,7 @@ class Caught(NamedTuple):
 
 TABLES = "stores/sqlite/tables.py"
 FAIRNESS = "stores/fairness.py"
+ANSWERABLE = 'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing")'
 MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
 INSTANCE, REBUILD = "programs/code/instance.py", "core/rebuild.py"
 
@@ -171,7 +172,7 @@ BUGS = [
         "attempt of an answer",
         "the answer to an earlier try does not count",
         DECIDE,
-        'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
+        f"{ANSWERABLE}:\n            return\n        if isinstance",
         'if promise is None or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
         FAULTS,
     ),
@@ -179,7 +180,7 @@ BUGS = [
         "state of a promise",
         "a try that has failed or was given up is not answered",
         DECIDE,
-        'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
+        f"{ANSWERABLE}:\n            return\n        if isinstance",
         "if promise is None or promise.attempt != message.attempt:\n            return\n        if isinstance",
         FAULTS,
     ),
@@ -187,7 +188,7 @@ BUGS = [
         "settled promises",
         "repeated answers to what has settled do nothing",
         DECIDE,
-        'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
+        f"{ANSWERABLE}:\n            return\n        if isinstance",
         "promise = promise or next(iter(self.execution.open.values()), None)\n        if promise is None:\n            return\n        if isinstance",
         FAULTS,
     ),

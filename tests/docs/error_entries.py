@@ -1,6 +1,10 @@
 """Why each error comes about, and what to do about it: what the reference of errors says beside the docstrings."""
 
 ENTRIES: dict[str, tuple[str, str]] = {
+    "SealedPayload": (
+        "Something is encrypted with a key that is not known here, was changed since it was written, or is plain where only encrypted payloads are taken.",
+        "Put the key that the message names into `PERDURE_KEYS`. Nothing was changed; what waits for the key goes on once it is there.",
+    ),
     "PerdureError": (
         "The root of the tree; never raised as itself.",
         "Catch it to catch whatever Perdure raises. `Fatal`, `Rollback` and `RetryAfter` are yours, and not below it.",

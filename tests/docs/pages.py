@@ -57,9 +57,10 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 STAGES = {
+    "docs/guides/encryption.md": Stage(files={}, replaced={'os.environ["PAYROLL_KEY"]': '"A" * 43 + "="'}),
     "README.md": Stage(files={2: "app.py"}, replaced={'delay="1h"': 'delay="50ms"', '"2d"': '"20s"'}),
 }
-"""The README shows its second block as a whole, and then runs it from a file; nobody waits for an hour here."""
+"""The README shows its second block as a whole, and then runs it from a file; nobody waits for an hour here, and nobody has a key."""
 
 
 def blocks(text: str) -> list[Block]:

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
-    "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle"),
+    "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "Compressed", "Encrypted"),
 }
 
 OTHERS = {
@@ -59,6 +59,8 @@ HIDDEN = {
     "Rate": {"interval_s"},
     "Retry": {"rule", "again"},
     "StepInfo": {"life", "reported"},
+    "Compressed": {"encode", "decode"},
+    "Encrypted": {"encode", "decode"},
 }
 """What is public for other packages of Perdure, and not meant for users."""
 
