@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.execution import Execution
+from perdure.core.mail import Mail
 from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
@@ -116,7 +117,8 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
     finally:
         warm.busy = False
     if outcome is not None:  # else the mail has the answer, or somebody else has the execution
-        warm.undecided.appendleft(Item(messages.Settle(info.path, info.attempt, outcome)))
+        answered = None if isinstance(outcome, Err) else Mail(0, warm.key, guard.answer, b"", 0.0)
+        warm.undecided.appendleft(Item(messages.Settle(info.path, info.attempt, outcome), answered))
     await engine.go_on(warm)
 
 
