@@ -2,6 +2,7 @@
 
 from perdure.cli.acting import cancel, pause, resume, retry, send, terminate, undo
 from perdure.cli.approving import approvals, approve, decide, reject
+from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letters, discard, requeue
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
@@ -18,4 +19,4 @@ root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
 root.section("Keep up", (doctor, db))
-root.section("Write", (lint,))
+root.section("Write", (lint, check))

@@ -18,7 +18,9 @@ from perdure.programs.code.queues import Queue
 from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store
+from perdure.stores.looking import Looking
 from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.looking import SqliteLook
 from perdure.stores.sqlite.store import SqliteStore
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
@@ -39,6 +41,17 @@ def open_store(url: str | None = None) -> Store:
         return SqliteStore(file)
     shown = chosen.replace(f":{parts.password}@", ":***@") if parts.password else chosen
     raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+
+
+def open_to_look(url: str | None = None) -> Looking:
+    """The store of a URL, to be looked at and not changed. See `open_store`; a file that is not there is not made.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has.
+        StoreError: the file can't be looked at.
+    """
+    file = file_of(chosen_url(url))
+    return open_store(url) if file is None else SqliteLook(file)
 
 
 def chosen_url(url: str | None = None) -> str:

@@ -1,7 +1,7 @@
 """Payloads: blobs read lately, kept in memory for a while, since what is replayed twice is read twice."""
 
 from perdure.core.errors import LogDamaged
-from perdure.stores.base import Store
+from perdure.stores.looking import Looking
 
 RECENT = 16
 """How many are kept."""
@@ -12,7 +12,7 @@ class Payloads:
 
     __slots__ = ("_recent", "_store")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Looking) -> None:
         self._store = store
         self._recent: dict[str, bytes] = {}
 
