@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle
+from perdure.async_upkeep import AsyncUpkeep
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
@@ -349,6 +350,11 @@ class AsyncClient:
     def dead_letters(self) -> AsyncDeadLetterOffice:
         """What has failed or needs attention, by what it has in common, to be run again or discarded."""
         return AsyncDeadLetterOffice(self._access)
+
+    @property
+    def upkeep(self) -> AsyncUpkeep:
+        """What whoever looks after the store does: carry executions elsewhere, and look whether all records agree."""
+        return AsyncUpkeep(self._store)
 
     async def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
         """What would become of each execution that has not ended (or also has `failed`) if engines had this code. No step is run, nothing is changed."""

@@ -28,6 +28,7 @@ from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
 from perdure.service.queues import UNCHANGED
 from perdure.stores.base import QueueStand
+from perdure.upkeep import Upkeep
 
 __all__ = [
     "Approval", "AsyncClient", "AsyncHandle", "Checked", "Client", "DeadLetter", "DeadLetters", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent",
@@ -253,6 +254,11 @@ class Client:
     def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
         """See `AsyncClient.check`."""
         return self._thread.call(self._inner.check(workflows, failed=failed, limit=limit, tenant=tenant))
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """See `AsyncClient.upkeep`."""
+        return Upkeep(self._thread, self._inner.upkeep)
 
     def queues(self) -> Queues:
         """See `AsyncClient.queues`."""
