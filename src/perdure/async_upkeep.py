@@ -10,12 +10,14 @@ import os
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
 from perdure.sdk import DEFAULT_TENANT
-from perdure.service import bundle, exporting, importing, queries
+from perdure.service import bundle, exporting, importing, queries, verifying
 from perdure.service.access import Access
 from perdure.service.importing import Imported
+from perdure.service.verify import Finding
 from perdure.stores.base import Store
 
 Imports = list[Imported]
+Findings = list[Finding]
 
 
 class AsyncUpkeep:
@@ -47,6 +49,16 @@ class AsyncUpkeep:
         """
         found = importing.trusted(bundle.read(raw, secret_of(secret)), unsigned)
         return await importing.import_(self._store, found, id=id, paused=paused)
+
+    async def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
+        """What does not agree in the records of these executions, or of all of all tenants; nothing is changed. None is as it should be.
+
+        Raises:
+            NotFound, Ambiguous: an execution is not meant, or several.
+        """
+        keys = [await self._key(one, tenant) for one in executions]
+        heads = await verifying.heads_of(self._store, keys or None)
+        return [finding async for one in verifying.verified(self._store, [head.key for head in heads]) for finding in one.findings]
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:
         if isinstance(execution, Key):

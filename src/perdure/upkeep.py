@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.async_upkeep import AsyncUpkeep, Imports
+from perdure.async_upkeep import AsyncUpkeep, Findings, Imports
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.sdk import DEFAULT_TENANT
@@ -22,3 +22,7 @@ class Upkeep:
     def import_(self, raw: bytes, *, id: str | None = None, paused: bool = False, unsigned: bool = False, secret: str | None = None) -> Imports:
         """See `AsyncUpkeep.import_`."""
         return self._thread.call(self._inner.import_(raw, id=id, paused=paused, unsigned=unsigned, secret=secret))
+
+    def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
+        """See `AsyncUpkeep.verify`."""
+        return self._thread.call(self._inner.verify(*executions, tenant=tenant))

@@ -11,6 +11,7 @@ from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
 from perdure.cli.transfers import export, import_, replay
 from perdure.cli.upkeep import db, doctor
+from perdure.cli.verifying import verify
 
 __all__ = ["root"]
 
@@ -19,5 +20,5 @@ root.section("Look", (ls, show, events, logs, result, query, stream, engines))
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Keep up", (doctor, export, import_, db))
+root.section("Keep up", (doctor, verify, export, import_, db))
 root.section("Write", (lint, check, replay))

@@ -1,7 +1,7 @@
 """Exporting: an execution as it stands, with its mail, the blobs that it refers to and, if wanted, all below it. Nothing is changed."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 
 import msgspec
 
@@ -19,7 +19,7 @@ from perdure.stores.looking import Looking
 TRIES_MAX = 20
 """How often it is looked again at one that went on meanwhile."""
 
-archived: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
+_archived: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
 
 
 async def export(looking: Looking, key: Key, children: bool = False) -> Bundle:
@@ -40,7 +40,10 @@ async def export(looking: Looking, key: Key, children: bool = False) -> Bundle:
         letters = tuple(Message(letter.key, letter.body, letter.due_at_s) for letter in mail)
         executions[one] = Exported(one, head.program, head.root, head.version, head.status, rows, letters)
         events = log.decode_all(rows)
-        await _collect(looking, blobs, blobs_of((*events, *(messages.decode(letter.body) for letter in mail))))
+        async for name, raw in referred(looking, blobs_of((*events, *(messages.decode(letter.body) for letter in mail)))):
+            if raw is None:
+                raise LogDamaged(f"blob {name} is missing")
+            blobs[name] = raw
         wanted.extend(started(one, events) if children else ())
     if not executions:
         raise NotFound(key)
@@ -67,16 +70,26 @@ async def contents(looking: Looking, key: Key) -> tuple[Log, list[Mail]] | None:
     return None if found is None else (found, mail)
 
 
-async def _collect(looking: Looking, blobs: dict[str, bytes], names: dict[str, int]) -> None:
-    """Fetch blobs, those that the archives among them refer to, and the archives before these."""
-    wanted = deque(names.items())
+async def referred(looking: Looking, names: dict[str, int]) -> AsyncGenerator[tuple[str, bytes | None], None]:
+    """Blobs by name, those that the archives among them refer to, and the archives before these; None in place of what is missing.
+
+    Raises:
+        LogDamaged: an archive is none.
+    """
+    wanted, seen = deque(names.items()), set[str]()
     while wanted:
         name, size_bytes = wanted.popleft()
-        if name in blobs:
+        if name in seen:
             continue
+        seen.add(name)
         raw = await looking.blob(name)
-        if raw is None:
-            raise LogDamaged(f"blob {name} is missing")
-        blobs[name] = raw
-        if size_bytes == ARCHIVE:
-            wanted.extend(blobs_of(log.decode_all(archived.decode(raw))).items())
+        yield name, raw
+        if size_bytes == ARCHIVE and raw is not None:
+            wanted.extend(blobs_of(log.decode_all(_rows(raw))).items())
+
+
+def _rows(archive: bytes) -> list[bytes]:
+    try:
+        return _archived.decode(archive)
+    except msgspec.MsgspecError as error:
+        raise LogDamaged(f"an archive can't be read: {error}") from error

@@ -49,6 +49,10 @@ class SqliteLook:
         """See `Store.blob`."""
         return self._read(lambda execute: read_blob(execute, sha256))
 
+    async def blob_names(self) -> list[str]:
+        """The names of all blobs."""
+        return self._read(lambda execute: [name for (name,) in execute("SELECT sha256 FROM blobs")])
+
     async def leases(self) -> list[Lease]:
         """See `Store.leases`."""
         return self._read(lambda execute: leases(execute, self._nobody, time.monotonic()))
