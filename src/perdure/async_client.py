@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle
+from perdure.async_upkeep import AsyncUpkeep
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
@@ -22,7 +23,7 @@ from perdure.programs.code.results import Vote
 from perdure.runtime.host import open_store
 from perdure.runtime.queues import declare
 from perdure.sdk import DEFAULT_TENANT, Workflow
-from perdure.service import approvals, operations, queries, starting
+from perdure.service import approvals, checking, operations, queries, starting
 from perdure.service.access import Access, within
 from perdure.service.approvals import Approval
 from perdure.service.queries import EngineView, Listed
@@ -40,6 +41,7 @@ Listing = list[Listed]
 Engines = list[EngineView]
 Approvals = list[Approval]
 Queues = list[QueueStand]
+Checks = list[checking.Checked]
 
 
 class AsyncClient:
@@ -355,6 +357,17 @@ class AsyncClient:
     def dead_letters(self) -> AsyncDeadLetterOffice:
         """What has failed or needs attention, by what it has in common, to be run again or discarded."""
         return AsyncDeadLetterOffice(self._access)
+
+    @property
+    def upkeep(self) -> AsyncUpkeep:
+        """What whoever looks after the store does: carry executions elsewhere, and look whether all records agree."""
+        return AsyncUpkeep(self._store)
+
+    async def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
+        """What would become of each execution that has not ended (or also has `failed`) if engines had this code. No step is run, nothing is changed."""
+        which = checking.Which(tenant=checked_name(tenant, "tenant"), failed=failed, limit=limit and whole(limit, "limit"))
+        heads = await checking.meant(self._store, which)
+        return [one async for one in checking.check(self._store, checking.known(one.code for one in workflows), heads)]
 
     async def queues(self) -> Queues:
         """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_client import Approvals, AsyncClient, Engines, Listing, Queues
+from perdure.async_client import Approvals, AsyncClient, Checks, Engines, Listing, Queues
 from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
@@ -22,16 +22,18 @@ from perdure.programs.code.durations import Duration
 from perdure.programs.code.queues import Queue, Rate
 from perdure.sdk import DEFAULT_TENANT, Workflow
 from perdure.service.approvals import Approval
+from perdure.service.checking import Checked
 from perdure.service.dead_letters import DeadLetter, DeadLetters
 from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
 from perdure.service.queues import UNCHANGED
 from perdure.stores.base import QueueStand
 from perdure.stores.codecs import Codec
+from perdure.upkeep import Upkeep
 
 __all__ = [
-    "Approval", "AsyncClient", "AsyncHandle", "Client", "DeadLetter", "DeadLetters", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent", "Status",
-    "StepView",
+    "Approval", "AsyncClient", "AsyncHandle", "Checked", "Client", "DeadLetter", "DeadLetters", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent",
+    "Status", "StepView",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -249,6 +251,15 @@ class Client:
     def dead_letters(self) -> DeadLetterOffice:
         """See `AsyncClient.dead_letters`."""
         return DeadLetterOffice(self._thread, self._inner.dead_letters)
+
+    def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
+        """See `AsyncClient.check`."""
+        return self._thread.call(self._inner.check(workflows, failed=failed, limit=limit, tenant=tenant))
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """See `AsyncClient.upkeep`."""
+        return Upkeep(self._thread, self._inner.upkeep)
 
     def queues(self) -> Queues:
         """See `AsyncClient.queues`."""

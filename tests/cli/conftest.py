@@ -155,4 +155,5 @@ def shell(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delenv("PERDURE_DB", raising=False)
     yield Shell(f"sqlite:///{tmp_path}/perdure.db")
+    sys.modules.pop("changed", None)
     sys.modules.pop("flows", None)  # which commands have imported by its path

@@ -2,6 +2,7 @@
 
 from perdure.cli.acting import cancel, pause, resume, retry, send, terminate, undo
 from perdure.cli.approving import approvals, approve, decide, reject
+from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letters, discard, requeue
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
@@ -9,7 +10,9 @@ from perdure.cli.queues import limit, queues
 from perdure.cli.repeating import fork, preset, rerun
 from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
+from perdure.cli.transfers import export, import_, replay
 from perdure.cli.upkeep import db, doctor
+from perdure.cli.verifying import verify
 
 __all__ = ["root"]
 
@@ -18,5 +21,5 @@ root.section("Look", (ls, show, events, logs, result, query, stream, queues, eng
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Keep up", (limit, doctor, db))
-root.section("Write", (lint,))
+root.section("Keep up", (limit, doctor, verify, export, import_, db))
+root.section("Write", (lint, check, replay))

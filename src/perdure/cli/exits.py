@@ -42,7 +42,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.OK: "done",
     Exit.DEFECT: "a defect of Perdure: --debug shows where",
     Exit.INPUT: "bad input: an argument, a value, a target that is not there",
-    Exit.FINDINGS: "lint has found what breaks replay",
+    Exit.FINDINGS: "something was found: by lint what breaks replay, by check or replay what does not fit, by verify what is wrong",
     Exit.FLAGS: "bad flags: an option or a command that does not exist, an argument too few",
     Exit.WAITS: "it has not ended: it waits, runs, is paused, or is yet to start",
     Exit.APPROVAL: "it waits for an approval",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +15,7 @@ from perdure.cli import exits, words
 from perdure.cli.asking import texts
 from perdure.cli.complaints import complaint, name
 from perdure.cli.exits import Exit, Outcome
+from perdure.cli.progress import counting
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed
 from perdure.core.errors import PerdureError
@@ -128,7 +128,7 @@ def asks() -> bool:
 def one_by_one(things: Iterable[T], do: Callable[[T], None], total: int | None = None, explain: Callable[[PerdureError], str] = complaint) -> None:
     """Do something to each, and count on a terminal how far that is; end with the code of the first failure, if there is one."""
     failure = Exit.OK
-    with _counting(total) as count:
+    with counting(total, between=True) as count:
         for thing in things:
             try:
                 do(thing)
@@ -138,28 +138,3 @@ def one_by_one(things: Iterable[T], do: Callable[[T], None], total: int | None =
             count()
     if failure:
         raise Outcome(failure)
-
-
-def _counting(total: int | None) -> AbstractContextManager[Callable[[], None]]:
-    """A counter on standard error, if that is a terminal, nothing else is shown there, and there is much to be done."""
-    if total is None or total <= UNASKED_MAX or not sys.stderr.isatty() or sys.stdout.isatty():
-        return nullcontext(lambda: None)
-    return _Counter(total)
-
-
-class _Counter:
-    """How many are done, on one line that is written again and again, and is gone in the end."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-
-    def __enter__(self) -> Callable[[], None]:
-        return self._count
-
-    def _count(self) -> None:
-        self._done += 1
-        click.echo(f"\r{self._done:,} of {self._total:,}", err=True, nl=False)
-
-    def __exit__(self, *_: object) -> None:
-        click.echo("\r\x1b[K", err=True, nl=False)

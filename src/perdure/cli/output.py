@@ -41,6 +41,11 @@ def listing(format: str, ids: Iterable[str], things: Sequence[msgspec.Struct], t
         click.echo(document([data(one) for one in things]))
 
 
+def no_table() -> Table:
+    """For what is not shown to people as a table."""
+    return Table((), ())
+
+
 def growing(format: str, things: Iterable[T], print_one: Callable[[T], None], follow: bool) -> None:
     """Print things as they come. As `json` they are one document if they end, and else a line for each."""
     if format == "json" and not follow:

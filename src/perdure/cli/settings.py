@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from perdure.cli.exits import Exit, Outcome
 
 if TYPE_CHECKING:
     from perdure.client import Client
+    from perdure.stores.looking import Looking
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +35,20 @@ class Settings:
         if not creates and (file := file_of(self.url())):
             self.expect(file)
         return Client(self.db)
+
+    @asynccontextmanager
+    async def look(self, url: str | None = None) -> AsyncIterator[Looking]:
+        """The database, or the one of `url`, to be looked at: nothing of it is changed, and nobody notices."""
+        from perdure.runtime.host import chosen_url, file_of, open_to_look
+
+        chosen = self.url() if url is None else chosen_url(url)
+        if file := file_of(chosen):
+            self.expect(file)
+        looking = open_to_look(chosen)
+        try:
+            yield looking
+        finally:
+            await looking.close()
 
     def url(self) -> str:
         """Which database that is; it may hold a password."""

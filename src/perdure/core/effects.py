@@ -5,6 +5,7 @@ one twice ignores the second.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Any
 
@@ -27,14 +28,30 @@ def effects(execution: Execution, event: e.Event) -> Iterable[Effect]:
     return () if rule is None else rule(execution, event)
 
 
+def outstanding(execution: Execution, answered: AbstractSet[Path] = frozenset()) -> Iterator[mail.Send]:
+    """What must be on its way because of what is open: when it is lost, sending it again loses nothing, and repeats nothing.
+
+    A call that some holder performs itself has nothing on its way, nor has what was `answered`.
+    """
+    for path, promise in execution.open.items():
+        match promise.op:
+            case _ if path in answered:
+                continue
+            case Call() as op if promise.by is None and promise.state == "waiting":
+                yield _work(execution.key, path, op, promise.attempt)
+            case Spawn() as op if path[0] == UNDO:
+                yield _undo(execution.key, path, op)
+            case Spawn() as op:
+                yield _start(execution, path, op)
+
+
 def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
     path, op = event.path, event.op
     match op:
         case Call() if event.by is None and not execution.memo.recalls(path, op):
             return (_work(execution.key, path, op, 1, NOTHING),)
         case Spawn() if path[0] == UNDO:
-            undo = messages.Undo(f"its parent {execution.key} is undone", messages.Parent(execution.key, path))
-            return (mail.Send(_child(execution.key, op), f"undo:{idempotency_key(execution.key, path)}", messages.encode(undo)),)
+            return (_undo(execution.key, path, op),)
         case Spawn() if (event.number or op.awaited) and not execution.memo.recalls(path, op):
             return (_start(execution, path, op),)
         case Send() if event.number:
@@ -95,6 +112,11 @@ def _work(key: Key, path: Path, op: Call, attempt: int, progress: Value) -> mail
 
 def _child(key: Key, op: Spawn) -> Key:
     return Key(key.tenant, op.workflow, op.id)
+
+
+def _undo(key: Key, path: Path, op: Spawn) -> mail.Send:
+    undo = messages.Undo(f"its parent {key} is undone", messages.Parent(key, path))
+    return mail.Send(_child(key, op), f"undo:{idempotency_key(key, path)}", messages.encode(undo))
 
 
 def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:

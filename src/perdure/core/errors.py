@@ -9,7 +9,7 @@
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, HasEnded
-    │   └── DecisionRefused, LinkRefused
+    │   └── DecisionRefused, LinkRefused, ExportRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
@@ -185,6 +185,14 @@ class LinkRefused(ProgrammingError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the link does not count: {why}")
+        self.why = why
+
+
+class ExportRefused(ProgrammingError):
+    """A file is no export of an execution, is damaged, or was not signed by who shares the secret."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this export is not taken: {why}")
         self.why = why
 
 

@@ -6,8 +6,7 @@ delivered again; a decision that was durable already makes them late, and late m
 
 import asyncio
 import logging
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from perdure.core import log, messages
 from perdure.core.compact import compact, worth_it
@@ -17,10 +16,10 @@ from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.program import program_name
-from perdure.core.rebuild import Load, rebuild
+from perdure.core.rebuild import rebuild
 from perdure.programs.code.context import program
 from perdure.programs.code.diff import explain
-from perdure.programs.code.scheduler import ONE_TASK_PER_THREAD
+from perdure.runtime.driving import drive
 from perdure.runtime.flights import act, end_stale
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Commit, Committed, Conflict, Superseded
@@ -28,7 +27,6 @@ from perdure.stores.base import Commit, Committed, Conflict, Superseded
 if TYPE_CHECKING:
     from perdure.runtime.engine import Engine
 
-T = TypeVar("T")
 lines = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
 
@@ -100,13 +98,13 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     instance = program(workflow, warm.key, engine.variables)
     try:
         awake = any(isinstance(item.message, messages.Undo) for item in warm.undecided)
-        diverged = await _drive(engine, rebuild(execution, events, instance, awake))
+        diverged = await drive(engine.payloads, rebuild(execution, events, instance, awake))
     except BaseException:
         instance.close()
         raise
     warm.execution, warm.program = execution, instance
     if isinstance(diverged, Diverged) and execution.ended is None:
-        diff = await _drive(engine, explain(workflow, warm.key, events, diverged))
+        diff = await drive(engine.payloads, explain(workflow, warm.key, events, diverged))
         instance.refuse(Diverged(diverged.path, diff))  # so that a retry in vain says the same
         if execution.parked is None:
             warm.undecided.appendleft(Item(messages.Diverge(diff)))
@@ -129,7 +127,7 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
         raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
     host = engine.host if not warm.threads else Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
     number = 0 if item.mail is None else item.mail.number
-    decision = await _drive(engine, decide(execution, item.message, instance, engine.clock.now_s(), host, number))
+    decision = await drive(engine.payloads, decide(execution, item.message, instance, engine.clock.now_s(), host, number))
     total.events += decision.events
     total.sends += decision.sends
     total.acks += decision.acks
@@ -200,41 +198,6 @@ async def _compact(engine: "Engine", warm: Warm) -> None:
         return
     await _write(engine, warm, Decision(blobs=result.blobs), (), log.encode(result.events))
     execution.apply(result.snapshot)
-
-
-async def _drive(engine: "Engine", deciding: Generator[Load, bytes, T]) -> T:
-    """Run a generator of the core to its end, fetching the blobs that it asks for."""
-    answer: Any = None
-    try:
-        while True:
-            asked = await _outside_of_tasks(deciding, answer) if ONE_TASK_PER_THREAD else deciding.send(answer)
-            answer = await engine.payloads.get(asked.blob.sha256)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    except _Ended as end:
-        return end.args[0]  # type: ignore[no-any-return]  # what the generator returned
-
-
-class _Ended(Exception):  # a future can't carry a StopIteration
-    """What a generator returned."""
-
-
-async def _outside_of_tasks(deciding: Generator[Load, bytes, object], answer: bytes) -> Load:
-    """Go on with a decision where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Load] = loop.create_future()
-
-    def call() -> None:
-        try:
-            done.set_result(deciding.send(answer))
-        except StopIteration as end:
-            done.set_exception(_Ended(end.value))
-        except BaseException as error:
-            done.set_exception(error)
-
-    loop.call_soon(call)
-    return await done
 
 
 def _say(decision: Decision) -> None:

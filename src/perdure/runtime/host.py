@@ -21,7 +21,9 @@ from perdure.stores.base import Post, Store
 from perdure.stores.codecs import Codec, Compressed
 from perdure.stores.coded import CodedStore
 from perdure.stores.encryption import Encrypted, parse_keys
+from perdure.stores.looking import Looking
 from perdure.stores.memory import MemoryStore
+from perdure.stores.sqlite.looking import SqliteLook
 from perdure.stores.sqlite.store import SqliteStore
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
@@ -79,6 +81,20 @@ def chosen_codec(codec: Codec | None = None) -> Codec | None:
     if required == "1":
         raise BadValue("PERDURE_KEYS", "", "there, as PERDURE_KEYS_REQUIRED wants; perdure db key new makes a key")
     return compressed
+
+
+def open_to_look(url: str | None = None) -> Looking:
+    """The store of a URL, to be looked at and not changed. See `open_store`; a file that is not there is not made.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has.
+        StoreError: the file can't be looked at.
+    """
+    file = file_of(chosen_url(url))
+    if file is None:
+        return open_store(url)
+    codec = chosen_codec()
+    return SqliteLook(file) if codec is None else CodedStore(SqliteLook(file), codec)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
 
 
 def chosen_url(url: str | None = None) -> str:

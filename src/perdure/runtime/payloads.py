@@ -2,7 +2,7 @@
 
 from perdure.core import wire
 from perdure.core.errors import LogDamaged
-from perdure.stores.base import Store
+from perdure.stores.looking import Looking
 
 RECENT = 16
 """How many are kept."""
@@ -13,7 +13,7 @@ class Payloads:
 
     __slots__ = ("_recent", "_store")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Looking) -> None:
         self._store = store
         self._recent: dict[str, bytes] = {}
 

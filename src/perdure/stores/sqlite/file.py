@@ -35,22 +35,26 @@ Execute = Callable[..., sqlite3.Cursor]
 
 
 class DatabaseFile:
-    """The file at `path`, and that it stays the same one. `synchronous` is SQLite's. A test that wants faults sets the `factory` of connections."""
+    """The file at `path`, and that it stays the same one. `synchronous` is SQLite's; if it is `only_read`, SQLite refuses all else.
+
+    A test that wants faults sets the `factory` of connections.
+    """
 
     factory: type[sqlite3.Connection] = sqlite3.Connection
 
-    def __init__(self, path: Path, synchronous: str = "FULL") -> None:
+    def __init__(self, path: Path, synchronous: str = "FULL", only_read: bool = False) -> None:
         self.path = path
         self.processes = path.with_name(f"{path.name}.processes")
         self.wal = path.with_name(f"{path.name}-wal")
         self.synchronous = synchronous
+        self._only_read = only_read
         self._name = str(path)
         self._identity: tuple[int, int] | None = None
 
     def connect(self, *, creates: bool = False, wait_s: float = 0.0, cache_kib: int = CACHE_KIB) -> sqlite3.Connection:
         """A connection in autocommit mode that any thread may use. It waits `wait_s` for locks; with `creates` it makes the file if there is none."""
         connection = sqlite3.connect(
-            f"file:{quote(bytes(self.path))}?mode={'rwc' if creates else 'rw'}",
+            f"file:{quote(bytes(self.path))}?mode={'ro' if self._only_read else 'rwc' if creates else 'rw'}",
             uri=True,
             timeout=wait_s,
             isolation_level=None,
@@ -63,6 +67,7 @@ class DatabaseFile:
                 connection.execute(f"PRAGMA {setting}")
             connection.execute("PRAGMA fullfsync = 1")  # On macOS fsync alone does not reach the disk.
             connection.execute("PRAGMA checkpoint_fullfsync = 1")
+            connection.execute(f"PRAGMA query_only = {int(self._only_read)}")
         except BaseException:
             connection.close()
             raise

@@ -70,6 +70,21 @@ def open_database(file: DatabaseFile) -> sqlite3.Connection:
     return connection
 
 
+def file_to_look_at(path: Path) -> DatabaseFile:
+    """A file whose connections change nothing, which SQLite sees to; it has all of its tables as they are in this version.
+
+    Raises:
+        StoreUnavailable: the file can't be read now.
+        StoreError: there is none, it is damaged, is no store, or one of another version.
+    """
+    file = DatabaseFile(_existing(path).path, only_read=True)
+    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+        if _version(file, connection) < VERSION:
+            raise StoreError(f"{file.path} must be upgraded before it can be looked at, and looking changes nothing; run `perdure db upgrade`")
+        file.remember()
+    return file
+
+
 def upgrade(path: Path) -> list[str]:
     """Bring the tables of a file up to this version; return what was done. See `open_database` for the errors."""
     file = _existing(path)

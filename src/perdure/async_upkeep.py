@@ -1,0 +1,71 @@
+"""The upkeep of a client's store: executions are carried elsewhere and back.
+
+No rule stands here: it is the typed face of `perdure.service`. What it says holds for its sync twin, `perdure.upkeep`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from perdure.core.paths import Key
+from perdure.programs.code.declare import checked_name
+from perdure.sdk import DEFAULT_TENANT
+from perdure.service import bundle, exporting, importing, queries, verifying
+from perdure.service.access import Access
+from perdure.service.importing import Imported
+from perdure.service.verify import Finding
+from perdure.stores.base import Store
+
+Imports = list[Imported]
+Findings = list[Finding]
+
+
+class AsyncUpkeep:
+    """What whoever looks after a store does. It is the client's `upkeep`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def export(self, execution: str | Key, *, children: bool = False, secret: str | None = None, tenant: str = DEFAULT_TENANT) -> bytes:
+        """An execution as a file: its log, its mail and the blobs that it refers to; with `children`, also all that was started below it.
+
+        It is signed with `secret`, else with `PERDURE_SECRET`, if there is one. Nothing is changed, and the execution goes on.
+
+        Raises:
+            NotFound, Ambiguous: no execution is meant, or several.
+            LogDamaged: something of it is missing.
+        """
+        key = await self._key(execution, tenant)
+        return bundle.written(await exporting.export(self._store, key, children), secret_of(secret))
+
+    async def import_(self, raw: bytes, *, id: str | None = None, paused: bool = False, unsigned: bool = False, secret: str | None = None) -> Imports:
+        """Have what was exported go on here; the first under another `id`, if one is given, and with `paused` only once it is resumed.
+
+        What was being done when it was exported counts as interrupted, and is done again. If the original goes on elsewhere, it runs twice.
+
+        Raises:
+            ExportRefused: the file is damaged, or it was not signed with this secret and may not be `unsigned`.
+            AlreadyThere: there is an execution of this id; nothing was changed.
+        """
+        found = importing.trusted(bundle.read(raw, secret_of(secret)), unsigned)
+        return await importing.import_(self._store, found, id=id, paused=paused)
+
+    async def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
+        """What does not agree in the records of these executions, or of all of all tenants; nothing is changed. None is as it should be.
+
+        Raises:
+            NotFound, Ambiguous: an execution is not meant, or several.
+        """
+        keys = [await self._key(one, tenant) for one in executions]
+        heads = await verifying.heads_of(self._store, keys or None)
+        return [finding async for one in verifying.verified(self._store, [head.key for head in heads]) for finding in one.findings]
+
+    async def _key(self, execution: str | Key, tenant: str) -> Key:
+        if isinstance(execution, Key):
+            return execution
+        return await queries.by_id(Access(self._store), checked_name(tenant, "tenant"), checked_name(execution, "id"))
+
+
+def secret_of(given: str | None) -> bytes:
+    """The secret that is meant; empty if there is none."""
+    return (given if given is not None else os.environ.get("PERDURE_SECRET", "")).encode()

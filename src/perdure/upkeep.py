@@ -1,0 +1,28 @@
+"""The upkeep of everybody else: `Upkeep`, the sync face of `AsyncUpkeep`. What holds of the async twin holds here."""
+
+from __future__ import annotations
+
+from perdure.async_upkeep import AsyncUpkeep, Findings, Imports
+from perdure.core.paths import Key
+from perdure.loop_thread import LoopThread
+from perdure.sdk import DEFAULT_TENANT
+
+
+class Upkeep:
+    """What whoever looks after a store does, on the store of a client. See `AsyncUpkeep`."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncUpkeep) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def export(self, execution: str | Key, *, children: bool = False, secret: str | None = None, tenant: str = DEFAULT_TENANT) -> bytes:
+        """See `AsyncUpkeep.export`."""
+        return self._thread.call(self._inner.export(execution, children=children, secret=secret, tenant=tenant))
+
+    def import_(self, raw: bytes, *, id: str | None = None, paused: bool = False, unsigned: bool = False, secret: str | None = None) -> Imports:
+        """See `AsyncUpkeep.import_`."""
+        return self._thread.call(self._inner.import_(raw, id=id, paused=paused, unsigned=unsigned, secret=secret))
+
+    def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
+        """See `AsyncUpkeep.verify`."""
+        return self._thread.call(self._inner.verify(*executions, tenant=tenant))
