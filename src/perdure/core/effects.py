@@ -38,7 +38,7 @@ def outstanding(execution: Execution, answered: AbstractSet[Path] = frozenset())
             case _ if path in answered:
                 continue
             case Call() as op if promise.by is None and promise.state == "waiting":
-                yield _work(execution.key, path, op, promise.attempt)
+                yield _work(execution.key, path, op, promise.attempt, promise.progress)
             case Spawn() as op if path[0] == UNDO:
                 yield _undo(execution.key, path, op)
             case Spawn() as op:
