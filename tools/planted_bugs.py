@@ -592,7 +592,7 @@ BUGS = [
     ),
     # queues
     Bug("limits of a queue", "no more is held than it allows", FAIRNESS, "min(most, limits.concurrency - held.total())", "most", CONFORMANCE),
-    Bug("lanes in turns", "none starves", FAIRNESS, "stand.served.get(lane, -1)", "-1", CONFORMANCE),
+    Bug("lanes in turns", "none starves", FAIRNESS, "max(stand.served.get(lane, -inf), first.at_s)", "first.at_s", CONFORMANCE),
     Bug("limits of a lane", "no more of one is held than is allowed of each", FAIRNESS, "behind >= limits.per_lane", "False", CONFORMANCE),
     Bug("rates", "they begin one after the other", FAIRNESS, "    if limits.interval_s <= 0:\n", "    if True:\n", CONFORMANCE),
     Bug(

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from perdure.stores.base import Limits
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
 from perdure.stores.redis import FAIRNESS
 from tests.stores.servers import valkey
 
@@ -20,7 +20,8 @@ for i, one in ipairs(asked.ready) do ready[i] = {-one[3], one[4], one[1], lane =
 for i, one in ipairs(choose(stand, ready, asked.now_s, asked.most)) do chosen[i] = one[3] end
 local limits, free_at_s = stand.limits, stand.free_at_s
 local left = allowed(limits, free_at_s, asked.now_s)
-return cmsgpack.pack({chosen, left, used(limits, free_at_s, asked.now_s, asked.most), next_free_at(limits, free_at_s)})
+local later = next_turn(free_at_s, asked.now_s)
+return cmsgpack.pack({chosen, left, used(limits, free_at_s, asked.now_s, asked.most), next_free_at(limits, free_at_s), later})
 """
 LANES = ["", "a", "b", "c\0", "日本"]
 NOW_S = 1_000_000_000.0
@@ -42,7 +43,7 @@ def test_it_chooses_what_the_rule_in_python_chooses(seed: int, redis: Redis) -> 
         limits, free_at_s = stand.limits, stand.free_at_s
         chosen = [one.number for one in choose(stand, ready, NOW_S, most)]
         sizes.add(len(chosen))
-        times = [allowed(limits, free_at_s, NOW_S), used(limits, free_at_s, NOW_S, most), next_free_at(limits, free_at_s)]
+        times = [allowed(limits, free_at_s, NOW_S), used(limits, free_at_s, NOW_S, most), next_free_at(limits, free_at_s), next_turn(free_at_s, NOW_S)]
         asked = {"stand": stand._asdict(), "ready": ready, "now_s": NOW_S, "most": most}
         told: bytes = script(args=[msgspec.msgpack.encode(asked)])
         assert msgspec.msgpack.decode(told) == [chosen, *times], f"seed {seed}, case {case}: {asked}"
@@ -57,7 +58,7 @@ def some_stand(chance: random.Random) -> Stand:
         chance.choice([1, 2, 5, 20]),
     )
     held = {lane: chance.randrange(5) for lane in LANES if chance.random() < 0.4}
-    served = {lane: chance.randrange(100) for lane in LANES if chance.random() < 0.6}
+    served = {lane: NOW_S - chance.choice([0, 1e-6, 0.4, 1 / 3, 5, 20]) for lane in LANES if chance.random() < 0.6}
     return Stand(limits, held, served, NOW_S + chance.choice([-1e9, -3, 0, 0.1, 0.2, 1 / 3, 1.0, 20.0]))
 
 

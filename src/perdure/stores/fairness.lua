@@ -9,6 +9,7 @@ end
 local function used(limits, free_at_s, now, count)
   return limits.interval_s > 0 and math.max(free_at_s, now) + count * limits.interval_s or free_at_s
 end
+local function next_turn(turn, now) return math.max(now, turn) + 1e-6 end
 local function next_free_at(limits, free_at_s) return free_at_s - (limits.burst - 1) * limits.interval_s end
 
 local function precedes(a, b)
@@ -28,7 +29,7 @@ local function choose(stand, ready, now, most)  -- All that is sorted here has i
   local room, fresh = room_in(limits, held, most), allowed(limits, stand.free_at_s, now)
   local function put(line)
     local first = line[#line]
-    local head = {first[1], held[line.lane] or 0, stand.served[line.lane] or -1, first[2], first[3], line = line}
+    local head = {first[1], held[line.lane] or 0, math.max(stand.served[line.lane] or -math.huge, first[2]), first[2], first[3], line = line}
     local low, high = 1, #heads + 1
     while low < high do
       local middle = math.floor((low + high) / 2)

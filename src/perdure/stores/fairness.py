@@ -1,7 +1,9 @@
 """Fairness: what of a queue is handed over next. The rule of every store, as a pure function; a store only finds those that come into question.
 
 A queue holds things in lanes, which are served in turns: who is behind in a crowded lane does not wait longer than who is alone in
-another. Within that, a higher priority comes first, whatever its lane. How many are held is counted from what the living hold, never kept.
+another. A lane waits since it was served, or since its first came, whichever is later; so those who come later, however many and in lanes
+however new, never keep it waiting for ever. Before that, a higher priority comes first, whatever its lane. How many are held is counted
+from what the living hold, never kept.
 """
 
 from collections import Counter
@@ -11,6 +13,9 @@ from math import floor, inf
 from typing import NamedTuple
 
 from perdure.stores.base import Limits
+
+TURN_S = 1e-6
+"""By how much at least one turn is later than the one before it."""
 
 ROUNDING = 1e-6
 """What times given as fractions may be off by, in intervals."""
@@ -27,11 +32,11 @@ class Candidate(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """How a queue stands: its limits, how many of each lane are held, which turn each lane was served last, and until when its rate is used up."""
+    """How a queue stands: its limits, how many of each lane are held, when each lane was served last, and until when its rate is used up."""
 
     limits: Limits
     held: Mapping[str, int]
-    served: Mapping[str, int]
+    served: Mapping[str, float]
     free_at_s: float
 
 
@@ -43,15 +48,20 @@ def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) ->
     lanes: dict[tuple[int, str], list[Candidate]] = {}
     for one in sorted(ready, key=lambda one: (-one.priority, one.at_s, one.number), reverse=True):
         lanes.setdefault((one.priority, one.lane), []).append(one)
-    heads = [(-priority, held[lane], stand.served.get(lane, -1), line[-1].at_s, line[-1].number, lane) for (priority, lane), line in lanes.items()]
+
+    def head(priority: int, lane: str, line: list[Candidate]) -> tuple[int, int, float, float, int, str]:
+        first = line[-1]
+        return -priority, held[lane], max(stand.served.get(lane, -inf), first.at_s), first.at_s, first.number, lane
+
+    heads = [head(priority, lane, line) for (priority, lane), line in lanes.items()]
     heapify(heads)
     fresh = allowed(limits, stand.free_at_s, now_s)
     chosen: list[Candidate] = []
     while heads and len(chosen) < room:
-        falling, behind, served, _, _, lane = heads[0]
+        falling, behind, _, _, _, lane = heads[0]
         line = lanes[-falling, lane]
         if held[lane] > behind:  # the lane was served at another priority meanwhile
-            heapreplace(heads, (falling, held[lane], served, line[-1].at_s, line[-1].number, lane))
+            heapreplace(heads, head(-falling, lane, line))
             continue
         while fresh <= 0 and line and line[-1].fresh:  # what goes on may pass what may not begin
             line.pop()
@@ -63,10 +73,15 @@ def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) ->
         fresh -= one.fresh
         chosen.append(one)
         if line:
-            heapreplace(heads, (falling, held[lane], served, line[-1].at_s, line[-1].number, lane))
+            heapreplace(heads, head(-falling, lane, line))
         else:
             heappop(heads)
     return chosen
+
+
+def next_turn(turn: float, now_s: float) -> float:
+    """When the turn after `turn` is: later than what came until now."""
+    return max(now_s, turn) + TURN_S
 
 
 def allowed(limits: Limits, free_at_s: float, now_s: float) -> float:

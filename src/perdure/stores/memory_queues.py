@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import UNLIMITED, Claim, Head, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
 from perdure.stores.lines import NO_TIME, ready_at_s
 
 
@@ -22,12 +22,12 @@ T = TypeVar("T", bound=HasHead)
 
 
 class _Served:
-    """Which turn each lane was served in last, and until when the rate is used up."""
+    """When each lane was served last, and until when the rate is used up."""
 
     __slots__ = ("free_at_s", "lanes")
 
     def __init__(self) -> None:
-        self.lanes: dict[str, int] = {}
+        self.lanes: dict[str, float] = {}
         self.free_at_s = 0.0
 
 
@@ -38,12 +38,12 @@ class _Queue:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.turn = 0
+        self.turn = 0.0
         self.executions, self.work = _Served(), _Served()
 
     def serve(self, served: _Served, lane: str, fresh: bool, now_s: float) -> None:
         """Note that one of a lane is handed over."""
-        self.turn += 1
+        self.turn = next_turn(self.turn, now_s)
         served.lanes[lane] = self.turn
         served.free_at_s = used(self.limits, served.free_at_s, now_s, int(fresh))
 

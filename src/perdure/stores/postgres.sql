@@ -55,11 +55,11 @@ CREATE TABLE IF NOT EXISTS queues (
     interval_s float8 NOT NULL,
     burst bigint NOT NULL,
     declared text NOT NULL,
-    turn bigint NOT NULL DEFAULT 0,
+    turn float8 NOT NULL DEFAULT 0,
     free_at_s float8 NOT NULL DEFAULT 0,
     free_for_work_at_s float8 NOT NULL DEFAULT 0
 );
-CREATE TABLE IF NOT EXISTS lanes (queue text, work boolean, lane text, turn bigint NOT NULL, PRIMARY KEY (queue, work, lane));
+CREATE TABLE IF NOT EXISTS lanes (queue text, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
 
 ALTER TABLE heads
     ADD COLUMN IF NOT EXISTS queue text NOT NULL DEFAULT '',

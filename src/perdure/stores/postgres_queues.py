@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
 from perdure.stores.postgres_text import escaped, unescaped
 
 WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
@@ -88,7 +88,7 @@ NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1
 NAMES = "SELECT name FROM queues"
 SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2::text[]) AND lane = ANY($3::text[])"
 TURN = "UPDATE queues SET turn = $2, free_at_s = $3, free_for_work_at_s = $4 WHERE name = $1"
-SERVE = """INSERT INTO lanes SELECT $1, $2, lane, turn FROM unnest($3::text[], $4::bigint[]) AS served(lane, turn)
+SERVE = """INSERT INTO lanes SELECT $1, $2, lane, turn FROM unnest($3::text[], $4::float8[]) AS served(lane, turn)
     ON CONFLICT (queue, work, lane) DO UPDATE SET turn = excluded.turn"""
 
 Fetch = Callable[..., Awaitable[list[Any]]]
@@ -118,7 +118,7 @@ class Found(NamedTuple):
 class Queue:
     """A queue that has limits, and whose row is locked: how far it has served its lanes, and until when the rates of executions and of work are used up."""
 
-    def __init__(self, name: str, limits: Limits, turn: int, *free_at_s: float) -> None:
+    def __init__(self, name: str, limits: Limits, turn: float, *free_at_s: float) -> None:
         self.name, self.limits, self.turn, self.free_at_s = name, limits, turn, [*free_at_s]
 
 
@@ -141,12 +141,12 @@ async def work(fetch: Fetch, queues: dict[str, Queue], asked: Asked) -> list[Fou
 
 async def serve(fetch: Fetch, queues: dict[str, Queue], executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
     """Note in the queues what is handed over, in its order."""
-    served: dict[tuple[str, bool], dict[str, int]] = {}
+    served: dict[tuple[str, bool], dict[str, float]] = {}
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
                 queue = queues[one.queue]
-                queue.turn += 1
+                queue.turn = next_turn(queue.turn, now_s)
                 queue.free_at_s[is_work] = used(queue.limits, queue.free_at_s[is_work], now_s, int(one.fresh))
                 served.setdefault((one.queue, bool(is_work)), {})[one.lane] = queue.turn
     for (name, for_work), lanes in served.items():
@@ -202,7 +202,7 @@ async def _handed(fetch: Fetch, ask: _Statements, queues: dict[str, Queue], aske
     wanted = () if ask.is_work else (asked.programs, asked.root)
     ready = await fetch(ask.first, asked.now_s, *wanted, [*map(escaped, names)], max(rooms.values()))
     candidates: dict[str, list[Candidate]] = {name: [] for name in names}
-    turns: dict[str, dict[str, int]] = {name: {} for name in names}
+    turns: dict[str, dict[str, float]] = {name: {} for name in names}
     for name, *candidate in map(tuple, ready):
         candidates[name].append(Candidate(*candidate))
     lanes = {one.lane for of in candidates.values() for one in of}

@@ -49,10 +49,10 @@ local function leave(kind, name, line, member)
 end
 local function serve(kind, one)  -- Note that something is handed over.
   local queue = limited(one.queue)
-  queue.turn = queue.turn + 1
+  queue.turn = next_turn(queue.turn, now)
   queue.free_at_s[kind] = used(queue.limits, queue.free_at_s[kind], now, one.fresh and 1 or 0)
   call('HSET', at('limits'), one.queue, pack(queue))
-  call('HSET', at('served ' .. kind, one.queue), one.lane, queue.turn)
+  call('HSET', at('served ' .. kind, one.queue), one.lane, string.format('%.17g', queue.turn))
 end
 
 -- Heads.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.reading import text
 
@@ -23,11 +23,11 @@ LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, d
 FORGET = "DELETE FROM queues WHERE name = ?"
 FORGET_LANES = "DELETE FROM lanes WHERE queue = ?"
 MARK = "UPDATE heads SET limited = ? WHERE queue = ? AND queue <> ''"
-QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
+QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
 SERVED = "SELECT lane, turn FROM lanes WHERE queue = ? AND work = ?"
-SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, (SELECT turn FROM queues WHERE name = ?))
+SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, ?)
     ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn"""
-TURN = "UPDATE queues SET turn = turn + 1, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?"
+TURN = "UPDATE queues SET turn = ?, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?"
 
 HELD = "SELECT lane, holder, count(*) FROM heads WHERE limited = 1 AND queue = ? AND holder > '' GROUP BY lane, holder"
 LEASED = "SELECT lane, holder, count(*) FROM mail WHERE queue = ? AND holder > '' GROUP BY lane, holder"
@@ -65,6 +65,7 @@ class Queue(NamedTuple):
 
     name: str
     limits: Limits
+    turn: float
     free_at_s: float
     free_for_work_at_s: float
 
@@ -81,7 +82,7 @@ class Found(NamedTuple):
 
 def limited(execute: Execute) -> list[Queue]:
     """The queues that have limits."""
-    return [Queue(name, Limits(*limits), free_at_s, for_work_at_s) for name, *limits, free_at_s, for_work_at_s in execute(QUEUES).fetchall()]
+    return [Queue(row[0], Limits(*row[1:6]), *row[6:]) for row in execute(QUEUES).fetchall()]
 
 
 def limit(execute: Execute, name: str, limits: Limits | None) -> None:
@@ -127,14 +128,17 @@ def work(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], d
 
 def serve(execute: Execute, executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
     """Note in the queues what is handed over."""
-    free = {queue.name: [queue.free_at_s, queue.free_for_work_at_s] for queue in limited(execute)}
+    known = {queue.name: queue for queue in limited(execute)}
+    turns = {name: queue.turn for name, queue in known.items()}
+    free = {name: [queue.free_at_s, queue.free_for_work_at_s] for name, queue in known.items()}
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
-                times = free[one.queue.name]
+                name = one.queue.name
+                turns[name], times = next_turn(turns[name], now_s), free[name]
                 times[is_work] = used(one.queue.limits, times[is_work], now_s, int(one.fresh))
-                execute(TURN, (*times, one.queue.name))
-                execute(SERVE, (one.queue.name, one.lane, is_work, one.queue.name))
+                execute(TURN, (turns[name], *times, name))
+                execute(SERVE, (name, one.lane, is_work, turns[name]))
 
 
 def next_times(execute: Execute, queue: Queue, claim: Claim, now_s: float) -> Iterator[float | None]:

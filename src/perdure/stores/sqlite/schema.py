@@ -106,11 +106,11 @@ CREATE TABLE queues (
     interval_s REAL NOT NULL,
     burst INTEGER NOT NULL,
     declared TEXT NOT NULL,
-    turn INTEGER NOT NULL,
+    turn REAL NOT NULL,
     free_at_s REAL NOT NULL,
     free_for_work_at_s REAL NOT NULL
 ){_STRICT};
-CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn INTEGER NOT NULL, PRIMARY KEY (queue, lane, work)){_STRICT};
+CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)){_STRICT};
 """
 
 

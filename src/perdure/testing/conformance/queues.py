@@ -114,6 +114,24 @@ class Queues:
             await world.commit(key(id), acks=(Ack(key(id), "start"),), release=True)
         assert served == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
 
+    async def test_a_lane_that_was_served_is_not_kept_waiting_by_ever_new_ones(self, world: World) -> None:
+        await world.renew("one")
+        await world.store.limit("mails", Limits(1))
+        await world.store.limit("pay", Limits(1))
+        await world.post(queued("a0", "a"), queued("a1", "a"), work("a0", "a"), work("a1", "a"))
+        served, worked = [], []
+        for turn in range(4):
+            world.clock.advance(1)
+            (id,), (piece,) = await ids(world), await leased(world)
+            served.append(id)
+            worked.append(piece)
+            world.clock.advance(1)
+            await world.post(*(queued(f"{turn} {number}", f"{turn} {number}") for number in range(2)))
+            await world.post(*(work(f"{turn} {number}", f"{turn} {number}") for number in range(2)))
+            await world.commit(key(id), acks=(Ack(key(id), "start"),), release=True)
+            await world.post(acks=[Ack(queue(), piece)])
+        assert served == worked == ["a0", "a1", "0 0", "0 1"]
+
     async def test_what_is_held_counts_against_its_lane(self, world: World) -> None:
         await world.renew("one")
         await world.store.limit("mails", Limits(4))
