@@ -82,6 +82,7 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Call("pay", queue="gpu", lane="acme", priority=3, limited=True)),
     e.Opened(PAY, Spawn("ship", "1", queue="mails", lane="acme", priority=-1)),
     e.Reopened(NOW_S, before=(UNDO, *PAY)),
+    e.Removed(NOW_S, "ab" * 32, "cd" * 32),
 ]
 
 
