@@ -49,6 +49,11 @@ def runtime(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/runtime/test_{module}.py")
 
 
+def service(module: str) -> tuple[str, ...]:
+    """The tests of some of the claims about use."""
+    return (*PYTEST, f"tests/service/test_{module}.py")
+
+
 class Bug(NamedTuple):
     """A guard taken away: its name, what it protects, the file, the source that is replaced and by what, and what must fail then."""
 
@@ -71,6 +76,8 @@ class Caught(NamedTuple):
 
 
 TABLES = "stores/sqlite/tables.py"
+FAIRNESS = "stores/fairness.py"
+ANSWERABLE = 'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing")'
 MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
 INSTANCE, REBUILD = "programs/code/instance.py", "core/rebuild.py"
 
@@ -165,7 +172,7 @@ BUGS = [
         "attempt of an answer",
         "the answer to an earlier try does not count",
         DECIDE,
-        'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
+        f"{ANSWERABLE}:\n            return\n        if isinstance",
         'if promise is None or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
         FAULTS,
     ),
@@ -173,7 +180,7 @@ BUGS = [
         "state of a promise",
         "a try that has failed or was given up is not answered",
         DECIDE,
-        'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
+        f"{ANSWERABLE}:\n            return\n        if isinstance",
         "if promise is None or promise.attempt != message.attempt:\n            return\n        if isinstance",
         FAULTS,
     ),
@@ -181,7 +188,7 @@ BUGS = [
         "settled promises",
         "repeated answers to what has settled do nothing",
         DECIDE,
-        'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing"):\n            return\n        if isinstance',
+        f"{ANSWERABLE}:\n            return\n        if isinstance",
         "promise = promise or next(iter(self.execution.open.values()), None)\n        if promise is None:\n            return\n        if isinstance",
         FAULTS,
     ),
@@ -419,7 +426,7 @@ BUGS = [
         "release with nothing in flight",
         "who performs a step holds its execution",
         "runtime/warm.py",
-        " and not self.execution.performs",
+        " and not self.execution.opened.performed",
         "",
         CALM,
         quick=True,
@@ -524,6 +531,115 @@ BUGS = [
         "            pass\n",
         runtime("engine"),
     ),
+    # undo, children, gates, forks
+    Bug("order of undoing", "what was done last is undone first", "core/undo.py", "in reversed(wanted)", "in wanted", code("undo")),
+    Bug("what is undone is not done", "after a retry it is done again", "core/memo.py", "if path not in undone and", "if", code("undo")),
+    Bug(
+        "what can't be undone",
+        "it is reported and waits for somebody, never skipped",
+        "core/tries.py",
+        "        if promise.path[0] == UNDO:\n",
+        "        if False:\n",
+        code("undo"),
+    ),
+    Bug("depth", "a recursion ends", "programs/code/children.py", "execution.depth >= limits.DEPTH_MAX", "execution.depth >= 10**6", code("children")),
+    Bug("what becomes of a child", "it goes on if that is wanted", "core/effects.py", 'op.on_cancel != "detach" and', "", code("children")),
+    Bug(
+        "two failures in a row",
+        "what was done before the first is not done again after the second",
+        "core/memo.py",
+        "(self.known | still_done(settled)).items()",
+        "still_done(settled).items()",
+        service("repeating"),
+    ),
+    Bug(
+        "messages of what is done again",
+        "they are heard again",
+        EXECUTION,
+        "            self._give_back(self.settled[path])\n",
+        "            pass\n",
+        service("repeating"),
+    ),
+    Bug(
+        "presets",
+        "a result that was given stands in for the work",
+        "core/memo.py",
+        "if path in self.given and _may_be_given(op):",
+        "if False:",
+        service("repeating"),
+    ),
+    Bug("a reopened execution at a gate", "it goes the way it went", "programs/code/gates.py", "OLDEST if passed_before else latest", "latest", code("gates")),
+    Bug("old code at a gate", "it stops", "programs/code/gates.py", "    if way > latest:\n", "    if False:\n", code("gates")),
+    # approvals
+    Bug(
+        "one vote each", "nobody decides twice", "programs/code/approval.py", "if any(one.by == vote.by for one in shown.votes):", "if False:", code("approval")
+    ),
+    Bug(
+        "who may decide",
+        "only assignees do",
+        "programs/code/approval.py",
+        "if shown.assignees and vote.by not in shown.assignees",
+        "if False",
+        code("approval"),
+    ),
+    Bug(
+        "signed links",
+        "nobody makes one without the secret",
+        "service/approvals.py",
+        "genuine = hmac.compare_digest(signature.encode(), _text(_signature(secret, said)).encode())",
+        "genuine = True",
+        service("approvals"),
+    ),
+    # queues
+    Bug("limits of a queue", "no more is held than it allows", FAIRNESS, "min(most, limits.concurrency - held.total())", "most", CONFORMANCE),
+    Bug("lanes in turns", "none starves", FAIRNESS, "stand.served.get(lane, -1)", "-1", CONFORMANCE),
+    Bug("limits of a lane", "no more of one is held than is allowed of each", FAIRNESS, "behind >= limits.per_lane", "False", CONFORMANCE),
+    Bug("rates", "they begin one after the other", FAIRNESS, "    if limits.interval_s <= 0:\n", "    if True:\n", CONFORMANCE),
+    Bug(
+        "the dead in a queue",
+        "what they held takes no room",
+        "stores/sqlite/queues.py",
+        "held[lane] += count if holder in living else 0",
+        "held[lane] += count",
+        CONFORMANCE_IN_FILES,
+    ),
+    Bug("calls of a queue with limits", "nobody takes them but from there", DECIDE, "and not op.limited", "", runtime("queues")),
+    Bug("time to begin", "what is too late does not begin", DECIDE, "self.now_s > message.expires_at_s", "False", service("pending")),
+    Bug(
+        "one of a singleton",
+        "one goes on at a time",
+        "service/operations.py",
+        "if wanted.singleton and row and row[0].status not in ENDED:",
+        "if False:",
+        service("pending"),
+    ),
+    # transactions and steps at work
+    Bug(
+        "who may carry out a transaction",
+        "who has lost the execution writes nothing",
+        "stores/sqlite/transactions.py",
+        "if not execute(HELD if guard.work is None else LEASED, held).fetchone():",
+        "if False:",
+        (*PYTEST, "tests/stores/sqlite/test_transactions.py"),
+    ),
+    Bug(
+        "answers of transactions",
+        "who takes over finds them before anything else",
+        ADVANCE,
+        "        if (promise.path, promise.attempt) in answered:\n",
+        "        if False:\n",
+        runtime("transact"),
+    ),
+    Bug(
+        "Perdure's own tables",
+        "a user's transaction can't change them",
+        "stores/sqlite/transactions.py",
+        "refused = action in FORBIDDEN or",
+        "refused = False and",
+        runtime("transact"),
+    ),
+    Bug("silence", "a try that says nothing has failed", "core/opened.py", "None if silent_s is None else at_s + silent_s", "None", runtime("at_work")),
+    Bug("when to try again", "a step says it itself", "core/tries.py", "if failure.after_s is None else failure.after_s", "", runtime("at_work")),
 ]
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         RaceFailed,
         RetryAfter,
         Rollback,
+        SealedPayload,
         StepFailed,
         StoreError,
         Timeout,
@@ -46,10 +47,13 @@ if TYPE_CHECKING:
     from perdure.programs.code.declare import Retry, Signal, Step, step
     from perdure.programs.code.info import StepInfo, step_info
     from perdure.programs.code.queues import Queue, Rate
+    from perdure.programs.code.resources import Resource
     from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
     from perdure.programs.code.sync import SyncContext, SyncTurn
     from perdure.programs.code.transaction import Transaction
     from perdure.sdk import Workflow, workflow
+    from perdure.stores.codecs import Compressed
+    from perdure.stores.encryption import Encrypted
 
 __all__ = [
     "AlreadyThere",
@@ -59,11 +63,13 @@ __all__ = [
     "Attempt",
     "ChildFailed",
     "Client",
+    "Compressed",
     "Context",
     "DeadlineExceeded",
     "Decision",
     "DecisionRefused",
     "Diverged",
+    "Encrypted",
     "Err",
     "ErrorInfo",
     "ExecutionCancelled",
@@ -88,9 +94,11 @@ __all__ = [
     "RaceFailed",
     "Rate",
     "Record",
+    "Resource",
     "Retry",
     "RetryAfter",
     "Rollback",
+    "SealedPayload",
     "Signal",
     "Step",
     "StepFailed",
@@ -138,6 +146,7 @@ _HOMES = {
         "RaceFailed",
         "RetryAfter",
         "Rollback",
+        "SealedPayload",
         "StepFailed",
         "StoreError",
         "TooDeep",
@@ -152,10 +161,13 @@ _HOMES = {
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
     "perdure.programs.code.info": ("StepInfo", "step_info"),
     "perdure.programs.code.queues": ("Queue", "Rate"),
+    "perdure.programs.code.resources": ("Resource",),
     "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),
     "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
     "perdure.programs.code.transaction": ("Transaction",),
     "perdure.sdk": ("Workflow", "workflow"),
+    "perdure.stores.codecs": ("Compressed",),
+    "perdure.stores.encryption": ("Encrypted",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -28,6 +28,7 @@ from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
 from perdure.service.queues import UNCHANGED
 from perdure.stores.base import QueueStand
+from perdure.stores.codecs import Codec
 from perdure.upkeep import Upkeep
 
 __all__ = [
@@ -42,10 +43,10 @@ R = TypeVar("R")
 class Client:
     """Starts executions and finds them, on the store of a URL. See `AsyncClient`."""
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, codec: Codec | None = None) -> None:
         self._thread = LoopThread("perdure-client")
         try:
-            self._inner = self._thread.call(_opened(url))
+            self._inner = self._thread.call(_opened(url, codec))
         except BaseException:
             self._thread.close()
             raise
@@ -278,6 +279,6 @@ class Client:
         return Handle(self._thread, self._thread.call(finding))
 
 
-async def _opened(url: str | None) -> AsyncClient:
+async def _opened(url: str | None, codec: Codec | None) -> AsyncClient:
     """A client of the store of `url`, opened on the loop that it will be used on."""
-    return AsyncClient(url)
+    return AsyncClient(url, codec=codec)

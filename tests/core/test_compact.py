@@ -439,7 +439,7 @@ def test_random_loops_that_are_compacted_whenever_it_is_possible_go_on_to_the_sa
 def test_an_outcome_that_failed_is_compacted_like_any_other() -> None:
     hand = Hand(random_program).start(("loop", "l", 9, 1, 1, 1, ("bad",)))
     while hand.execution.trimmed.get(next(iter(hand.execution.trimmed), ()), 0) < 4:
-        hand.settle(next(iter(hand.execution.performing())).path, ValueError("no")) if hand.execution.performs else hand.tick()
+        hand.settle(next(iter(hand.execution.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
     compacted = compaction(hand)
     assert compacted is not None and any(isinstance(event, e.Settled) and isinstance(event.outcome, Err) for event in hand.log)
     assert cold(hand, compacted).run().result == hand.run().result == [9, "exhausted"]

@@ -186,7 +186,7 @@ def test_an_execution_that_was_resumed_in_vain_still_has_its_backlog() -> None:
 
 def test_nothing_is_open_and_nothing_wakes_after_the_end() -> None:
     execution = after(e.Started(1, NOW_S, deadline_at_s=NOW_S + 9), OPEN, opened("a", Receive(("x",), timeout_s=1.0)), e.Ended("completed", Ok(), NOW_S))
-    assert not execution.open and execution.wake_at() is None and execution.mailbox.receivers("x") == () and execution.performs == 0
+    assert not execution.open and execution.wake_at() is None and execution.mailbox.receivers("x") == () and execution.opened.performed == 0
 
 
 def test_a_snapshot_says_what_the_events_before_it_do_not() -> None:
@@ -211,7 +211,7 @@ def test_timers_ring_in_the_order_of_their_times_and_among_equals_of_their_openi
             execution.apply(e.Dropped(rng.choice(list(execution.open))))
     expected = sorted(execution.open.values(), key=lambda one: (one.due_s or 0.0, one.number))
     rung = []
-    while (promise := execution.next_timer()) is not None:
+    while (promise := execution.opened.due_first()) is not None:
         assert execution.wake_at() == promise.due_s
         rung.append(promise)
         execution.apply(e.Settled(promise.path, Ok(), NOW_S))
@@ -220,11 +220,11 @@ def test_timers_ring_in_the_order_of_their_times_and_among_equals_of_their_openi
 
 def test_a_retry_of_what_is_still_busy_does_not_ring_and_what_comes_later_does() -> None:
     execution = after(START, OPEN, e.Retrying(PAY, 1, "timeout", NO, NOW_S + 1, NOW_S), opened("a", Sleep(3.0)))
-    assert execution.next_timer() is execution.open[PAY]
-    assert execution.next_timer({PAY}) is execution.open[A] and execution.wake_at({PAY}) == NOW_S + 3
-    assert execution.next_timer() is execution.open[PAY]
+    assert execution.opened.due_first() is execution.open[PAY]
+    assert execution.opened.due_first({PAY}) is execution.open[A] and execution.wake_at({PAY}) == NOW_S + 3
+    assert execution.opened.due_first() is execution.open[PAY]
     execution.apply(e.Tried(PAY, 2, NOW_S - 4, "me"))
-    assert execution.next_timer({PAY}) is execution.open[PAY]  # its timeout does ring
+    assert execution.opened.due_first({PAY}) is execution.open[PAY]  # its timeout does ring
 
 
 def test_a_sleep_until_a_time_and_a_receive_with_a_timeout_are_due_then() -> None:
@@ -237,7 +237,7 @@ def test_timers_of_what_is_long_over_take_no_memory() -> None:
     for number in range(10_000):
         execution.apply(e.Opened((("t", number),), Call("t", timeout_s=1e9), "me"))
         execution.apply(e.Settled((("t", number),), Ok(), NOW_S))
-    assert len(execution._opened.timers) < 100
+    assert len(execution.opened.timers) < 100
 
 
 # messages that are known
@@ -368,14 +368,14 @@ def test_event_by_event_and_all_at_once_are_the_same_execution(seed: int) -> Non
     one, other = Execution(KEY), fold(KEY, events)
     for event in events:
         one.apply(event)
-        one.next_timer(frozenset(list(one.open)[:1]))  # to ask changes nothing
+        one.opened.due_first(frozenset(list(one.open)[:1]))  # to ask changes nothing
         one.wake_at()
     assert facts(one) == facts(other) and one.wake_at() == other.wake_at() and one.status == other.status
-    assert one.performs == len([promise for promise in one.open.values() if promise.state == "performing"])
+    assert one.opened.performed == len([promise for promise in one.open.values() if promise.state == "performing"])
 
 
 def test_facts_hold_all_that_an_execution_knows_but_bookkeeping() -> None:
-    hidden = {"_opened", "logged_events", "dead_events", "resumes"}
+    hidden = {"opened", "logged_events", "dead_events", "resumes"}
     assert set(Execution.__slots__) - set(facts(after())) == hidden
 
 
@@ -439,9 +439,9 @@ def next_steps(execution: Execution) -> int:
     def go() -> None:
         for event in events:
             execution.apply(event)
-            execution.next_timer()
+            execution.opened.due_first()
 
-    execution.next_timer()
+    execution.opened.due_first()
     return lines_run(go)
 
 

@@ -44,6 +44,9 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Preset(PAY, Ok(b"\x2a")),
     m.Start(expires_at_s=9.0),
     m.Discard("not worth it"),
+    m.Progress(PAY, 2, b"\x07"),
+    m.Settle(PAY, 1, Err("failed", ErrorInfo("RetryAfter", "later"), 1, 30.0)),
+    m.Work(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -70,6 +73,7 @@ ANY = st.one_of(
     st.builds(m.Discard, TEXT),
     st.builds(m.Lost, PATHS, st.integers(1, 99)),
     st.builds(m.Tick),
+    st.builds(m.Progress, PATHS, st.integers(1, 99), VALUES),
     st.builds(m.Diverge, st.lists(TEXT).map(tuple)),
     st.builds(m.Work, KEYS, PATHS, st.integers(1, 99), TEXT, TEXT, VALUES, SECONDS),
 )

@@ -82,6 +82,9 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Call("pay", queue="gpu", lane="acme", priority=3, limited=True)),
     e.Opened(PAY, Spawn("ship", "1", queue="mails", lane="acme", priority=-1)),
     e.Reopened(NOW_S, before=(UNDO, *PAY)),
+    e.Progressed(PAY, 2, b"\x07", NOW_S),
+    e.Opened(PAY, Call("pay", heartbeat_s=9.0)),
+    e.Settled(PAY, Err("failed", ERROR, 1, 30.0), NOW_S),
     e.Removed(NOW_S, "ab" * 32, "cd" * 32),
 ]
 

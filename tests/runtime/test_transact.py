@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, ExecutionFailed, Fatal, Retry, Transaction, step, workflow
+from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, Retry, Transaction, step, workflow
 from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.runtime.engine import Engine
@@ -200,3 +201,61 @@ async def test_a_fatal_error_is_not_tried_again(file: Path) -> None:
     async with engine(file, refuse) as (store, _), AsyncClient(store) as client:
         assert await client.run(refuse) == "fatal 1"
     assert rows(file) == []
+
+
+async def test_who_takes_over_finds_the_answer_of_a_transaction_before_anything_else(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with engine(file, pays, lease_s=60.0) as (store, first), AsyncClient(store) as client:
+        handle = await client.start(pays, "ada", 5)
+        while not tries:
+            await asyncio.sleep(0.001)
+
+            async def nothing() -> None:
+                """It claims no more, so it never hears of the answer."""
+
+            monkeypatch.setattr(first, "_claim", nothing)
+        while not rows(file):
+            await asyncio.sleep(0.01)
+        await store.renew(first.holder, 0)  # it is taken for dead
+        second = Engine(store, [pays.code])
+        running = asyncio.create_task(second.run())
+        assert await handle.result("10s") == 5
+        second.stop()
+        await running
+    assert rows(file) == [("ada", 5)] and tries == [5]
+
+
+async def test_neither_a_deadline_nor_a_cancel_comes_between_a_transaction_and_its_answer(file: Path) -> None:
+    @step(transaction=True, retry=Retry(max=3, wait=0.01))
+    async def slow(tx: Transaction, number: int) -> None:
+        await tx.execute("INSERT INTO payments VALUES ('ada', ?)", number)
+        tries.append(number)
+        time.sleep(0.05)  # noqa: ASYNC251  # it holds up everything, as it does for real
+
+    @slow.undo(transaction=True)
+    async def back(tx: Transaction, result: None, number: int) -> None:
+        await tx.execute("DELETE FROM payments WHERE cents = ?", number)
+
+    @workflow
+    async def slowly(ctx: Context, number: int) -> None:
+        await ctx.step(slow, number)
+        await ctx.listen("never")
+
+    async with engine(file, slowly) as (store, _), AsyncClient(store) as client:
+        handles = [await client.start(slowly, number, id=str(number), deadline=0.02) for number in range(5)]
+        handles += [await client.start(slowly, number, id=str(number)) for number in range(5, 10)]
+        await asyncio.sleep(0.01)
+        for handle in handles[5:]:
+            await handle.cancel()
+        for handle in handles:
+            with pytest.raises((DeadlineExceeded, ExecutionCancelled)):
+                await handle.result("10s")
+    assert rows(file) == [] and len(set(tries)) == len(tries), "what was written was undone, and nothing was written twice"
+
+
+@pytest.mark.parametrize("options", [{"timeout": "1s"}, {"heartbeat": "1s"}])
+def test_a_transaction_has_no_timeout_and_says_so(options: dict[str, Any]) -> None:
+    with pytest.raises(BadValue, match="keep it short"):
+
+        @step(transaction=True, **options)
+        async def slow(tx: Transaction) -> None:
+            """It would be left half done."""

@@ -4,6 +4,7 @@ Two stores on one database stand for two processes: they have nothing in common 
 """
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -11,15 +12,17 @@ from collections.abc import AsyncIterator, Coroutine
 import pytest
 
 from perdure.core.errors import StoreUnavailable
-from perdure.core.mail import Ack
+from perdure.core.mail import Ack, Opening, Send
 from perdure.core.paths import Key
-from perdure.stores.base import Claim, Committed, Conflict, Filter, Store, Superseded
+from perdure.stores.base import Claim, Committed, Conflict, Filter, Limits, Store, Superseded
 from perdure.testing.conformance import Clock, World
-from perdure.testing.conformance.world import key, letter, queue
+from perdure.testing.conformance.world import PROGRAM, key, letter, queue
 from tests.stores.servers import Server
 
 SEVERAL = 30
 RING_S = 10.0
+STARTS, CLAIMERS, ALLOWED = 200, 8, 3
+DYING_S, RUSH_S = 0.1, 60.0
 Pair = tuple[World, World]
 
 
@@ -135,6 +138,40 @@ class SharedStore:
         await news.rung()
         assert not wake.is_set()
 
+    async def test_room_in_a_queue_and_other_limits_ring_those_who_wait(self, pair: Pair) -> None:
+        one, two = pair
+        for name in ("mails", "pay"):
+            await one.store.limit(name, Limits(1))
+        await one.post(queued("a"), queued("b"), letter(queue(), "a"), letter(queue(), "b"))
+        claimed = await one.claim("one", queues=["pay"])
+        assert (len(claimed.executions), len(claimed.work)) == (1, 1)
+        bell = Bell()
+        two.store.on_wake(bell)
+        for make_room in (
+            one.commit(key("a"), acks=(Ack(key("a"), "start"),), release=True),
+            one.post(acks=[Ack(queue(), "a")]),
+            one.store.limit("other", Limits(1)),
+        ):
+            await two.store.moment()
+            bell.clear()
+            await make_room
+            await bell.rung()
+        claimed = await two.claim("two", queues=["pay"])
+        assert (len(claimed.executions), len(claimed.work)) == (1, 1)
+
+    async def test_no_more_of_a_queue_is_held_than_it_allows_however_many_claim_at_once(self, pair: Pair) -> None:
+        await pair[0].store.limit("mails", Limits(ALLOWED))
+        await pair[0].post(*(queued(str(number)) for number in range(STARTS)))
+        rush, stores = Rush(), [self.open() for _ in range(CLAIMERS)]
+        claimers = [Claimer(World(store, Clock(), pair[0].epoch), f"{number}", rush) for number, store in enumerate(stores)]
+        async with asyncio.timeout(RUSH_S):
+            await asyncio.gather(*(claimer.drain() for claimer in claimers), rush.watch(pair[1].store))
+        assert len(rush.ended) == STARTS and rush.most == ALLOWED and rush.left and rush.died
+        (stand,) = await pair[1].store.queues()
+        assert (stand.executions, stand.executions_waiting) == (0, 0)
+        for store in stores:
+            await store.close()
+
     async def test_a_lease_is_renewed_in_another_thread_while_the_loop_is_busy(self, pair: Pair) -> None:
         one, two = pair
         await one.open(key())
@@ -195,6 +232,83 @@ class SharedStore:
         for refused in (store.commit([]), store.claim(Claim(holder="one", epoch=1)), store.moment(), store.renew("one", 60)):
             with pytest.raises(StoreUnavailable, match="has been closed"):
                 await refused
+
+
+class Rush:
+    """What many claimers do at once, as they know it: who holds what, and what has ended. A store counts for longer what each has just given back."""
+
+    def __init__(self) -> None:
+        self.held: dict[Key, str] = {}
+        self.ended: set[Key] = set()
+        self.most = self.left = self.died = 0
+
+    def take(self, key: Key, holder: str) -> None:
+        """Note that a claim got an execution."""
+        assert key not in self.held, f"{holder} was given what {self.held[key]} holds"
+        assert key not in self.ended
+        self.held[key] = holder
+        self.look(len(self.held))
+
+    def look(self, count: int) -> None:
+        """So many are held."""
+        assert count <= ALLOWED
+        self.most = max(self.most, count)
+
+    def give_back(self, holder: str) -> None:
+        """Note that a holder is about to hold nothing any more."""
+        self.held = {key: other for key, other in self.held.items() if other != holder}
+
+    async def watch(self, store: Store) -> None:
+        """Look again and again at what the store says is held, until all has ended."""
+        while len(self.ended) < STARTS:
+            (stand,) = await store.queues()
+            self.look(stand.executions)
+
+
+class Claimer:
+    """Claims and ends executions until all have ended. Now and then it lets go of all or dies instead, and begins anew under another name."""
+
+    def __init__(self, world: World, name: str, rush: Rush) -> None:
+        self.world, self.name, self.rush = world, name, rush
+        self.random = random.Random(name)
+
+    async def drain(self) -> None:
+        """Do all that."""
+        await self.world.renew(self.name)
+        while len(self.rush.ended) < STARTS:
+            claimed = await self.world.claim(self.name, limit=2)
+            for assignment in claimed.executions:
+                self.rush.take(assignment.head.key, self.name)
+            await asyncio.sleep(0 if claimed.executions else 0.01)
+            if claimed.executions and self.random.random() < 0.1:
+                await self.leave()
+                continue
+            for assignment in claimed.executions:
+                await self.end(assignment.head.key)
+
+    async def end(self, key: Key) -> None:
+        """End an execution, and give it back."""
+        del self.rush.held[key]
+        self.rush.ended.add(key)
+        answer = await self.world.commit(key, holder=self.name, status="completed", acks=(Ack(key, "start"),), release=True)
+        assert isinstance(answer, Committed)
+
+    async def leave(self) -> None:
+        """Let go, or die."""
+        if dies := self.random.random() < 0.5:
+            await self.world.renew(self.name, lease_s=DYING_S)
+            self.rush.died += 1
+        self.rush.give_back(self.name)
+        if not dies:
+            await self.world.renew(self.name, lease_s=0)
+            self.rush.left += 1
+        self.name += "'"
+        await self.world.renew(self.name)
+
+
+def queued(id: str) -> Send:
+    """The start of an execution in the queue ``mails``."""
+    return Send(key(id), "start", b"start", opens=Opening(PROGRAM, key(id), "mails", id[-1]))
 
 
 class Bell(asyncio.Event):

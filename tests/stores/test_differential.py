@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import Claim, Claimed, Commit, Committed, Filter, Head, Post, Store
+from perdure.stores.base import Claim, Claimed, Commit, Committed, Filter, Head, Limits, Post, QueueStand, Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
@@ -23,6 +23,9 @@ from perdure.testing.conformance import Clock
 NOBODY = Key("acme", "order", "nobody")
 """An execution that is never started, whatever is sent to it."""
 QUEUES = [Queue(tenant, name) for tenant in ("acme", "b\0") for name in ("pay", "ship")]
+NAMES = ["pay", "ship", "mails\0"]
+"""Queues by name. Executions are in any of them, or in none."""
+LANES = ["", "a", "b\0", "c"]
 HOLDERS = ["one", "two", "three"]
 PROGRAMS = ["order", "order@2", "refund"]
 STATUSES = ["running", "waiting", "completed", "pending"]
@@ -34,6 +37,7 @@ OPERATIONS_MAX = 8_000
 KINDS = (
     *("commit", "commit after an epoch", "create", "batch", "release", "compact", "post", "post of an epoch", "open", "ack", "blob"),
     *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
+    *("limit", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
     *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "mail", "reopen"),
 )
 
@@ -50,6 +54,7 @@ class Twins:
         self.until_s: dict[str, float] = {}
         self.epoch = 1
         self.blob_names: set[str] = set()
+        self.limits: dict[str, Limits] = {}
         self.seen: set[tuple[str, bool]] = set()
         self.numbers: dict[int, int] = {}
         self.newcomers = 0
@@ -96,6 +101,7 @@ class Twins:
             await self.both(partial(mail, to=to))
         for name in BLOBS:
             await self.both(partial(blob, name=name))
+        await self.both(queues)
 
     def compare_numbers(self) -> None:
         """Mail has arrived in the same order, though a store may leave out numbers."""
@@ -163,9 +169,11 @@ class Twins:
 
     def some_send(self) -> Send:
         to = self.random.choice(self.addresses)
-        opens = Opening(self.random.choice(PROGRAMS), self.random.choice(self.keys)) if self.random.random() < 0.4 and to != NOBODY else None
+        lane, priority = self.random.choice(LANES), self.random.choice([0, 0, 0, 5, -1])
+        place = (self.random.choice(NAMES), lane, priority) if self.random.random() < 0.8 else ()
+        opens = Opening(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place) if self.random.random() < 0.4 and to != NOBODY else None
         due_at_s = self.some_time() if self.random.random() < 0.4 else 0.0
-        return Send(to, self.random.choice("abc\0"), self.random.randbytes(3), due_at_s, opens)
+        return Send(to, self.random.choice("abc\0"), self.random.randbytes(3), due_at_s, opens, *((lane, priority) if isinstance(to, Queue) else ()))
 
     def some_acks(self) -> tuple[Ack, ...]:
         return tuple(Ack(self.random.choice(self.addresses), self.random.choice("abc\0")) for _ in range(self.random.choice([0, 0, 0, 1, 4])))
@@ -185,12 +193,14 @@ class Twins:
             holder=holder,
             epoch=self.some_epoch(),
             programs=frozenset(self.random.sample(PROGRAMS, self.random.choice([0, 1, 2, 3, 3, 3]))),
-            queues=frozenset(self.random.sample(["pay", "ship", "none"], self.random.randrange(4))),
+            queues=frozenset(self.random.sample([*NAMES, "none"], self.random.randrange(5))),
             limit=self.random.choice([0, 1, 1, 2, 10, 10]),
             root=self.random.choice(self.keys) if chance() < 0.2 else None,
         )
         holders = {head.key: head.holder for head in await self.memory.heads(Filter(limit=10_000))}
+        before_it: list[QueueStand] = await self.memory.queues()
         claimed: Claimed = await self.both(lambda store: store.claim(claim))
+        self.note_limits(claim, claimed, before_it)
         self.note("claim" if claim.root is None else "claim of a family", claimed.executions)
         self.note("work", claimed.work)
         for assignment in claimed.executions:
@@ -200,6 +210,32 @@ class Twins:
             self.note("claim due mail", assignment.mail)
         for mail in claimed.work:
             self.note("work again", mail.deliveries > 1)
+
+    def note_limits(self, claim: Claim, claimed: Claimed, before: list[QueueStand]) -> None:
+        """What limits have done to a claim."""
+        new = [one.head.queue for one in claimed.executions if one.head.queue in self.limits]
+        self.note("claim from limits", new)
+        self.note("work from limits", any(isinstance(mail.to, Queue) and mail.to.name in self.limits for mail in claimed.work))
+        full = [one for one in before if one.limits.concurrency is not None and one.executions_waiting > one.limits.concurrency - one.executions]
+        self.note("held up", full and claim.limit > len(claimed.executions))
+        rates = {limits.interval_s for limits in self.limits.values()} - {0.0}
+        self.note("held up by a rate", rates and claimed.next_at_s is not None and (claimed.next_at_s - claimed.now_s) % 1 not in (0.0, 0.5))
+
+    async def limit(self) -> None:
+        name, chance = self.random.choice(NAMES), self.random.random
+        some = Limits(
+            concurrency=self.random.choice([None, 0, 1, 2, 3]),
+            per_lane=self.random.choice([None, None, 1, 2]),
+            interval_s=self.random.choice([0.0, 0.0, 0.3, 7.3, 30.1]),
+            burst=self.random.choice([1, 1, 2, 4]),
+        )
+        limits = some if chance() < 0.7 else None
+        self.note("limit", name in self.limits)
+        await self.both(lambda store: store.limit(name, limits))
+        if limits is None:
+            self.limits.pop(name, None)
+        else:
+            self.limits[name] = limits
 
     async def renew(self) -> None:
         holder = self.random.choice(HOLDERS)
@@ -251,6 +287,7 @@ class Twins:
         name, limit = self.random.choice([*BLOBS, "never kept"]), self.random.randrange(4)
         self.note("read", log := await self.both(lambda store: store.read(key, after)))
         self.note("read after", log and log.rows)
+        self.note("in a queue", log and log.head.queue)
         self.note("heads", await self.both(lambda store: store.heads(Filter(tenant=tenant, statuses=statuses, limit=limit))))
         self.note("mail", await self.both(lambda store: store.mail(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
@@ -281,6 +318,10 @@ async def blob(store: Store, name: str) -> object:
     return await store.blob(name)
 
 
+async def queues(store: Store) -> object:
+    return await store.queues()
+
+
 def mail_in(answer: object) -> list[Mail]:
     """All mail in an answer of a store."""
     match answer:
@@ -309,6 +350,7 @@ def unnumbered(answer: object) -> object:
 CHANCES: dict[Callable[[Twins], Awaitable[None]], float] = {
     Twins.change: 50,
     Twins.claim: 25,
+    Twins.limit: 4,
     Twins.renew: 15,
     Twins.look: 5,
     Twins.pass_time: 10,

@@ -1,5 +1,6 @@
 """The Postgres store does what every store must, on a real server."""
 
+import asyncio
 import sys
 from collections.abc import Iterator
 
@@ -7,10 +8,10 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure.core.errors import ProgrammingError, StoreUnavailable
-from perdure.stores.base import Committed, Post, Store
+from perdure.stores.base import Committed, Limits, Post, Store
 from perdure.stores.postgres import PostgresStore
-from perdure.testing.conformance import Clock, StoreConformance
-from perdure.testing.conformance.world import key, opening
+from perdure.testing.conformance import Clock, StoreConformance, World
+from perdure.testing.conformance.world import key, letter, opening, queue
 from tests.stores.servers import Server, postgres
 from tests.stores.shared import SharedStore
 
@@ -40,7 +41,7 @@ async def empty(server: Server) -> None:
     """Leave nothing in the tables. (Deleting the little there is takes a tenth of the time of making them anew.)"""
     connection = await asyncpg.connect(server.url)
     if await connection.fetchval("SELECT to_regclass('perdure.meta')"):
-        for table in ("heads", "log", "mail", "holders", "blobs"):
+        for table in ("heads", "log", "mail", "holders", "blobs", "queues", "lanes"):
             await connection.execute(f"DELETE FROM perdure.{table}")
         await connection.execute("UPDATE perdure.meta SET epoch = 1")
     await connection.close()
@@ -49,6 +50,31 @@ async def empty(server: Server) -> None:
 async def test_a_database_that_is_not_there_is_said_to_be_so(server: Server) -> None:
     with pytest.raises(StoreUnavailable, match='database "other" does not exist; look whether'):
         await PostgresStore(server.url.replace("/postgres?", "/other?")).moment()
+
+
+EARLIER = """DROP TABLE perdure.queues, perdure.lanes;
+    ALTER TABLE perdure.heads DROP COLUMN queue, DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
+    ALTER TABLE perdure.mail DROP COLUMN lane, DROP COLUMN priority, DROP COLUMN limited;
+    CREATE INDEX heads_ready ON perdure.heads (program, ready_at_s); CREATE INDEX mail_due ON perdure.mail (queue, due_at_s)"""
+"""Makes the tables what they were before queues had limits."""
+
+
+async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them(server: Server) -> None:
+    await empty(server)
+    store = PostgresStore(server.url)
+    await store.commit([Post(sends=(opening(key()), letter(queue(), "a"), letter(queue(), "b")))])
+    await store.close()
+    connection = await asyncpg.connect(server.url)
+    await connection.execute(EARLIER)
+    await connection.close()
+    stores = [PostgresStore(server.url) for _ in range(2)]
+    await asyncio.gather(*(store.limit("pay", Limits(1)) for store in stores))
+    world = World(stores[0], Clock(), (await stores[0].moment()).epoch)
+    await world.renew("one")
+    claimed = await world.claim(queues=["pay"])
+    assert ([one.head.key for one in claimed.executions], [mail.key for mail in claimed.work]) == ([key()], ["a"])
+    for store in stores:
+        await store.close()
 
 
 @pytest.mark.real

@@ -233,6 +233,37 @@ BY_HAND: dict[str, tuple[Program, Prediction]] = {
             {},
         ),
     ),
+    "what a child has done is undone if it fails, and what its own children have done if that is wanted": (
+        Program(
+            n.Sequence(
+                (
+                    n.Call("fine", ok("a", undo="done")),
+                    n.Guard(
+                        n.Call(
+                            "fails",
+                            n.Sequence(
+                                (
+                                    ok("b", undo="done"),
+                                    n.Guard(bad("c", undo="in_doubt")),
+                                    n.Guard(bad("d", undo="done")),
+                                    n.Call("inner", ok("e", undo="done"), undo=True),
+                                    n.Call("other", ok("f", undo="done")),
+                                    n.Raise(),
+                                )
+                            ),
+                        )
+                    ),
+                    n.Approve("a?", 5.0, True),
+                    n.Gate("g", 3),
+                )
+            )
+        ),
+        Prediction(
+            {"returned": [{"child": None}, {"caught": "ChildFailed"}, {"approved": True}, {"way": 3}]},
+            Counter({"a": 1, "b": 1, "c": 3, "d": 3, "e": 1, "f": 1, "undo b": 1, "undo c": 1, "undo e": 1}),
+            {},
+        ),
+    ),
     "children have mailboxes of their own": (
         Program(
             n.Sequence(
@@ -374,6 +405,7 @@ class Plain:
 
     def __init__(self, key: Key, mailbox: Mailbox, troubles: Random | None) -> None:
         self.execution = SimpleNamespace(key=key)
+        self.done: list[Callable[[], Any]] = []
         self._mailbox = mailbox
         self._troubles = troubles
 
@@ -390,6 +422,15 @@ class Plain:
     async def attempt(self, *args: Any) -> Any:
         fn, *rest = args[1:] if isinstance(args[0], str) else args
         declared = fn if isinstance(fn, Step) else Step(fn, "plain")
+        handler = next(iter(declared.handlers), None)
+        if handler is not None and handler.in_doubt:
+            self.done.append(lambda: handler.step.fn(None, *rest))
+        outcome = await self._outcome(declared, rest)
+        if handler is not None and not handler.in_doubt and isinstance(outcome, Ok):
+            self.done.append(lambda: handler.step.fn(outcome.value, *rest))
+        return outcome
+
+    async def _outcome(self, declared: Step[Any, Any, Any], rest: list[Any]) -> Any:
         for failures in range(1, declared.retry.max + 1):
             await self._interruptions(declared, rest)
             try:
@@ -413,6 +454,14 @@ class Plain:
             with contextlib.suppress(Fatal, *n.ERRORS.values(), TimeoutError):
                 await self._tried(declared, args, self._troubles.random() * 3)
             await self._delay()
+
+    async def approve(self, title: str, timeout: float, on_timeout: str) -> Any:
+        await self._delay()
+        await asyncio.sleep(timeout)
+        return SimpleNamespace(approved=on_timeout == "approve")
+
+    async def version(self, name: str, latest: int) -> int:
+        return latest
 
     async def sleep(self, duration_s: float) -> None:
         await self._delay()
@@ -447,13 +496,20 @@ class Plain:
 
     async def call(self, child: Child, *args: Any) -> Any:
         await self._delay()
+        plain = Plain(self.execution.key._replace(workflow=child.code.name), Mailbox(), self._troubles)
         try:
-            return kept(await child.code.fn(Plain(self.execution.key._replace(workflow=child.code.name), Mailbox(), self._troubles), *args))
+            result = kept(await child.code.fn(plain, *args))
+            self.done += plain.done if child.code.calling.undo else []
+            return result
         except Exception as error:
+            for undo in reversed(plain.done):
+                undo()
             raise ChildFailed(child.code.name, "failed", ErrorInfo(type(error).__name__, str(error))) from error
 
     def _branch(self) -> "Plain":
-        return Plain(self.execution.key, self._mailbox, self._troubles)
+        branch = Plain(self.execution.key, self._mailbox, self._troubles)
+        branch.done = self.done
+        return branch
 
     async def join(self, **branches: Callable[["Plain"], Awaitable[Any]]) -> Record:
         return Record(await self._joined(branches, len(branches)))

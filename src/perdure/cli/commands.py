@@ -7,6 +7,7 @@ from perdure.cli.dead_letters import dead_letters, discard, requeue
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
 from perdure.cli.pruning import prune
+from perdure.cli.queues import limit, queues
 from perdure.cli.repeating import fork, preset, rerun
 from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
@@ -17,9 +18,9 @@ from perdure.cli.verifying import verify
 __all__ = ["root"]
 
 root.section("Run", (run, start, worker))
-root.section("Look", (ls, show, events, logs, result, query, stream, engines))
+root.section("Look", (ls, show, events, logs, result, query, stream, queues, engines))
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Keep up", (doctor, verify, export, import_, prune, db))
+root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))
 root.section("Write", (lint, check, replay))

@@ -61,6 +61,12 @@ def run(settings: Settings, /, *, target: str, id: str | None, watch: bool, form
 @click.option("--id", help="Its id: started again, it is the same execution.")
 @click.option("--delay", metavar="TIME", help="Begin after so long: 30s, 1h, 2d.")
 @click.option("--deadline", metavar="TIME", help="Fail it if it has not ended so long after its beginning.")
+@click.option("--queue", metavar="NAME", help="Begin in this queue, as it allows.")
+@click.option("--lane", metavar="KEY", help="In whose turn: the key by which the queue is served.")
+@click.option("--priority", type=int, metavar="N", help="Higher ones begin first.")
+@click.option("--ttl", metavar="TIME", help="If it has not begun after so long, it does not begin any more.")
+@click.option("--debounce", metavar="TIME", help="Begin after so long, unless it is started again until then; its id counts.")
+@click.option("--singleton", is_flag=True, help="Only if none of this id goes on; its id counts.")
 @click.option("--strict", is_flag=True, help="If the id exists with another input, that is an error.")
 @click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most.")
@@ -94,9 +100,10 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
 def _started(client: Client, settings: Settings, workflow: str, given: dict[str, Any]) -> Handle[Any]:
     from perdure.cli import targets, values
 
-    options = {name: given[name] for name in ("id", "delay", "deadline", "strict")}
+    options = {name: given[name] for name in ("id", "delay", "deadline", "queue", "lane", "priority", "ttl", "debounce", "singleton", "strict")}
     target = targets.workflow(workflow) if targets.is_target(workflow) else None
     args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn), (*options, "tenant"))
+    options = {name: value for name, value in options.items() if value not in (None, False)}
     return client.start(workflow if target is None else target, *args, **kwargs, **options, tenant=settings.tenant)
 
 

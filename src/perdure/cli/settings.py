@@ -61,6 +61,21 @@ class Settings:
         if not file.is_file():
             raise Outcome(Exit.STORE, f"there is no database at {file}\nperdure run makes one; --db or PERDURE_DB names another")
 
+    def file(self) -> Path:
+        """The database's file, which need not be there."""
+        from perdure.runtime.host import file_of
+
+        file = file_of(self.url())
+        if file is None:
+            raise Outcome(Exit.INPUT, f"{self.url()} is no file\nname one: --db sqlite:///path/to/file.db")
+        return file
+
+    def existing_file(self) -> Path:
+        """The same; without it, the command ends."""
+        file = self.file()
+        self.expect(file)
+        return file
+
     def log(self, speaker: str) -> None:
         """Have what `speaker` logs go to standard error, unless the code that was loaded has its own idea of where logs go."""
         import logging

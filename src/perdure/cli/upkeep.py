@@ -31,14 +31,14 @@ def doctor(settings: Settings, /, *, format: str) -> None:
 
 @click.group("db", cls=Group)
 def db() -> None:
-    """Look after the file of the database: where it is, check, back up, upgrade."""
+    """Look after the file of the database: where it is, check, back up, upgrade, encrypt."""
 
 
 @click.command("path", cls=Command)
 @click.pass_obj
 def path(settings: Settings) -> None:
     """Print where the file is."""
-    click.echo(_file(settings))
+    click.echo(settings.file())
 
 
 @click.command("check", cls=Command)
@@ -47,7 +47,7 @@ def check(settings: Settings, /) -> None:
     """Read all of the file, and say whether it is whole."""
     from perdure.stores.sqlite import opening
 
-    file = _existing(settings)
+    file = settings.existing_file()
     if damage := opening.check(file).damage:
         raise Outcome(Exit.STORE, f"{file} is damaged: {damage[0]}\nrestore it from a backup")
     click.echo(f"{file} is whole")
@@ -61,7 +61,7 @@ def backup(settings: Settings, /, target: Path) -> None:
     from perdure.cli import words
     from perdure.stores.sqlite.backup import backup as copy
 
-    copy(_existing(settings), target)
+    copy(settings.existing_file(), target)
     click.echo(f"{target} has a copy, {words.size(target.stat().st_size)}")
 
 
@@ -71,23 +71,45 @@ def upgrade(settings: Settings, /) -> None:
     """Bring the tables of an older file to those of this Perdure."""
     from perdure.stores.sqlite import opening
 
-    for done in opening.upgrade(_existing(settings)) or ["nothing to do: its tables are those of this Perdure"]:
+    for done in opening.upgrade(settings.existing_file()) or ["nothing to do: its tables are those of this Perdure"]:
         click.echo(done)
 
 
+@click.command("keys", cls=Command)
+@format_option(("table", "json", "jsonl", "ids"))
+@click.pass_obj
+def keys(settings: Settings, /, *, format: str) -> None:
+    """List the keys that payloads are encrypted with, by their ids, and how many."""
+    from perdure.cli import output, rekeying
+    from perdure.stores.sqlite.rekey import key_uses
+
+    found = key_uses(settings.existing_file())
+    output.listing(format, (use.key_id for use in found if use.key_id is not None), found, lambda: rekeying.table(found))
+
+
+@click.command("rekey", cls=Command)
+@click.option("--vacuum", is_flag=True, help="Then make the file anew, without what was deleted before; nobody can write meanwhile.")
+@click.pass_obj
+def rekey(settings: Settings, /, *, vacuum: bool) -> None:
+    """Encrypt everything under the first key of PERDURE_KEYS, while engines go on."""
+    from perdure.cli import rekeying
+
+    click.echo(rekeying.encrypt_anew(settings.existing_file(), vacuum))
+
+
+@click.group("key", cls=Group)
+def key() -> None:
+    """Make keys."""
+
+
+@click.command("new", cls=Command)
+def new() -> None:
+    """Print a fresh key. It is kept nowhere; what is encrypted with a key that is lost is lost."""
+    from perdure.stores.encryption import new_key
+
+    click.echo(new_key())
+
+
+key.section("Commands", (new,))
 db.section("Commands", (path, check, backup, upgrade))
-
-
-def _file(settings: Settings) -> Path:
-    from perdure.runtime.host import file_of
-
-    file = file_of(settings.url())
-    if file is None:
-        raise Outcome(Exit.INPUT, f"{settings.url()} is no file\nname one: --db sqlite:///path/to/file.db")
-    return file
-
-
-def _existing(settings: Settings) -> Path:
-    file = _file(settings)
-    settings.expect(file)
-    return file
+db.section("Keys", (keys, rekey, key))

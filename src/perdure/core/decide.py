@@ -250,6 +250,12 @@ class _Draft:
         if begins_at_once and self.execution.parked is None and message.path not in self.host.busy:
             yield self._due(promise)  # this one alone: others that are due may be lost as well, and nobody has said so yet
 
+    def progress(self, message: messages.Progress) -> Iterator[e.Event]:
+        """Note how far the present try is."""
+        promise = self.execution.open.get(message.path)
+        if promise is not None and promise.attempt == message.attempt and promise.state in ("waiting", "performing"):
+            yield e.Progressed(promise.path, promise.attempt, message.body, self.now_s)
+
     def signal(self, message: messages.Signal) -> Iterator[e.Event]:
         """Put a message into the mailbox, once."""
         execution = self.execution
@@ -333,7 +339,7 @@ class _Draft:
         """Do what is due by now, the earliest first."""
         execution = self.execution
         while (wake_at_s := execution.wake_at(self.host.busy)) is not None and wake_at_s <= self.now_s:
-            promise = execution.next_timer(self.host.busy)
+            promise = execution.opened.due_first(self.host.busy)
             if promise is not None and promise.due_s == wake_at_s:
                 yield self._due(promise)
             elif execution.started is not None:
@@ -349,7 +355,7 @@ class _Draft:
             case Call() as op if promise.state in ("retrying", "interrupted"):
                 return e.Tried(promise.path, promise.attempt + 1, self.now_s, self.host.takes(op))
             case Call() as op:
-                why = ErrorInfo("Timeout", f"no answer within {op.timeout_s:g} s")
+                why = ErrorInfo("Timeout", tries.overdue(promise, op))
                 return tries.failed(self.execution.key, promise, op, Err("timeout", why), self.now_s)
             case Receive(gather=True) as op:
                 return e.Received(promise.path, self.execution.mailbox.matching(op), self.now_s)
@@ -365,6 +371,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Start: _Draft.start,
     messages.Settle: _Draft.settle,
     messages.Lost: _Draft.lost,
+    messages.Progress: _Draft.progress,
     messages.Signal: _Draft.signal,
     messages.Cancel: _Draft.cancel,
     messages.Terminate: _Draft.terminate,

@@ -17,6 +17,7 @@ from perdure.core.ops import Call, Outcome, Send, Spawn
 from perdure.core.paths import UNDO, Key, Path, Queue, idempotency_key, text
 from perdure.core.program import program_name
 from perdure.core.promise import Promise
+from perdure.core.values import NOTHING, Value
 
 Effect = mail.Send | Ack
 
@@ -37,7 +38,7 @@ def outstanding(execution: Execution, answered: AbstractSet[Path] = frozenset())
             case _ if path in answered:
                 continue
             case Call() as op if promise.by is None and promise.state == "waiting":
-                yield _work(execution.key, path, op, promise.attempt)
+                yield _work(execution.key, path, op, promise.attempt, promise.progress)
             case Spawn() as op if path[0] == UNDO:
                 yield _undo(execution.key, path, op)
             case Spawn() as op:
@@ -48,7 +49,7 @@ def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
     path, op = event.path, event.op
     match op:
         case Call() if event.by is None and not execution.memo.recalls(path, op):
-            return (_work(execution.key, path, op, 1),)
+            return (_work(execution.key, path, op, 1, NOTHING),)
         case Spawn() if path[0] == UNDO:
             return (_undo(execution.key, path, op),)
         case Spawn() if (event.number or op.awaited) and not execution.memo.recalls(path, op):
@@ -59,8 +60,9 @@ def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
 
 
 def _tried(execution: Execution, event: e.Tried) -> Iterable[Effect]:
-    op = execution.open[event.path].op
-    return (_work(execution.key, event.path, op, event.attempt),) if event.by is None and isinstance(op, Call) else ()
+    promise = execution.open[event.path]
+    op = promise.op
+    return (_work(execution.key, event.path, op, event.attempt, promise.progress),) if event.by is None and isinstance(op, Call) else ()
 
 
 def _dropped(execution: Execution, event: e.Dropped) -> Iterable[Effect]:
@@ -102,8 +104,9 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
     return f"{idempotency_key(key, path)}:{attempt}"
 
 
-def _work(key: Key, path: Path, op: Call, attempt: int) -> mail.Send:
-    work = messages.Work(key, path, attempt, op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
+def _work(key: Key, path: Path, op: Call, attempt: int, progress: Value) -> mail.Send:
+    about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
+    work = messages.Work(key, path, attempt, *about, progress, op.heartbeat_s)
     return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work), lane=op.lane, priority=op.priority)
 
 

@@ -12,7 +12,7 @@
     │   └── DecisionRefused, LinkRefused, ExportRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
-    │   └── LogVersionUnsupported, LogDamaged
+    │   └── LogVersionUnsupported, LogDamaged, SealedPayload
     └── WorkflowError           an outcome of the user's work
         ├── ChildFailed, TooDeep
         ├── StepFailed, Timeout, Cancelled is asyncio's
@@ -238,6 +238,14 @@ class LogDamaged(StoreError):
     def __init__(self, why: str) -> None:
         super().__init__(f"a row of the log can't be read: {why}; restore the database from a backup")
         self.why = why
+
+
+class SealedPayload(StoreError):
+    """A payload was encoded by a codec, and can't be decoded here; it stays as it is. `key_id` names the key that it was encrypted with, if it was."""
+
+    def __init__(self, what: str, why: str, key_id: str | None = None) -> None:
+        super().__init__(f"{what} {why}")
+        self.what, self.why, self.key_id = what, why, key_id
 
 
 class WorkflowError(PerdureError):

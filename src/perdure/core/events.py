@@ -147,6 +147,15 @@ class Tried(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     by: str | None = None
 
 
+class Progressed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="b", rename=_SHORT):
+    """Who performs this try said how far it is, and thereby that it is alive; the next try is told."""
+
+    path: Path
+    attempt: int
+    body: Value
+    at_s: float
+
+
 class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
     """The program was told to unwind, because somebody wants that or its deadline has passed; what it has done is to be undone, or not."""
 
@@ -268,6 +277,7 @@ Given = (
     | Retrying
     | Interrupted
     | Tried
+    | Progressed
     | Cancelling
     | Undoing
     | Parked

@@ -31,7 +31,6 @@ class Execution:
     """A log, folded."""
 
     __slots__ = (
-        "_opened",
         "archive",
         "backlog",
         "cancelling",
@@ -47,6 +46,7 @@ class Execution:
         "memo",
         "now_s",
         "open",
+        "opened",
         "parked",
         "removed",
         "reopened",
@@ -80,8 +80,8 @@ class Execution:
         self.forked: Fork | None = None
         self.reopened = 0
         self.watchers: list[Parent] = []
-        self._opened = Opened()
-        self.open = self._opened.open
+        self.opened = Opened()
+        self.open = self.opened.open
         self.settled: dict[Path, Settlement] = {}
         self.memo = Memo()
         self.backlog: list[e.Event] = []
@@ -110,9 +110,9 @@ class Execution:
             return "pending"
         if self.undoing:
             return "undoing"
-        if self.performs or not self.open:
+        if self.opened.performed or not self.open:
             return "running"
-        return "waiting_approval" if self._opened.asked else "waiting"
+        return "waiting_approval" if self.opened.asked else "waiting"
 
     @property
     def depth(self) -> int:
@@ -123,23 +123,14 @@ class Execution:
         """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970."""
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
-        timer = self.next_timer(busy)
+        timer = self.opened.due_first(busy)
         if timer is None or timer.due_s is None:
             return self.deadline_at_s
         return timer.due_s if self.deadline_at_s is None else min(timer.due_s, self.deadline_at_s)
 
-    def next_timer(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
-        """The open operation that is due first, the one opened first among equals; not a retry of what is still `busy`."""
-        return self._opened.due_first(busy)
-
-    @property
-    def performs(self) -> int:
-        """How many calls some holder performs itself, as far as is known."""
-        return self._opened.performed
-
     def performing(self) -> list[Promise]:
         """Those calls."""
-        return self._opened.performing()
+        return self.opened.performing()
 
     # how it changes
 
@@ -187,18 +178,18 @@ class Execution:
 
     def _open(self, event: e.Opened) -> None:
         path, op = event.path, event.op
-        self._opened.count += 1
+        self.opened.count += 1
         self.turns.add(path)
         match op:
             case Call():
-                self._opened.perform(self._promise(event), event.by, self.now_s)
+                self.opened.perform(self._promise(event), event.by, self.now_s)
             case Keep():
                 self._keep(path, op)
             case Sleep(duration_s, until_s):
-                self._opened.timers.set(self._promise(event), until_s if until_s is not None else self.now_s + (duration_s or 0.0))
+                self.opened.timers.set(self._promise(event), until_s if until_s is not None else self.now_s + (duration_s or 0.0))
             case Receive():
                 self.mailbox.wait(path, op)
-                self._opened.timers.set(self._promise(event), None if op.timeout_s is None else self.now_s + op.timeout_s)
+                self.opened.timers.set(self._promise(event), None if op.timeout_s is None else self.now_s + op.timeout_s)
             case Send():
                 self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
                 self._settle_at_once(path, op, Ok())
@@ -208,10 +199,10 @@ class Execution:
                 self._settle_at_once(path, op, Ok())
 
     def _promise(self, event: e.Opened) -> Promise:
-        return self._opened.add(event.path, event.op, self.now_s, event.by, event.number)
+        return self.opened.add(event.path, event.op, self.now_s, event.by, event.number)
 
     def _settle_at_once(self, path: Path, op: Op, outcome: Ok) -> None:
-        self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self._opened.count)
+        self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self.opened.count)
 
     def _keep(self, path: Path, op: Keep) -> None:
         self._settle_at_once(path, op, Ok(op.value))
@@ -230,7 +221,7 @@ class Execution:
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
         promise = self.open[event.path]
         self.now_s = event.at_s
-        self._opened.wait_again(promise, state, event.due_s)
+        self.opened.wait_again(promise, state, event.due_s)
         return promise
 
     def _retry(self, event: e.Retrying) -> None:
@@ -246,10 +237,17 @@ class Execution:
         self.now_s = event.at_s
         promise.attempt = event.attempt
         promise.events += 1
-        self._opened.perform(promise, event.by, self.now_s)
+        self.opened.perform(promise, event.by, self.now_s)
+
+    def _progress(self, event: e.Progressed) -> None:
+        promise = self.open[event.path]
+        self.now_s = event.at_s
+        promise.progress = event.body
+        promise.events += 1
+        self.opened.beat(promise, event.at_s)
 
     def _close(self, path: Path) -> Promise:
-        promise = self._opened.remove(path)
+        promise = self.opened.remove(path)
         if type(promise.op) is Receive:
             self.mailbox.leave(path, promise.op)
         return promise
@@ -314,11 +312,11 @@ class Execution:
             self.backlog = []
         promise = self.open.get(event.path)
         if promise is not None:
-            self._opened.park(promise)
+            self.opened.park(promise)
 
     def _resume(self, event: e.Resumed) -> None:
         self.now_s = event.at_s
-        self._opened.unpark(event.at_s)
+        self.opened.unpark(event.at_s)
         self.parked = None
 
     def _reopen(self, event: e.Reopened) -> None:
@@ -331,7 +329,7 @@ class Execution:
         for path in self.settled.keys() - self.memo.known.keys():  # what is to be received anew is back in its place
             self._give_back(self.settled[path])
         self.settled = {}
-        self._opened.clear()
+        self.opened.clear()
         self.backlog = []
         self.resumes = {}
         self.turns = Turns()
@@ -342,7 +340,7 @@ class Execution:
         path = (*event.path, event.turn)
         self.memo.known.pop(path, None)
         self.turns.add(path)
-        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self._opened.count)
+        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self.opened.count)
 
     def _end(self, event: e.Ended) -> None:
         self.now_s, self.ended, self.parked = event.at_s, event, None
@@ -377,6 +375,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Retrying: Execution._retry,
     e.Interrupted: Execution._interrupt,
     e.Tried: Execution._try,
+    e.Progressed: Execution._progress,
     e.Cancelling: Execution._cancel,
     e.Undoing: Execution._undo,
     e.Parked: Execution._park,

@@ -8,7 +8,7 @@ from perdure.core.execution import Execution
 from perdure.core.ops import Receive
 from perdure.core.paths import Path
 
-HIDDEN = ("_opened", "turns", "mailbox", "logged_events", "dead_events", "resumes")
+HIDDEN = ("opened", "turns", "mailbox", "logged_events", "dead_events", "resumes")
 """What follows from the rest, or is of no consequence."""
 
 

@@ -119,6 +119,14 @@ class Lost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     times: int = 1
 
 
+class Progress(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="progress"):
+    """Who performs a try says how far it is, and that it is alive."""
+
+    path: Path
+    attempt: int
+    body: Value
+
+
 class Tick(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="tick"):
     """Time has passed."""
 
@@ -129,11 +137,14 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Discard | Lost | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Discard | Lost | Progress | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):
-    """A try of a call, for whoever serves its queue; the answer is a `Settle` to `execution`. `key` is the same in every try."""
+    """A try of a call, for whoever serves its queue; the answer is a `Settle` to `execution`. `key` is the same in every try.
+
+    `progress` is what an earlier try has said; one that says nothing for `heartbeat_s` is taken for lost.
+    """
 
     execution: Key
     path: Path
@@ -143,6 +154,8 @@ class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     args: Value = NOTHING
     timeout_s: float | None = None
     idempotent: bool = True
+    progress: Value = NOTHING
+    heartbeat_s: float | None = None
 
 
 VERSION = 1

@@ -6,7 +6,7 @@ How many some holder performs, and how many wait for a person, is counted as it 
 from collections.abc import Set as AbstractSet
 
 from perdure.core.ops import Call, Op, asks_a_person
-from perdure.core.paths import Path
+from perdure.core.paths import UNDO, Path
 from perdure.core.promise import Promise, State
 from perdure.core.timers import Timers
 
@@ -50,7 +50,14 @@ class Opened:
         """A try begins: by a holder itself, or on a queue."""
         self.stand(promise, "waiting" if by is None else "performing", by)
         timeout_s = promise.op.timeout_s if isinstance(promise.op, Call) else None
-        self.timers.set(promise, None if timeout_s is None else at_s + timeout_s)
+        promise.until_s = None if timeout_s is None else at_s + timeout_s
+        self.beat(promise, at_s)
+
+    def beat(self, promise: Promise, at_s: float) -> None:
+        """The present try is alive: it is due when its time is over, or when it has said nothing for too long."""
+        silent_s = promise.op.heartbeat_s if isinstance(promise.op, Call) and promise.by is not None else None
+        times_s = (promise.until_s, None if silent_s is None else at_s + silent_s)
+        self.timers.set(promise, min((due_s for due_s in times_s if due_s is not None), default=None))
 
     def wait_again(self, promise: Promise, state: State, due_s: float) -> None:
         """A try is over, and the next one is due later."""
@@ -64,17 +71,18 @@ class Opened:
         self.timers.set(promise, None)
 
     def unpark(self, at_s: float) -> None:
-        """What was parked is due, and its tries are counted anew."""
+        """What was parked is due, and its interruptions are counted anew; of what undoes something, its tries."""
         for promise in self.open.values():
             if promise.state == "parked":
                 promise.state = "interrupted"
-                promise.interruptions = promise.failures = 0
+                promise.interruptions = 0
+                promise.failures = 0 if promise.path[0] == UNDO else promise.failures
                 self.timers.set(promise, at_s)
 
     def performing(self) -> list[Promise]:
         """Those that some holder performs itself, as far as is known."""
         return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
 
-    def due_first(self, busy: AbstractSet[Path]) -> Promise | None:
+    def due_first(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
         """The one that is due first, the one opened first among equals; not a retry of what is still `busy`."""
         return self.timers.next(busy)

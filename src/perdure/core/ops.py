@@ -82,6 +82,7 @@ class Call(
         "lane": "l",
         "priority": "p",
         "limited": "m",
+        "heartbeat_s": "h",
         "about": "b",
     },
 ):
@@ -89,7 +90,7 @@ class Call(
 
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
     again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt. `lane` and
-    `priority` are its place in the queue; if that is `limited`, nobody takes it but from there.
+    `priority` are its place in the queue; if that is `limited`, nobody takes it but from there. A try that says nothing for `heartbeat_s` has failed.
     """
 
     target: str
@@ -103,6 +104,7 @@ class Call(
     lane: str = ""
     priority: int = 0
     limited: bool = False
+    heartbeat_s: float | None = None
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):

@@ -7,6 +7,7 @@ import msgspec
 from perdure.core.mailbox import Letter
 from perdure.core.ops import Op, Outcome
 from perdure.core.paths import Path
+from perdure.core.values import NOTHING, Value
 
 State = Literal["waiting", "performing", "retrying", "interrupted", "parked"]
 
@@ -14,7 +15,8 @@ State = Literal["waiting", "performing", "retrying", "interrupted", "parked"]
 class Promise(msgspec.Struct, gc=False):
     """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed.
 
-    `by` is the holder that performs the present try itself; at `due_s` time alone makes it go on; `events` counts what it takes in the log.
+    `by` is the holder that performs the present try itself; at `due_s` time alone makes it go on; `events` counts what it takes in the log. The present
+    try has until `until_s`; `progress` is what was said last of how far it is.
     """
 
     path: Path
@@ -29,6 +31,8 @@ class Promise(msgspec.Struct, gc=False):
     due_s: float | None = None
     events: int = 1
     sent: int = 0
+    until_s: float | None = None
+    progress: Value = NOTHING
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):

@@ -33,3 +33,10 @@ def lost(key: Key, promise: Promise, op: Call, times: int, now_s: float) -> e.Ev
         return e.Parked("interrupted", now_s, (why,), promise.path)
     wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0
     return e.Interrupted(promise.path, promise.attempt, now_s + wait_s, now_s)
+
+
+def overdue(promise: Promise, op: Call) -> str:
+    """In words, what a try that is due has not done in time."""
+    if promise.until_s is not None and promise.due_s == promise.until_s:
+        return f"no answer within {op.timeout_s:g} s"
+    return f"no heartbeat within {op.heartbeat_s:g} s"

@@ -21,16 +21,18 @@ from perdure.core.messages import Message
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.queues import Queue
+from perdure.programs.code.resources import opened
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.endings import Endings, seed_of
 from perdure.runtime.flights import give_back
-from perdure.runtime.holder import Holder, Patience, bell, persistently
+from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.known import OWN, runnable
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import Performer, perform
 from perdure.runtime.presence import here
+from perdure.runtime.resources import Resources
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
 from perdure.runtime.watch import Watch
@@ -40,12 +42,6 @@ logger = logging.getLogger("perdure.engine")
 
 GIVE_BACK_S = 2.0
 """How long an engine that stops waits for the store to take note of what it gives back."""
-
-POLL_S = 1.0
-"""How often an idle engine asks the store: the net under the rings."""
-
-LEASE_S = 15.0
-"""How long a holder that has fallen silent is taken to be alive."""
 
 CLAIM_MAX = 100
 """How many executions are claimed at a time."""
@@ -94,6 +90,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
+        self.resources = Resources()
         self.perform: Performer = perform  # what tries are made by; tests put something else here
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = False
@@ -133,6 +130,8 @@ class Engine:
         self.clock, self.variables = StoreClock(asyncio.get_running_loop().time), copy_context()
         self._alarm = Alarm(self.clock, self._ring)
         self.threads = DaemonThreads()
+        self.resources.begin()
+        self.variables.run(opened.set, self.resources)
         silence = bell(self.store, self._ring)
         self.watch.listen()
         try:
@@ -179,6 +178,7 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.threads is not None:
             self.threads.shutdown()
+        await self.resources.close()
         await self._membership.leave()
 
     async def _give_back(self) -> None:

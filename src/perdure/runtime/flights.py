@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.execution import Execution
-from perdure.core.ops import Call
+from perdure.core.mail import Mail
+from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
-from perdure.programs.code.declare import Step
-from perdure.programs.code.info import StepInfo
+from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.code.instance import Instance
+from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
-from perdure.runtime.transact import NotWanted, answer_key, transact
+from perdure.runtime.transact import answer_key, in_transaction, transact
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Guard
 
@@ -70,19 +71,27 @@ def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
     fn, op = warm.program.steps.get(path), promise.op
     if fn is not None and isinstance(op, Call):
         end(warm, path)
-        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op.args))))
+        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op.args, promise.progress))))
 
 
-async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Value]) -> None:
+async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Value, Value]) -> None:
     def busy(thread: "asyncio.Future[Any]") -> None:
         warm.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
-    fn, args = call
-    if isinstance(fn, Step) and fn.transaction and engine.perform is perform:
+    fn, args, reported = call
+    if in_transaction(fn) and engine.perform is perform:
         await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, args))
         return
-    outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt), engine.payloads, engine.threads, busy)
+    beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
+    life = StepLife(beats.beat)
+    try:
+        outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt, reported, life), engine.payloads, engine.threads, busy)
+    finally:
+        life.over = True
+        beats.close()
+    if isinstance(outcome, Err):
+        beats.flush()
     flight = warm.flights.get(path)
     if flight is not None and flight[0] == attempt:
         warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
@@ -90,26 +99,27 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     await engine.go_on(warm)  # in this task, which saves one
 
 
-async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Step[Any, Any, Any], Value]) -> None:
-    """Carry out a step in a transaction. Its answer is in the mail then, and is handed over like any other."""
+async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Any, Value]) -> None:
+    """Carry out a step in a transaction. From its beginning until its answer is decided on, nothing else is: neither a timeout nor a cancel comes between."""
 
-    def is_wanted() -> bool:  # called on this thread, where nothing is decided meanwhile; what was decided and is being written, is not known to the store yet
+    def is_wanted() -> bool:
         flight = warm.flights.get(info.path)
-        return not warm.busy and flight is not None and flight[0] == info.attempt
+        return flight is not None and flight[0] == info.attempt
 
+    while warm.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way, which is short
+        await asyncio.sleep(0.0005)
+    if not is_wanted():
+        return
+    warm.busy = True
     guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=answer_key(info))
-    while True:
-        try:
-            failed = await transact(engine.store, call, info, guard, is_wanted)
-            break
-        except NotWanted:
-            flight = warm.flights.get(info.path)
-            if flight is None or flight[0] != info.attempt:
-                return
-            await asyncio.sleep(0.001)
-    if failed is not None:
-        warm.put(Item(messages.Settle(info.path, info.attempt, failed)))
-        await engine.go_on(warm)
+    try:
+        outcome = await transact(engine.store, call, info, guard)
+    finally:
+        warm.busy = False
+    if outcome is not None:  # else the mail has the answer, or somebody else has the execution
+        answered = None if isinstance(outcome, Err) else Mail(0, warm.key, guard.answer, b"", 0.0)
+        warm.undecided.appendleft(Item(messages.Settle(info.path, info.attempt, outcome), answered))
+    await engine.go_on(warm)
 
 
 def _thread_ended(engine: "Engine", warm: Warm, path: Path, thread: "asyncio.Future[Any]") -> None:

@@ -12,13 +12,19 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import uuid4
 
-from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable
 from perdure.runtime import presence
 from perdure.runtime.presence import Presence
 from perdure.stores.base import Moment, Store
 
 T = TypeVar("T")
 logger = logging.getLogger("perdure.holder")
+
+LEASE_S = 15.0
+"""How long a holder that has fallen silent is taken to be alive."""
+
+POLL_S = 1.0
+"""How often who is idle asks the store: the net under the rings."""
 
 WAIT_MIN_S, WAIT_MAX_S = 0.05, 5.0
 """The shortest and the longest wait before a store that was unavailable is asked again."""
@@ -140,12 +146,12 @@ class Patience:
 
 
 async def persistently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask the store until it answers, waiting longer each time."""
+    """Ask the store until it answers, waiting longer each time. What is sealed here is no answer: a key may be missing in this process alone."""
     patience = Patience()
     while True:
         try:
             return await ask()
-        except StoreUnavailable as error:
+        except (StoreUnavailable, SealedPayload) as error:
             logger.warning("the store is unavailable: %s; trying again in %.2g s", error, patience.wait_s)
             await patience.wait()
 

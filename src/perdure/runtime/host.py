@@ -18,6 +18,9 @@ from perdure.programs.code.queues import Queue
 from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store
+from perdure.stores.codecs import Codec, Compressed
+from perdure.stores.coded import CodedStore
+from perdure.stores.encryption import Encrypted, parse_keys
 from perdure.stores.looking import Looking
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.looking import SqliteLook
@@ -26,14 +29,21 @@ from perdure.stores.sqlite.store import SqliteStore
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
 
-def open_store(url: str | None = None) -> Store:
+def open_store(url: str | None = None, codec: Codec | None = None) -> Store:
     """The store of a URL: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``memory:``; by default `PERDURE_DB`, else a file in ``.perdure``.
 
+    What it keeps is encoded by `codec`; without one, as `chosen_codec` finds in the environment.
+
     Raises:
-        BadValue: the URL names no store that this Perdure has.
+        BadValue: the URL names no store that this Perdure has, or the environment no codec.
         StoreError: the file can't be opened.
     """
-    chosen = chosen_url(url)
+    chosen_one = chosen_codec(codec)
+    store = _bare(chosen_url(url))
+    return store if chosen_one is None else CodedStore(store, chosen_one)
+
+
+def _bare(chosen: str) -> Store:
     parts = urlsplit(chosen)
     if parts.scheme == "memory":
         return MemoryStore()
@@ -41,6 +51,36 @@ def open_store(url: str | None = None) -> Store:
         return SqliteStore(file)
     shown = chosen.replace(f":{parts.password}@", ":***@") if parts.password else chosen
     raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+
+
+def chosen_codec(codec: Codec | None = None) -> Codec | None:
+    """The codec that is meant: this one, else what the environment says; None if nothing is to be encoded.
+
+    `PERDURE_KEYS` has keys, ``id:key,id:key``, of which the first encrypts; with `PERDURE_KEYS_REQUIRED` set to 1, what is not encrypted is
+    refused. `PERDURE_COMPRESS` is 1 for zlib, or names a method.
+
+    Raises:
+        BadValue: that can't be understood, or needs a package that is not installed.
+    """
+    if codec is not None:
+        return codec
+    method, keys, required = (os.environ.get(name, "") for name in ("PERDURE_COMPRESS", "PERDURE_KEYS", "PERDURE_KEYS_REQUIRED"))
+    if required not in ("", "0", "1"):
+        raise BadValue("PERDURE_KEYS_REQUIRED", required, "0 or 1")
+    match method:
+        case "" | "0":
+            compressed = None
+        case "1" | "zlib":
+            compressed = Compressed()
+        case "zstd":
+            compressed = Compressed(method="zstd")
+        case _:
+            raise BadValue("PERDURE_COMPRESS", method, "0, 1, zlib or zstd")
+    if keys.strip():
+        return Encrypted(parse_keys(keys), compressed, required=required == "1")
+    if required == "1":
+        raise BadValue("PERDURE_KEYS", "", "there, as PERDURE_KEYS_REQUIRED wants; perdure db key new makes a key")
+    return compressed
 
 
 def open_to_look(url: str | None = None) -> Looking:
@@ -51,7 +91,10 @@ def open_to_look(url: str | None = None) -> Looking:
         StoreError: the file can't be looked at.
     """
     file = file_of(chosen_url(url))
-    return open_store(url) if file is None else SqliteLook(file)
+    if file is None:
+        return open_store(url)
+    codec = chosen_codec()
+    return SqliteLook(file) if codec is None else CodedStore(SqliteLook(file), codec)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
 
 
 def chosen_url(url: str | None = None) -> str:

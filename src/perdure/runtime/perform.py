@@ -37,7 +37,7 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
     try:
         raw = await payload(args, payloads)
         if isinstance(fn, Undo):
-            fn, raw = fn.step, await _of_what_is_undone(raw, payloads)
+            fn, raw = fn.step, await of_what_is_undone(raw, payloads)
         codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
         positional, named = codec.decode_args(raw, "the arguments of step", info.path)
         if is_async:
@@ -65,7 +65,7 @@ async def payload(value: Value, payloads: Payloads) -> bytes:
     return await persistently(lambda: payloads.get(value.sha256)) if isinstance(value, Blob) else value
 
 
-async def _of_what_is_undone(raw: bytes, payloads: Payloads) -> bytes:
+async def of_what_is_undone(raw: bytes, payloads: Payloads) -> bytes:
     """The arguments of a handler: the result of what it undoes, and its arguments."""
     done = values.decode(raw, Done, "what is to be undone")
     args, kwargs = values.decode(await payload(done.args, payloads), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], "the arguments of what is to be undone")

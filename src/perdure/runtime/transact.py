@@ -8,21 +8,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from perdure.core import messages, values
-from perdure.core.errors import ErrorInfo, StoreUnavailable
+from perdure.core.errors import ErrorInfo
 from perdure.core.mail import Send
-from perdure.core.ops import Err, Ok
+from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
 from perdure.core.values import Value, offload
-from perdure.programs.code.declare import Step
+from perdure.programs.code.declare import Step, Undo
 from perdure.programs.code.info import StepInfo, running
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
-from perdure.runtime.perform import failure, payload
-from perdure.stores.base import Guard, Post, Raised, Store
-
-
-class NotWanted(Exception):  # an expected outcome on its way to where it is handled
-    """The try is over, or what is known of it is being written: nothing may be done for it now."""
+from perdure.runtime.perform import failure, of_what_is_undone, payload
+from perdure.stores.base import Committed, Guard, Post, Raised, Store
 
 
 def answer_key(info: StepInfo) -> str:
@@ -30,40 +26,42 @@ def answer_key(info: StepInfo) -> str:
     return f"settle:{text(info.path)}:{info.attempt}"
 
 
-async def transact(
-    store: Store, call: tuple[Step[Any, Any, Any], Value], info: StepInfo, guard: Guard, is_wanted: Callable[[], bool] = lambda: True
-) -> Err | None:
-    """Carry out a try; None if its answer is in the mail, or nobody wants it from here any more. What fails was rolled back.
+def in_transaction(fn: Any) -> bool:
+    """Whether a step, or what undoes one, is to be given a transaction."""
+    step = fn.step if isinstance(fn, Undo) else fn
+    return isinstance(step, Step) and step.transaction
 
-    Raises:
-        NotWanted: `is_wanted` said so when it was to begin; nothing was done.
-    """
-    step, args = call
+
+async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value], info: StepInfo, guard: Guard) -> Outcome | None:
+    """Carry out a try, and return its outcome, which is in the mail as well; what fails was rolled back. None if it is not to be done from here any more."""
+    fn, args = call
+    step = fn.step if isinstance(fn, Undo) else fn
     begin: Callable[[Guard, Callable[[Any], Coroutine[Any, Any, Post]]], Coroutine[Any, Any, Any]] | None = getattr(store, "transact", None)
     if begin is None:
         return Err("fatal", ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
     try:
-        positional, named = step.codec.decode_args(await payload(args, Payloads(store)), "the arguments of step", info.path)
+        payloads = Payloads(store)
+        raw = await payload(args, payloads)
+        raw = await of_what_is_undone(raw, payloads) if isinstance(fn, Undo) else raw
+        positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
     except Exception as error:
         return failure(step, error)
 
+    settled: list[Ok] = []
+
     async def work(transaction: Any) -> Post:
-        if not is_wanted():
-            raise NotWanted
         token = running.set(info)
         try:
             result = await step.fn(transaction, *positional, **named)
         finally:
             running.reset(token)
         blobs: dict[str, bytes] = {}
-        value = offload(values.encode(result, "the result of step", info.path), blobs)
-        settle = messages.Settle(info.path, info.attempt, Ok(value))
+        settled[:] = [Ok(offload(values.encode(result, "the result of step", info.path), blobs))]
+        settle = messages.Settle(info.path, info.attempt, settled[0])
         acks = () if guard.work is None else (guard.work,)
         return Post(sends=(Send(info.execution, answer_key(info), messages.encode(settle)),), acks=acks, blobs=tuple(blobs.items()))
 
     answer = await persistently(lambda: begin(guard, work))
     if isinstance(answer, Raised):
-        if isinstance(answer.error, NotWanted | StoreUnavailable):
-            raise answer.error
         return failure(step, answer.error)
-    return None
+    return settled[0] if isinstance(answer, Committed) else None

@@ -81,7 +81,7 @@ class Warm:
     @property
     def parks(self) -> bool:
         """Whether the coming commit leaves nothing for this process to do for the execution, so that it is given back with it."""
-        return self.execution is not None and not self.undecided and not self.threads and not self.execution.performs
+        return self.execution is not None and not self.undecided and not self.threads and not self.execution.opened.performed
 
     def bear(self) -> None:
         """Tell who has started the execution that it is durable, and with which seed."""

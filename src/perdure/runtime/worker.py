@@ -8,7 +8,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from perdure.core import limits, messages
 from perdure.core.errors import ErrorInfo, LogDamaged, StoreError
@@ -18,15 +21,18 @@ from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
 from perdure.core.values import offload
 from perdure.programs.code.declare import Step, Undo
-from perdure.programs.code.info import StepInfo
+from perdure.programs.code.info import StepInfo, StepLife
+from perdure.programs.code.resources import opened
+from perdure.runtime.beats import Beats
 from perdure.runtime.clock import Alarm, StoreClock
-from perdure.runtime.holder import Holder, Patience, bell, persistently
+from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, bell, persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
 from perdure.runtime.presence import here
 from perdure.runtime.queues import declare, declared
+from perdure.runtime.resources import Resources
 from perdure.runtime.threads import DaemonThreads
-from perdure.runtime.transact import answer_key, transact
+from perdure.runtime.transact import answer_key, in_transaction, transact
 from perdure.stores.base import Claim, Guard, Moment, Post, Store
 
 logger = logging.getLogger("perdure.worker")
@@ -43,8 +49,8 @@ class Worker:
         queues: Iterable[str],
         limit: int = 10,
         holder: str | None = None,
-        lease_s: float = 15.0,
-        poll_s: float = 1.0,
+        lease_s: float = LEASE_S,
+        poll_s: float = POLL_S,
         threaded: bool = False,
     ) -> None:
         self.store = store
@@ -59,7 +65,9 @@ class Worker:
         self._poll_s = poll_s
         self._ring = asyncio.Event()
         self._at_work: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
+        self._resources = Resources()
         self._stopping = False
         self._grace_ends_s = 0.0
         self._patience = Patience()
@@ -67,6 +75,8 @@ class Worker:
     async def run(self) -> None:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
         self._threads = DaemonThreads()
+        self._resources.begin()
+        opened.set(self._resources)
         self._clock = StoreClock(asyncio.get_running_loop().time)
         self._alarm = Alarm(self._clock, self._ring)
         silence = bell(self.store, self._ring)
@@ -88,6 +98,7 @@ class Worker:
                 task.cancel()
             _ = await asyncio.gather(*tasks, return_exceptions=True)
             self._threads.shutdown()
+            await self._resources.close()
             await self._membership.leave()
 
     def stop(self, grace_s: float = 0.0) -> None:
@@ -148,42 +159,73 @@ class Worker:
             return
 
     async def _do(self, mail: Mail) -> None:
-        work = messages.decode(mail.body)
+        try:
+            work = messages.decode(mail.body)
+        except StoreError as error:
+            logger.error("work %s of queue %s can't be read, and is left where it is: %s", mail.key, mail.to, error)
+            return
         if not isinstance(work, Work):
             raise LogDamaged(f"mail {mail.number} to queue {mail.to} is no work")
         epoch = self._membership.epoch
         blobs: dict[str, bytes] = {}
+        untold: bytes | None = None
         step = self.steps.get(work.target)
-        if isinstance(step, Step) and step.transaction and mail.deliveries <= limits.INTERRUPTIONS_MAX:
+        if step is not None and in_transaction(step) and mail.deliveries <= limits.INTERRUPTIONS_MAX:
             failed = await self._transact(step, work, mail)
-            if failed is None:
+            if not isinstance(failed, Err):
                 return
             answer: Lost | Settle = Settle(work.path, work.attempt, failed)
         elif mail.deliveries > limits.INTERRUPTIONS_MAX:
             answer = Lost(work.path, work.attempt, mail.deliveries)
         else:
-            outcome = await self._outcome(work, mail.deliveries)
+            beats = Beats(partial(self._tell, work))
+            try:
+                outcome = await self._outcome(work, mail.deliveries, beats)
+            finally:
+                untold = beats.take()
             light = Ok(offload(outcome.value, blobs), outcome.port) if isinstance(outcome, Ok) else outcome
             answer = Settle(work.path, work.attempt, light)
         send = Send(work.execution, f"settle:{text(work.path)}:{work.attempt}", messages.encode(answer))
-        post = Post(epoch=epoch, sends=(send,), acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
+        sends = (send,) if untold is None else (_progress(work, untold), send)
+        post = Post(epoch=epoch, sends=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
         await persistently(lambda: self.store.commit([post]))
 
-    async def _transact(self, step: Step[Any, Any, Any], work: Work, mail: Mail) -> Err | None:
-        """Do a call in a transaction, which also answers and acknowledges it; None if that has happened, or the call is somebody else's by now."""
+    async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Outcome | None:
+        """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
         info = StepInfo(work.execution, work.path, work.attempt)
         lease = Guard(key=work.execution, holder=self._membership.name, epoch=self._membership.epoch, answer=answer_key(info), work=Ack(mail.to, mail.key))
         return await transact(self.store, (step, work.args), info, lease)
 
-    async def _outcome(self, work: Work, deliveries: int) -> Outcome:
+    async def _outcome(self, work: Work, deliveries: int, beats: Beats) -> Outcome:
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
             return Err("failed", ErrorInfo("UnknownStep", why))
         if deliveries > 1 and not work.idempotent:
             return Err("interrupted", ErrorInfo("Interrupted", "its worker is gone, and it is not declared idempotent, so it was not run again"))
-        trying = perform(step, work.args, StepInfo(work.execution, work.path, work.attempt), self._payloads, self._threads, lambda _: None)
+        life = StepLife(beats.beat)
+        info = StepInfo(work.execution, work.path, work.attempt, work.progress, life)
+        trying = perform(step, work.args, info, self._payloads, self._threads, lambda _: None)
         try:
             return await asyncio.wait_for(trying, work.timeout_s)
         except TimeoutError:
             return Err("timeout", ErrorInfo("Timeout", f"no answer within {work.timeout_s:g} s"))
+        finally:
+            life.over = True
+
+    def _tell(self, work: Work, said: bytes) -> None:
+        """Tell the execution how far a try is; what does not get through is told with the next."""
+        send = _progress(work, said)
+        telling = asyncio.create_task(self._post(Post(epoch=self._membership.epoch, sends=(send,))))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _post(self, post: Post) -> None:
+        with suppress(StoreError):
+            await self.store.commit([post])
+
+
+def _progress(work: Work, said: bytes) -> Send:
+    """How far a try is, on its way to the execution."""
+    progress = messages.Progress(work.path, work.attempt, said)
+    return Send(work.execution, f"progress:{text(work.path)}:{work.attempt}:{uuid4().hex}", messages.encode(progress))

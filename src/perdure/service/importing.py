@@ -128,7 +128,7 @@ def _to_what_is_there(send: Send, bundle: Bundle, names: Mapping[Key, Key]) -> S
 
 def _is_interrupted(execution: Execution) -> bool:
     """Whether something was in hand there that has to go on here, without anybody else waking it."""
-    return execution.ended is None and execution.parked is None and execution.started is not None and (execution.performs > 0 or not execution.open)
+    return execution.ended is None and execution.parked is None and execution.started is not None and (execution.opened.performed > 0 or not execution.open)
 
 
 def _numbers(things: Iterable[e.Event | messages.Message]) -> Iterable[int]:

@@ -112,7 +112,7 @@ def _asleep(sight: Sight, execution: Execution) -> Iterator[Finding]:
     head = sight.head
     if head.holder is not None or head.status in ENDED:
         return
-    in_hand = execution.parked is None and execution.started is not None and (execution.performs > 0 or not execution.open)
+    in_hand = execution.parked is None and execution.started is not None and (execution.opened.performed > 0 or not execution.open)
     by_log = 0.0 if in_hand else execution.wake_at()
     first_mail = min((mail.due_at_s for mail in sight.mail), default=None)
     for what, at_s, wakes_at_s in (

@@ -374,7 +374,9 @@ class MemoryStore:
         return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
-        if change.sends:
+        if change.sends or any(isinstance(ack.to, Queue) for ack in change.acks):  # work that is done makes room for other
+            return True
+        if isinstance(change, Commit) and change.release and self._executions[change.key].head.queue in self._queues:
             return True
         place = _place(self._executions[change.key].head) if isinstance(change, Commit) else None
         return place is not None and NO_TIME < place[2] <= now_s

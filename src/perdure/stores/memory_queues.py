@@ -81,13 +81,16 @@ class Queues:
     def __bool__(self) -> bool:
         return bool(self._queues)
 
+    def __contains__(self, name: str) -> bool:
+        return name != "" and name in self._queues
+
     def stands(self, now_s: float) -> list[QueueStand]:
         """See `Store.queues`."""
         names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._mail if isinstance(to, Queue)}
         return [self._stand(name, now_s) for name in sorted({*self._queues, *names})]
 
     def _stand(self, name: str, now_s: float) -> QueueStand:
-        free = [one.head for one in self._executions.values() if one.head.queue == name and not self._lives(one.head.holder)]
+        free = [one.head for one in self._executions.values() if name and one.head.queue == name and not self._lives(one.head.holder)]
         waiting = sum(head.holder is not None or ((at_s := ready_at_s(head)) is not None and at_s <= now_s) for head in free)
         executions, leased = self._held(name).total(), self._leased(name).total()
         work = sum(len(box) for to, box in self._mail.items() if isinstance(to, Queue) and to.name == name)
@@ -96,7 +99,7 @@ class Queues:
 
     def _held(self, name: str) -> Counter[str]:
         """How many executions of a queue the living hold, by lane."""
-        return Counter(one.head.lane for one in self._executions.values() if one.head.queue == name and self._lives(one.head.holder))
+        return Counter(one.head.lane for one in self._executions.values() if name and one.head.queue == name and self._lives(one.head.holder))
 
     def _leased(self, name: str) -> Counter[str]:
         """How many pieces of its work the living have leased, by lane."""

@@ -2,11 +2,10 @@
 
 A change takes an advisory lock for each execution that it decides or sends to, all of them at once and in order, before it looks at anything: so
 nobody changes their heads or brings them mail meanwhile, whether there is a head that could be locked or not. A claim locks the rows that it takes,
-and waits for nobody. An epoch begins when nothing is under way. Names may hold NUL, which Postgres text can't: there they are escaped.
+and waits for nobody but those who hand over from the same queue with limits. An epoch begins, and limits change, when nothing is under way.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -21,7 +20,28 @@ from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Mail, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
+from perdure.stores import postgres_queues as queues
+from perdure.stores.base import (
+    ALL,
+    Answer,
+    Assignment,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Conflict,
+    Filter,
+    Head,
+    Lease,
+    Limits,
+    Log,
+    Moment,
+    Post,
+    QueueStand,
+    Superseded,
+)
+from perdure.stores.postgres_queues import ORPHANED, WANTED, Asked, Found
+from perdure.stores.postgres_text import escaped, unescaped
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 """How long to wait for a connection, and for the answer to a statement."""
@@ -31,36 +51,37 @@ EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
 
 SCHEMA = files("perdure.stores").joinpath("postgres.sql").read_text(encoding="utf-8")
 
-_HEAD = "tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s"
-_MAIL = "mail.number, mail.address, key, body, due_at_s, deliveries"
+_HEAD = "tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority"
+_MAIL = "mail.number, mail.address, key, body, due_at_s, deliveries, mail.lane, mail.priority"
 _HERE = "WHERE sha256(address) = sha256($1)"
 _DUE = "(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address))"
-_ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
-_WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
 
 LOCK = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_lock(number) FROM unnest($2::bigint[]) AS number"
 MOMENT = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
-CREATE = f"""INSERT INTO heads (address, {_HEAD}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}), $10, $11, $12)
-    ON CONFLICT DO NOTHING RETURNING number"""
+CREATE = f"""INSERT INTO heads (address, {_HEAD}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
+    $10, $11, $12, $13, $14, $15, EXISTS (SELECT 1 FROM queues WHERE name = $13 AND name <> '')) ON CONFLICT DO NOTHING RETURNING number"""
 DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {_HERE} AND version = $2 RETURNING number"""
-HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2"
-DELIVER = "INSERT INTO mail (address, key, body, due_at_s, queue) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING number"
-SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND due_at_s <= $1
+HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited AND $3"
+DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, limited) VALUES ($1, $2, $3, $4, $5, $6, $7,
+    EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
+ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL"
+SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
     AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {_MAIL}"""
 
-LIVES = "SELECT until_s > $1 FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
-READY = f"""SELECT number FROM heads WHERE {_WANTED} AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {_ORPHANED})
+LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
+READY = f"""SELECT number, coalesce(ready_at_s, '-infinity') FROM heads WHERE NOT limited AND {WANTED}
+    AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {ORPHANED})
     ORDER BY coalesce(ready_at_s, '-infinity'), number LIMIT $5 FOR UPDATE SKIP LOCKED"""
 ASSIGN = f"""UPDATE heads SET holder = $2, wake_at_s = NULL, mail_at_s = {_DUE[:-1]} AND due_at_s > $3)
     WHERE number = ANY($1::bigint[]) RETURNING {_HEAD}, number"""
 DUE_MAIL = f"""SELECT {_MAIL}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
     WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
-WORK = f"""SELECT number FROM mail WHERE queue = ANY($2::text[]) AND ((due_at_s <= $1 AND holder IS NULL) OR {_ORPHANED})
+WORK = f"""SELECT number, due_at_s FROM mail WHERE NOT limited AND queue = ANY($2::text[]) AND ((due_at_s <= $1 AND holder IS NULL) OR {ORPHANED})
     ORDER BY due_at_s, number LIMIT $3 FOR UPDATE SKIP LOCKED"""
 LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {_MAIL}"
-NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE {_WANTED} AND (holder IS NULL OR holder = $4)),
-    (SELECT min(due_at_s) FROM mail WHERE queue = ANY($1::text[]) AND holder IS NULL))"""
+NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE NOT limited AND {WANTED} AND (holder IS NULL OR holder = $4)),
+    (SELECT min(due_at_s) FROM mail WHERE NOT limited AND queue = ANY($1::text[]) AND holder IS NULL))"""
 RENEW = "UPDATE holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name"
 LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(wake_at_s, $2) WHERE holder = $1 RETURNING number"
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
@@ -109,10 +130,10 @@ class PostgresStore:
             return await transaction.claim(claim)
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
-        return next((Log(_head(row), tuple(row[12])) for row in await self._ask(READ, _bytes(key), after)), None)
+        return next((Log(_head(row), tuple(row[15])) for row in await self._ask(READ, _bytes(key), after)), None)
 
     async def heads(self, which: Filter = ALL) -> list[Head]:
-        statuses = None if which.statuses is None else [*map(_escaped, which.statuses)]
+        statuses = None if which.statuses is None else [*map(escaped, which.statuses)]
         keys = None if which.keys is None else [*map(_bytes, which.keys)]
         root, older_than = (key and _bytes(key) for key in (which.root, which.older_than))
         named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, root)
@@ -134,6 +155,15 @@ class PostgresStore:
         async with self._transaction() as transaction:
             leases = [Lease(*row) for row in await transaction.fetch(LEASES, transaction.moment.now_s)]
         return sorted((lease for lease in leases if lease.alive or lease.executions or lease.work), key=lambda lease: lease.holder)
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        async with self._transaction(alone=True) as transaction:
+            await queues.limit(transaction.fetch, queue, limits)
+            transaction.stirred = True
+
+    async def queues(self) -> list[QueueStand]:
+        async with self._transaction() as transaction:
+            return await queues.stands(transaction.fetch, transaction.moment.now_s)
 
     async def relay(self, limit: int = 100) -> int:
         return 0  # There is one reach, so nothing ever leaves it.
@@ -213,9 +243,9 @@ class PostgresStore:
             raise StoreUnavailable(f"Postgres: {error or type(error).__name__}; look whether it runs, and whether the store's URL is right") from error
 
     async def _prepare(self, connection: Any, at_home: bool) -> None:
-        """Make a new connection fit for use, and the tables if there are none."""
-        await connection.set_type_codec("text", schema="pg_catalog", encoder=_escaped, decoder=_unescaped, format="text")
-        if await connection.fetchval("SELECT to_regclass('meta')") is None:
+        """Make a new connection fit for use, and the tables unless they are there and of this version."""
+        await connection.set_type_codec("text", schema="pg_catalog", encoder=escaped, decoder=unescaped, format="text")
+        if await connection.fetchval("SELECT to_regclass('queues')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)
@@ -272,7 +302,7 @@ class _Transaction:
             await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, version, commit.row)
         created = await self._carry_out(commit)
         if commit.creates or commit.release:
-            await self.fetch(HAND_BACK, number, commit.holder, commit.release)
+            self.stirred |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
         self.stirred |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
         self.news |= commit.news
         return Committed(version, now_s, created)
@@ -280,7 +310,7 @@ class _Transaction:
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
         for ack in change.acks:
-            await self.fetch(f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2)", _bytes(ack.to), ack.key.encode())
+            self.stirred |= bool(await self._first(ACKNOWLEDGE, _bytes(ack.to), ack.key.encode()))
         opened = [send.to for send in change.sends if await self._deliver(send)]
         for blob in change.blobs:
             await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
@@ -291,31 +321,50 @@ class _Transaction:
         """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
         to, opens, opened = send.to, send.opens, None
         if isinstance(to, Key) and opens is not None:
-            opened = await self._create(Head(to, opens.program, opens.root, created_at_s=self.moment.now_s))
+            opened = await self._create(
+                Head(to, opens.program, opens.root, 0, None, None, None, "pending", self.moment.now_s, None, opens.queue, opens.lane, opens.priority)
+            )
         queue, due_at_s = to.name if isinstance(to, Queue) else None, max(send.due_at_s, self.moment.now_s)
-        if await self.fetch(DELIVER, _bytes(to), send.key.encode(), send.body, due_at_s, queue) and queue is None:
+        place = (due_at_s, queue, send.lane, send.priority)
+        if await self.fetch(DELIVER, _bytes(to), send.key.encode(), send.body, *place) and queue is None:
             await self.fetch(f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}", _bytes(to), due_at_s)
         return opened is not None
 
     async def _create(self, head: Head) -> Any:
         """Make the head, and return its number; None if there is one."""
-        times = (head.wake_at_s, head.status, head.created_at_s, head.ended_at_s)
+        times = (head.wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority)
         return await self._first(CREATE, _bytes(head.key), *head.key, head.program, _bytes(head.root), head.version, head.holder, *times)
 
     async def claim(self, claim: Claim) -> Claimed:
         """Hand over what is ready."""
         holder, now_s = claim.holder, self.moment.now_s
-        if claim.epoch != self.moment.epoch or not await self._first(LIVES, now_s, holder):
+        alive, limited = next(map(tuple, await self.fetch(LIVES, now_s, holder)), (False, False))
+        if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
-        programs, queues = [*map(_escaped, claim.programs)], [*map(_escaped, claim.queues)]
-        wanted = (programs, claim.root and _bytes(claim.root), holder)
-        numbers = [row[0] for row in await self.fetch(READY, now_s, *wanted, claim.limit)]
-        assigned = {row[12]: _head(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
+        root = claim.root and _bytes(claim.root)
+        asked = Asked(now_s, [*map(escaped, claim.programs)], root, holder, [*map(escaped, claim.queues)], claim.limit)
+        executions, work = await self._ready(asked, limited)
+        numbers = [one.number for one in executions]
+        assigned = {row[15]: _head(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
         mail = await self.fetch(DUE_MAIL, numbers, now_s)  # A later statement than the one that locks the heads, or it would miss what came between.
-        executions = tuple(Assignment(assigned[number], tuple(_mail(row) for row in mail if row[6] == number)) for number in numbers)
-        numbers = [row[0] for row in await self.fetch(WORK, now_s, queues, claim.limit)]
+        handed = tuple(Assignment(assigned[number], tuple(_mail(row) for row in mail if row[8] == number)) for number in numbers)
+        numbers = [one.number for one in work]
         leased = {row[0]: _mail(row) for row in await self.fetch(LEASE, numbers, holder)}
-        return Claimed(now_s, executions, tuple(leased[number] for number in numbers), await self._first(NEXT, queues, *wanted))
+        times_s = [await self._first(NEXT, asked.queues, *asked[1:4]), *(await queues.next_times(self.fetch, asked) if limited else ())]
+        next_at_s = min((at_s for at_s in times_s if at_s is not None), default=None)
+        return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
+
+    async def _ready(self, asked: Asked, limited: bool) -> tuple[list[Found], list[Found]]:
+        """The executions and the work to be handed over, longest waiting first, and locked; `limited`: some queue has limits."""
+        locked = await queues.lock(self.fetch, asked) if limited else {}
+        executions = [Found(*row) for row in await self.fetch(READY, *asked[:4], asked.limit)]
+        work = [Found(*row) for row in await self.fetch(WORK, asked.now_s, asked.queues, asked.limit)]
+        if limited:
+            executions += await queues.executions(self.fetch, locked, asked)
+            work += await queues.work(self.fetch, locked, asked)
+            executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[: asked.limit] for found in (executions, work))
+            await queues.serve(self.fetch, locked, executions, work, asked.now_s)
+        return executions, work
 
     async def renew(self, holder: str, lease_s: float, about: bytes) -> None:
         """Prolong a life, begin one, or end it."""
@@ -334,21 +383,13 @@ def _lock(key: Key) -> int:
     return EPOCH_LOCK + 1 + crc32(_bytes(key)) % LOCKS_MAX
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\0", "\\0")
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else "\\", text)
-
-
 def _head(row: Any) -> Head:
-    tenant, workflow, id, program, root, *rest = tuple(row)[:12]
+    tenant, workflow, id, program, root, *rest = tuple(row)[:15]
     return Head(Key(tenant, workflow, id), program, Key(*_strings(root)), *rest)
 
 
 def _mail(row: Any) -> Mail:
-    number, address, key, body, *rest = tuple(row)[:6]
+    number, address, key, body, *rest = tuple(row)[:8]
     parts = _strings(address)
     return Mail(number, Key(*parts) if len(parts) == 3 else Queue(*parts), key.decode(), body, *rest)
 

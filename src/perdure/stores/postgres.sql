@@ -1,4 +1,4 @@
--- The tables of a store in Postgres; this may be told twice.
+-- The tables of a store in Postgres; this may be told twice, and brings those of an earlier version up to date.
 --
 -- An address is JSON, three texts for an execution and two for a queue; as it may be longer than an index can hold, its hash is what is looked for.
 
@@ -25,7 +25,6 @@ CREATE TABLE IF NOT EXISTS heads (
     ready_at_s float8 GENERATED ALWAYS AS (least(wake_at_s, mail_at_s)) STORED
 );
 CREATE UNIQUE INDEX IF NOT EXISTS heads_address ON heads (sha256(address));
-CREATE INDEX IF NOT EXISTS heads_ready ON heads (program, ready_at_s);
 CREATE INDEX IF NOT EXISTS heads_held ON heads (holder) WHERE holder IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS log (execution bigint, version bigint, row bytea NOT NULL, PRIMARY KEY (execution, version));
@@ -41,9 +40,45 @@ CREATE TABLE IF NOT EXISTS mail (
     deliveries int NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX IF NOT EXISTS mail_key ON mail (sha256(address), sha256(key));
-CREATE INDEX IF NOT EXISTS mail_due ON mail (queue, due_at_s);
 CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder) WHERE holder IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
 
 CREATE TABLE IF NOT EXISTS blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
+
+-- Queues that have limits. What is in one is marked as `limited`: so it is in the indexes of queues, and in none where other claims would have
+-- to pass it by. Turns count what the queue has handed over; a lane remembers its last.
+CREATE TABLE IF NOT EXISTS queues (
+    name text PRIMARY KEY,
+    concurrency bigint,
+    per_lane bigint,
+    interval_s float8 NOT NULL,
+    burst bigint NOT NULL,
+    declared text NOT NULL,
+    turn bigint NOT NULL DEFAULT 0,
+    free_at_s float8 NOT NULL DEFAULT 0,
+    free_for_work_at_s float8 NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS lanes (queue text, work boolean, lane text, turn bigint NOT NULL, PRIMARY KEY (queue, work, lane));
+
+ALTER TABLE heads
+    ADD COLUMN IF NOT EXISTS queue text NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS priority bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS limited boolean NOT NULL DEFAULT false;
+DROP INDEX IF EXISTS heads_ready;
+CREATE INDEX IF NOT EXISTS heads_unlimited ON heads (program, ready_at_s) WHERE NOT limited;
+CREATE INDEX IF NOT EXISTS heads_limited ON heads (queue, lane, (version > 0), priority, ready_at_s, number)
+    WHERE limited AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_limited_held ON heads (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
+CREATE INDEX IF NOT EXISTS heads_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
+
+ALTER TABLE mail
+    ADD COLUMN IF NOT EXISTS lane text NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS priority bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS limited boolean NOT NULL DEFAULT false;
+DROP INDEX IF EXISTS mail_due;
+CREATE INDEX IF NOT EXISTS mail_unlimited ON mail (queue, due_at_s) WHERE NOT limited;
+CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), priority, due_at_s, number)
+    WHERE limited AND holder IS NULL;
+CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;

@@ -1,7 +1,8 @@
 -- All that a store in Redis does: what is asked (ARGV[1]) of what (ARGV[2]), at which time (ARGV[3], or Redis's own), by whom (ARGV[4]).
 --
 -- Hashes hold heads, mail and bodies. Sorted sets are lines: `ready` for a program and `work` in a queue, which nobody holds; `held` and `leased`
--- by a holder; `due` at an address. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
+-- by a holder; `due` at an address; and of each queue, executions and work apart, a `line` for each holder, program, lane, priority, and for what has
+-- begun and what has not. What is in a queue that has limits is not `ready`, and its `work` is not looked at: only its lines are. Who stands in a line begins with a number of 16 digits, so that what has waited equally long comes in its order.
 
 local prefix, asked, clock, ringer = KEYS[1], cmsgpack.unpack(ARGV[2]), ARGV[3], ARGV[4]
 local call, pack, unpack = redis.call, cmsgpack.pack, cmsgpack.unpack
@@ -23,15 +24,54 @@ local function lives(holder)
   return until_s and tonumber(until_s) > now
 end
 
+-- Queues.
+local function limited(name)
+  local queue = call('HGET', at('limits'), name)
+  return queue and unpack(queue)
+end
+local function line_at(kind, name, line) return at('line', pack({kind, name, line})) end
+local function lines_in(kind, name)  -- Each line of a queue: its key, and who stands in it.
+  local found = {}
+  for i, line in ipairs(call('SMEMBERS', at(kind, name))) do
+    local of = unpack(line)
+    found[i] = {key = line_at(kind, name, line), holder = of[1], program = of[2], lane = of[3], priority = of[4], begun = of[5]}
+  end
+  return found
+end
+local function join(kind, name, line, member, at_s)
+  call('ZADD', line_at(kind, name, line), at_s, member)
+  call('SADD', at(kind, name), line)
+  call('SADD', at(kind), name)
+end
+local function leave(kind, name, line, member)
+  call('ZREM', line_at(kind, name, line), member)
+  if call('EXISTS', line_at(kind, name, line)) == 0 then call('SREM', at(kind, name), line) end
+end
+local function serve(kind, one)  -- Note that something is handed over.
+  local queue = limited(one.queue)
+  queue.turn = queue.turn + 1
+  queue.free_at_s[kind] = used(queue.limits, queue.free_at_s[kind], now, one.fresh and 1 or 0)
+  call('HSET', at('limits'), one.queue, pack(queue))
+  call('HSET', at('served ' .. kind, one.queue), one.lane, queue.turn)
+end
+
 -- Heads.
+local function placed(thing)  -- What was kept before there were lanes is in none.
+  thing.queue, thing.lane, thing.priority = thing.queue or '', thing.lane or '', thing.priority or 0
+  return thing
+end
 local function load(address)
   local head = call('HGET', at('heads'), address)
-  return head and unpack(head)
+  return head and placed(unpack(head))
 end
 local function place(head)
   local ready = least(head.wake_at_s, head.mail_at_s)
   if head.holder then return at('held', head.holder), ready or '-inf' end
-  return ready and at('ready', head.program), ready
+  return ready and (head.queue == '' or not limited(head.queue)) and at('ready', head.program), ready
+end
+local function line_of_head(head)
+  local waits = head.holder or least(head.wake_at_s, head.mail_at_s)
+  return waits and pack({head.holder or false, head.program, head.lane, head.priority, head.version > 0})
 end
 local function save(head)
   local address = pack(head.key)
@@ -39,14 +79,21 @@ local function save(head)
   local left, joined, score = before and place(before), place(head)
   if left and left ~= joined then call('ZREM', left, member) end
   if joined then call('ZADD', joined, score, member) end
+  if head.queue ~= '' then
+    local was, is = before and line_of_head(before), line_of_head(head)
+    if was and was ~= is then leave('executed', head.queue, was, member) end
+    if is then join('executed', head.queue, is, member, score) end
+  end
   if head.holder then call('SADD', at('holding'), head.holder) end
   call('HSET', at('heads'), address, pack(head))
 end
 local function first_due(address, from)
   return tonumber(call('ZRANGEBYSCORE', at('due', address), from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
-local function create(head)
-  local address = pack(head.key)
+local function create(key, program, root, status, place, holder)
+  local address = pack(key)
+  local head = {key = key, program = program, root = root, status = status, version = 0, holder = holder}
+  head.queue, head.lane, head.priority = place.queue, place.lane, place.priority
   head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), now, first_due(address, '-inf')
   for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
   call('ZADD', at('listed'), head.number, address)
@@ -55,14 +102,17 @@ local function create(head)
 end
 
 -- Mail.
-local function mail_of(member) return unpack(call('HGET', at('mail'), member)), call('HGET', at('bodies'), member) end
+local function mail_of(member) return placed(unpack(call('HGET', at('mail'), member))), call('HGET', at('bodies'), member) end
 local function keep(mail) call('HSET', at('mail'), numbered(mail.number), pack(mail)) end
 local function line_of(mail) return mail.holder and at('leased', mail.holder) or at('work', mail.to[2]) end
+local function in_line(mail) return pack({mail.holder or false, '', mail.lane, mail.priority, mail.deliveries > 0}) end
 local function give(member, holder)  -- Lease work; or with no holder, free it.
   local mail = mail_of(member)
   call('ZREM', line_of(mail), member)
+  leave('worked', mail.to[2], in_line(mail), member)
   mail.holder, mail.deliveries = holder, mail.deliveries + (holder and 1 or 0)
   call('ZADD', line_of(mail), mail.due_at_s, member)
+  join('worked', mail.to[2], in_line(mail), member, mail.due_at_s)
   if holder then call('SADD', at('holding'), holder) end
   keep(mail)
 end
@@ -70,7 +120,13 @@ local function acknowledge(ack)
   local address = pack(ack.to)
   local member = call('HGET', at('box', address), ack.key)
   if not member then return end
-  if is_queue(ack.to) then call('ZREM', line_of(mail_of(member)), member) end
+  if is_queue(ack.to) then
+    local mail, name = mail_of(member), ack.to[2]
+    call('ZREM', line_of(mail), member)
+    leave('worked', name, in_line(mail), member)
+    if call('EXISTS', at('worked', name)) == 0 then call('SREM', at('worked'), name) end
+    if mail.holder and limited(name) then wake = true end
+  end
   call('HDEL', at('box', address), ack.key)
   for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
   for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
@@ -79,16 +135,20 @@ local function deliver(send)  -- Return whether an execution was opened.
   local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
   local head = not is_queue(send.to) and load(address)
   if send.opens and not head and not is_queue(send.to) then
-    head, opened = create({key = send.to, program = send.opens.program, root = send.opens.root, version = 0, status = 'pending'}), true
+    local opens = send.opens
+    local place = {queue = opens.queue, lane = opens.lane, priority = opens.priority}
+    head, opened = create(send.to, opens.program, opens.root, 'pending', place), true
   end
   if call('HEXISTS', at('box', address), send.key) == 1 then return opened end
-  local mail = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0}
+  local mail = {number = call('INCR', at('arrived')), to = send.to, key = send.key, due_at_s = due, deliveries = 0, lane = send.lane, priority = send.priority}
   local member = numbered(mail.number)
   keep(mail)
   call('HSET', at('bodies'), member, send.body)
   call('HSET', at('box', address), send.key, member)
   call('ZADD', at('due', address), due, member)
-  if is_queue(send.to) then call('ZADD', line_of(mail), due, member)
+  if is_queue(send.to) then
+    call('ZADD', line_of(mail), due, member)
+    join('worked', send.to[2], in_line(mail), member, due)
   elseif not head then call('ZADD', at('unclaimed'), due, member)
   else
     head.mail_at_s = least(head.mail_at_s, due)
@@ -120,7 +180,7 @@ local function commit(change)
   if not head and not change.creates or head and (change.creates or head.version ~= change.version) then
     return {conflict = true, head = head or nil}
   end
-  if not head then create({key = change.key, program = change.program, root = change.root, holder = change.holder, version = 0, status = ''}) end
+  if not head then create(change.key, change.program, change.root, '', {queue = '', lane = '', priority = 0}, change.holder) end
   local function append(last, row) call('ZADD', at('log', address), last, numbered(last) .. row) end
   if change.compacted then
     call('DEL', at('log', address))
@@ -134,6 +194,7 @@ local function commit(change)
   if released then head.holder = nil elseif not change.release then head.holder = head.holder or change.holder end
   head.version, head.program, head.status, head.wake_at_s, head.ended_at_s = version, change.program, change.status, change.wake_at_s, change.ended_at_s
   save(head)
+  if released and head.queue ~= '' and limited(head.queue) then wake = true end
   wake, news = wake or (least(head.wake_at_s, head.mail_at_s) or now + 1) <= now, news or change.news
   return {version = version, created = created}
 end
@@ -158,26 +219,74 @@ local function longest(found, count)
   for i = 1, math.min(count, #found) do members[i] = found[i][2] end
   return members, found[1] and found[1][1]
 end
+local function look_within_limits(found, kind, name, queue, claim, fits)  -- What a queue allows of what is ready in its lines.
+  local waiting, ready, stand = {}, {}, {limits = queue.limits, held = {}, served = {}, free_at_s = queue.free_at_s[kind]}
+  for _, line in ipairs(lines_in(kind, name)) do
+    if line.holder and lives(line.holder) then stand.held[line.lane] = (stand.held[line.lane] or 0) + call('ZCARD', line.key)
+    elseif kind == 'worked' or claim.knows[line.program] then waiting[#waiting + 1] = line end
+  end
+  local room = room_in(queue.limits, stand.held, claim.limit)
+  for _, line in ipairs(room > 0 and waiting or {}) do
+    local got = {}
+    look(got, line.key, '-inf', line.holder and '+inf' or now, room, fits)
+    stand.served[line.lane] = tonumber(call('HGET', at('served ' .. kind, name), line.lane) or nil)
+    for _, one in ipairs(got) do
+      ready[#ready + 1] = {-line.priority, one[1], tonumber(one[2]:sub(1, 16)), lane = line.lane, fresh = not line.begun, member = one[2]}
+    end
+  end
+  for _, one in ipairs(choose(stand, ready, now, room)) do
+    found[#found + 1] = {one[2], one.member, queue = name, lane = one.lane, fresh = one.fresh}
+  end
+end
+local function look_later(found, kind, name, queue, claim, fits)  -- When time alone lets a queue hand over more.
+  for _, line in ipairs(lines_in(kind, name)) do
+    if not line.holder and (kind == 'worked' or claim.knows[line.program]) then
+      look(found, line.key, after(now), '+inf', 1, fits)
+      local due = {}
+      if not line.begun and allowed(queue.limits, queue.free_at_s[kind], now) < 1 then look(due, line.key, '-inf', now, 1, fits) end
+      if #due > 0 then found[#found + 1] = {next_free_at(queue.limits, queue.free_at_s[kind]), due[1][2]} end
+    end
+  end
+end
+local function limits_now()
+  local found, got = {}, call('HGETALL', at('limits'))
+  for i = 1, #got, 2 do found[got[i]] = unpack(got[i + 1]) end
+  return found
+end
 function ask.claim(claim)
   if claim.epoch ~= answer.epoch or not lives(claim.holder) then return end
-  local programs, queues, ready, work, later = set(claim.programs), set(claim.queues), {}, {}, {}
-  local function fits(member)
-    local head = load(member:sub(17))
-    return programs[head.program] and (not claim.root or pack(head.root) == pack(claim.root))
+  local queues, limits, ready, work, later = set(claim.queues), limits_now(), {}, {}, {}
+  claim.knows = set(claim.programs)
+  local function fits(member, head)
+    head = head or load(member:sub(17))
+    return claim.knows[head.program] and (not claim.root or pack(head.root) == pack(claim.root))
   end
-  local function fits_queue(member) return queues[mail_of(member).to[2]] end
-  for _, name in ipairs(claim.programs) do look(ready, at('ready', name), '-inf', now, claim.limit, claim.root and fits) end
-  for _, name in ipairs(claim.queues) do look(work, at('work', name), '-inf', now, claim.limit) end
+  local function fits_freely(member)
+    local head = load(member:sub(17))
+    return fits(member, head) and (head.queue == '' or not limits[head.queue])
+  end
+  local function fits_queue(member)
+    local name = mail_of(member).to[2]
+    return queues[name] and not limits[name]
+  end
+  local in_family = claim.root and fits
+  for _, name in ipairs(claim.programs) do look(ready, at('ready', name), '-inf', now, claim.limit, in_family) end
   look(ready, at('held', claim.holder), '(-inf', now, nil, fits)
   for _, holder in ipairs(call('SMEMBERS', at('holding'))) do
     if not lives(holder) then
-      look(ready, at('held', holder), '-inf', '+inf', nil, fits)
+      look(ready, at('held', holder), '-inf', '+inf', nil, fits_freely)
       look(work, at('leased', holder), '-inf', '+inf', nil, fits_queue)
       if call('EXISTS', at('held', holder), at('leased', holder)) == 0 then call('SREM', at('holding'), holder) end
     end
   end
+  for _, name in ipairs(claim.queues) do
+    if not limits[name] then look(work, at('work', name), '-inf', now, claim.limit)
+    else look_within_limits(work, 'worked', name, limits[name], claim) end
+  end
+  for name, queue in pairs(limits) do look_within_limits(ready, 'executed', name, queue, claim, in_family) end
   answer.executions = {}
   for i, member in ipairs(longest(ready, claim.limit)) do
+    if ready[i].queue then serve('executed', ready[i]) end
     local address = member:sub(17)
     local head = load(address)
     head.holder, head.wake_at_s, head.mail_at_s = claim.holder, nil, first_due(address, after(now))
@@ -186,12 +295,17 @@ function ask.claim(claim)
   end
   answer.mail = {}
   for i, member in ipairs(longest(work, claim.limit)) do
+    if work[i].queue then serve('worked', work[i]) end
     give(member, claim.holder)
     answer.mail[i], tail[#tail + 1] = mail_of(member)
   end
-  for _, name in ipairs(claim.programs) do look(later, at('ready', name), '-inf', '+inf', 1, claim.root and fits) end
-  for _, name in ipairs(claim.queues) do look(later, at('work', name), '-inf', '+inf', 1) end
+  limits = limits_now()
+  for _, name in ipairs(claim.programs) do look(later, at('ready', name), '-inf', '+inf', 1, in_family) end
   look(later, at('held', claim.holder), '(-inf', '+inf', nil, fits)
+  for _, name in ipairs(claim.queues) do
+    if not limits[name] then look(later, at('work', name), '-inf', '+inf', 1) else look_later(later, 'worked', name, limits[name], claim) end
+  end
+  for name, queue in pairs(limits) do look_later(later, 'executed', name, queue, claim, in_family) end
   answer.next_at_s = select(2, longest(later, 0))
 end
 function ask.renew(renewal)
@@ -214,6 +328,24 @@ function ask.renew(renewal)
   end
   call('HSET', at('holders'), holder, now + renewal.lease_s)
   if #renewal.about > 0 then call('HSET', at('about'), holder, renewal.about) end
+end
+function ask.limit(change)
+  local name, queue = change.queue, limited(change.queue) or nil
+  wake = true
+  for _, line in ipairs(not queue ~= not change.limits and lines_in('executed', name) or {}) do
+    local got = line.holder and {} or call('ZRANGE', line.key, 0, -1, 'WITHSCORES')
+    for i = 1, #got, 2 do
+      if queue then call('ZADD', at('ready', line.program), got[i + 1], got[i]) else call('ZREM', at('ready', line.program), got[i]) end
+    end
+  end
+  if change.limits then
+    queue = queue or {turn = 0, free_at_s = {executed = 0, worked = 0}}
+    queue.limits = change.limits
+    call('HSET', at('limits'), name, pack(queue))
+  else
+    call('HDEL', at('limits'), name)
+    call('DEL', at('served executed', name), at('served worked', name))
+  end
 end
 function ask.raise_epoch()
   wake, answer.epoch = true, call('INCR', at('epoch'))
@@ -251,6 +383,25 @@ function ask.leases()
     if alive or executions + work > 0 then
       answer.leases[#answer.leases + 1], tail[#tail + 1] = {holder, alive, executions, work}, call('HGET', at('about'), holder) or ''
     end
+  end
+end
+function ask.queues()
+  local limits, names = limits_now(), set(call('SUNION', at('executed'), at('worked')))
+  for name in pairs(limits) do names[name] = true end
+  answer.queues = {}
+  local function count(kind, name)  -- How many the living hold, and how many wait.
+    local held, waiting = 0, 0
+    for _, line in ipairs(lines_in(kind, name)) do
+      if line.holder and lives(line.holder) then held = held + call('ZCARD', line.key)
+      else waiting = waiting + call('ZCOUNT', line.key, '-inf', (line.holder or kind == 'worked') and '+inf' or now) end
+    end
+    return held, waiting
+  end
+  for name in pairs(names) do
+    local stand = {name = name, limits = limits[name] and limits[name].limits or {interval_s = 0}}
+    stand.executions, stand.executions_waiting = count('executed', name)
+    stand.work, stand.work_waiting = count('worked', name)
+    answer.queues[#answer.queues + 1] = stand
   end
 end
 function ask.sweep(which)

@@ -20,14 +20,32 @@ from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
+from perdure.stores.base import (
+    ALL,
+    Answer,
+    Assignment,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Conflict,
+    Filter,
+    Head,
+    Lease,
+    Limits,
+    Log,
+    Moment,
+    Post,
+    QueueStand,
+    Superseded,
+)
 
 PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
 ANSWER_S = 30.0
 """How long to wait for a connection, and for an answer."""
 
-SCRIPT = files("perdure.stores").joinpath("redis.lua").read_text(encoding="utf-8")
+FAIRNESS, SCRIPT = (files("perdure.stores").joinpath(name).read_text(encoding="utf-8") for name in ("fairness.lua", "redis.lua"))
 
 
 class _Mail(msgspec.Struct):
@@ -38,6 +56,8 @@ class _Mail(msgspec.Struct):
     key: str
     due_at_s: float
     deliveries: int
+    lane: str
+    priority: int
 
 
 class _Assignment(msgspec.Struct):
@@ -66,6 +86,7 @@ class _Answer(msgspec.Struct):
     next_at_s: float | None = None
     heads: list[Head] = []
     leases: list[tuple[str, bool, int, int]] = []
+    queues: list[QueueStand] = []
 
 
 class RedisStore:
@@ -128,6 +149,13 @@ class RedisStore:
         answer, abouts = await self._ask("leases")
         return sorted((Lease(*lease, about) for lease, about in zip(answer.leases, abouts, strict=True)), key=lambda lease: lease.holder)
 
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        await self._ask("limit", {"queue": queue, "limits": limits})
+
+    async def queues(self) -> list[QueueStand]:
+        answer, _ = await self._ask("queues")
+        return sorted(answer.queues, key=lambda queue: queue.name)
+
     async def relay(self, limit: int = 100) -> int:
         return 0  # There is one reach, so nothing ever leaves it.
 
@@ -163,7 +191,7 @@ class RedisStore:
         clock = "" if self._clock is None else repr(self._clock())
         arguments = (operation, msgspec.msgpack.encode(asked), clock, self._name)
         async with self._connected() as client:
-            first, *tail = await client.register_script(SCRIPT)(keys=[PREFIX], args=arguments)
+            first, *tail = await client.register_script(FAIRNESS + SCRIPT)(keys=[PREFIX], args=arguments)
         answer = _decode(first)
         for channel, rung in zip(self._rings, (answer.wake, answer.news), strict=True):
             if rung:
@@ -249,7 +277,7 @@ def _mail(told: Iterable[_Mail], bodies: Iterator[bytes]) -> tuple[Mail, ...]:
     def address(to: list[str]) -> Address:
         return Key(*to) if len(to) == 3 else Queue(*to)
 
-    return tuple(Mail(mail.number, address(mail.to), mail.key, next(bodies), mail.due_at_s, mail.deliveries) for mail in told)
+    return tuple(Mail(mail.number, address(mail.to), mail.key, next(bodies), mail.due_at_s, mail.deliveries, mail.lane, mail.priority) for mail in told)
 
 
 _decode = msgspec.msgpack.Decoder(_Answer).decode

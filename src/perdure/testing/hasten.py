@@ -37,7 +37,9 @@ def _hastened(node: Node, come: set[str], prefix: str) -> Node:
         case n.Listen(message, timeout_s) | n.Gather(message, timeout_s=timeout_s) if timeout_s is not None:
             return replace(node, timeout_s=LONG_S if message in come else min(timeout_s, SHORT_S))
         case n.Call(name, body):
-            return n.Call(prefix + name, again(body))
+            return replace(node, name=prefix + name, body=again(body))
+        case n.Approve(timeout_s=timeout_s):
+            return replace(node, timeout_s=min(timeout_s, SHORT_S))
         case n.Guard(body) | n.Map(body=body) | n.Loop(body=body):
             return replace(node, body=again(body))
         case n.Sequence(nodes) | n.Together(nodes):

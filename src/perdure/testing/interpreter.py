@@ -70,7 +70,7 @@ def as_workflow(program: Program, world: World) -> Workflow:
 
 def children(program: Program, world: World) -> dict[str, Child]:
     """The workflows of the program's child executions, by name: an engine that runs the program must know them too."""
-    from perdure.programs.code.declare import CodeWorkflow
+    from perdure.programs.code.declare import Calling, CodeWorkflow
 
     found: dict[str, Child] = {}
     interpreter = _Interpreter(world, found)
@@ -79,7 +79,7 @@ def children(program: Program, world: World) -> dict[str, Child]:
         async def workflow(ctx: Any, where: str, turns: int) -> Any:
             return await interpreter.value(call.body, ctx, _Scope(ctx.execution.key, where, "", turns))
 
-        return Child(CodeWorkflow(workflow, call.name))
+        return Child(CodeWorkflow(workflow, call.name, calling=Calling(undo=call.undo)))
 
     found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call))
     return found
@@ -127,6 +127,11 @@ class _Interpreter:
                 ctx.emit(value)
             case n.Raise():
                 raise n.Mishap
+            case n.Approve(title, timeout_s, approves):
+                found = await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "deny")
+                return {"approved": found.approved}
+            case n.Gate(name, latest):
+                return {"way": await ctx.version(name, latest)}
             case n.Together(nodes):
                 return await asyncio.gather(*(self._verb(one, ctx, scope) for one in nodes))
             case n.Call(name):
@@ -186,7 +191,7 @@ class _Interpreter:
     def _call(self, node: n.Step, scope: _Scope) -> tuple[Any, ...]:
         """What a verb is given to run a step: perhaps a name, the function and its arguments."""
         if node.name not in self._steps:
-            self._steps[node.name] = _declared(node, _function(node, self._world))
+            self._steps[node.name] = _declared(node, self._world)
         named = (f"{node.name} by name",) if node.form == "named" else ()
         return *named, self._steps[node.name], node.name + scope.where, scope.turns
 
@@ -208,10 +213,15 @@ def _function(node: n.Step, world: World) -> Callable[[str, int], Any]:
     return function
 
 
-def _declared(node: n.Step, function: Callable[[str, int], Any]) -> Any:
-    """The function itself if it needs no options, else a declared step."""
+def _declared(node: n.Step, world: World) -> Any:
+    """The function itself if it needs no options, else a declared step, with what undoes it."""
     from perdure.programs.code.declare import Retry, step
 
+    function = _function(node, world)
+    if node.undo:
+        declared = step(retry=Retry() if node.tries is None else Retry(max=node.tries), timeout=node.timeout_s)(function)
+        _ = declared.undo(in_doubt=node.undo == "in_doubt")(lambda result, effect, turns: world.begin(undoing(effect), n.Answers()))
+        return declared.with_(name=f"{node.name} renamed") if node.form == "renamed" else declared
     retry = Retry() if node.tries is None else Retry(max=node.tries)
     match node.form:
         case "renamed":
@@ -220,6 +230,11 @@ def _declared(node: n.Step, function: Callable[[str, int], Any]) -> Any:
             return function
         case _:
             return step(retry=retry, timeout=node.timeout_s)(function)
+
+
+def undoing(effect: str) -> str:
+    """The effect of undoing an effect."""
+    return f"undo {effect}"
 
 
 def _shortened(node: n.Step, value: Json) -> Json:

@@ -42,7 +42,10 @@ Behaviour = Answers | Fails | GivesUp | Hangs
 
 
 class Step(msgspec.Struct, frozen=True, tag=True):
-    """A step: `tries` None is the default retry, 3 tries. With `echo` it returns [value, turns that the innermost loop has done]."""
+    """A step: `tries` None is the default retry, 3 tries. With `echo` it returns [value, turns that the innermost loop has done].
+
+    `undo` says when it is undone, should the execution that it is in fail: once it is done, or also when that is in doubt.
+    """
 
     name: str
     behaviour: Behaviour = Answers()
@@ -51,6 +54,7 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     timeout_s: float | None = None
     sync: bool = False
     echo: bool = False
+    undo: Literal["", "done", "in_doubt"] = ""
 
 
 class Attempt(msgspec.Struct, frozen=True, tag=True):
@@ -106,6 +110,21 @@ class Raise(msgspec.Struct, frozen=True, tag=True):
     """The workflow's own code raises `Mishap`."""
 
 
+class Approve(msgspec.Struct, frozen=True, tag=True):
+    """Asks for an approval, which nobody gives: time decides."""
+
+    title: str
+    timeout_s: float
+    approves: bool
+
+
+class Gate(msgspec.Struct, frozen=True, tag=True):
+    """Asks which way to go: the newest, as the code never changes."""
+
+    name: str
+    latest: int
+
+
 class Join(msgspec.Struct, frozen=True, tag=True):
     """Branches side by side; with `catch`, JoinFailed is a value."""
 
@@ -145,10 +164,11 @@ class Together(msgspec.Struct, frozen=True, tag=True):
 
 
 class Call(msgspec.Struct, frozen=True, tag=True):
-    """A child execution of the workflow called `name`, awaited."""
+    """A child execution of the workflow called `name`, awaited; with `undo`, it is undone with the execution that calls it."""
 
     name: str
     body: "Node"
+    undo: bool = False
 
 
 class Sequence(msgspec.Struct, frozen=True, tag=True):
@@ -163,7 +183,7 @@ class Guard(msgspec.Struct, frozen=True, tag=True):
     body: "Node"
 
 
-Node = Step | Attempt | Sleep | Listen | Gather | Send | Keep | Tell | Raise | Join | Map | Race | Loop | Together | Call | Sequence | Guard
+Node = Step | Attempt | Sleep | Listen | Gather | Send | Keep | Tell | Raise | Approve | Gate | Join | Map | Race | Loop | Together | Call | Sequence | Guard
 
 
 class Message(NamedTuple):

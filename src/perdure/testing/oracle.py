@@ -10,6 +10,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from perdure.testing import nodes as n
+from perdure.testing.interpreter import undoing
 from perdure.testing.nodes import Json, Node, Program
 
 CENTURY_S = 100 * 365 * 86_400.0
@@ -45,7 +46,7 @@ def predict(program: Program) -> Prediction:
             seen.add(key)
             mailbox[name].append(body)
     effects: Counter[str] = Counter()
-    reading = oracle.read(program.root, _Scope(mailbox, effects))
+    reading = oracle.read(program.root, _Scope(mailbox, effects, Counter()))
     try:
         while True:
             before = oracle.sent
@@ -66,6 +67,7 @@ class _Failure(Exception):
 class _Scope(NamedTuple):
     mailbox: defaultdict[str, deque[Json]]
     effects: Counter[str]
+    done: Counter[str]
     where: str = ""
     items: str = ""
     turns: int = 0
@@ -103,11 +105,12 @@ class _Oracle:
                 return value
             case n.Raise():
                 raise _Failure("Mishap")
-            case n.Call(_, body):
-                try:
-                    return {"child": (yield from self.read(body, scope._replace(mailbox=defaultdict(deque), items="")))}
-                except _Failure as failure:
-                    raise _Failure("ChildFailed") from failure
+            case n.Call():
+                return (yield from self._call(node, scope))
+            case n.Approve(approves=approves):
+                return {"approved": approves}
+            case n.Gate(_, latest):
+                return {"way": latest}
             case n.Guard(body):
                 try:
                     return {"fine": (yield from self.read(body, scope))}
@@ -126,20 +129,35 @@ class _Oracle:
                 return (yield from self._race(node, scope))
         return None
 
+    def _call(self, node: n.Call, scope: _Scope) -> Reading:
+        """A child undoes what it has done if it fails; what it has done by completing may be undone with its parent."""
+        done: Counter[str] = Counter()
+        try:
+            value = yield from self.read(node.body, scope._replace(mailbox=defaultdict(deque), items="", done=done))
+        except _Failure as failure:
+            scope.effects.update(done)
+            raise _Failure("ChildFailed") from failure
+        scope.done.update(done if node.undo else ())
+        return {"child": value}
+
     def _step(self, node: n.Step, scope: _Scope) -> Reading:
         effect, tries = node.name + scope.where, TRIES if node.tries is None else node.tries
         match node.behaviour:
             case n.Answers(value, failures, _, padding_chars) if failures < tries:
                 scope.effects[effect] += failures + 1
+                scope.done.update([undoing(effect)] if node.undo else ())
                 return {"value": value, "chars": padding_chars} if padding_chars else [value, scope.turns] if node.echo else value
             case n.GivesUp():
                 scope.effects[effect] += 1
+                scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())
                 raise _Failure("StepFailed fatal 1 Fatal")
             case n.Hangs() if node.timeout_s is None:
                 scope.effects[effect] += 1
+                scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())
                 while True:
                     yield
         scope.effects[effect] += tries
+        scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())
         kind, error = ("timeout", "") if isinstance(node.behaviour, n.Hangs) else ("exhausted", " " + getattr(node.behaviour, "error", "ValueError"))
         raise _Failure(f"StepFailed {kind} {tries}{error}")
 
@@ -182,15 +200,18 @@ class _Oracle:
 
     def _race(self, node: n.Race, scope: _Scope) -> Reading:
         effects: dict[str, Counter[str]] = {name: Counter() for name in node.branches}
-        self.lost += effects.values()
-        readings = {name: self.read(body, scope._replace(effects=effects[name])) for name, body in node.branches.items()}
+        done: dict[str, Counter[str]] = {name: Counter() for name in node.branches}
+        self.lost += [*effects.values(), *done.values()]
+        readings = {name: self.read(body, scope._replace(effects=effects[name], done=done[name])) for name, body in node.branches.items()}
         outputs: dict[str, Json] = {}
         errors: dict[str, str] = {}
         while self._advance(readings, outputs, errors) and not outputs:
             yield
         for name in outputs or errors:
             scope.effects.update(effects[name])
+            scope.done.update(done[name])
             effects[name].clear()
+            done[name].clear()
         if not outputs:
             return self._failed("RaceFailed", node, errors, {})
         ((winner, value),) = outputs.items()

@@ -9,7 +9,7 @@ a time; a step that recovers fails fewer times than it has tries.
 from collections.abc import Callable, Collection
 from itertools import product
 from random import Random
-from typing import NamedTuple, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -70,6 +70,8 @@ class _Generator:
             (2, self._keep, (n.Keep,)),
             (1, self._tell, (n.Tell,)),
             (1, lambda place: self._guarded(n.Raise(), place), (n.Raise,)),
+            (1, self._approve, (n.Approve,)),
+            (1, self._gate, (n.Gate,)),
         ]
         composites: list[tuple[int, Callable[[int, _Place], Node], tuple[type, ...]]] = [
             (4, self.sequence, ()),
@@ -125,7 +127,7 @@ class _Generator:
 
     # leaves
 
-    def _good_step(self, _: _Place) -> n.Step:
+    def _good_step(self, place: _Place) -> n.Step:
         rng = self._rng
         sync, failures = self._chance(0.2), rng.choice((0, 0, 0, 0, 1, 2))
         duration_s = 0.0 if sync else rng.choice((0.0, 0.0, 0.0, 0.5, 2.0, 30.0, 600.0))
@@ -133,7 +135,11 @@ class _Generator:
         padding_chars = rng.choice((1000, 70_000)) if self._chance(0.04) else 0
         tries = rng.choice((None, None, None, failures + 1, 6))
         behaviour = n.Answers(self._value(), failures, duration_s, padding_chars)
-        return n.Step(self._name("s"), behaviour, self._form(), tries, timeout_s, sync, self._chance(0.3))
+        return n.Step(self._name("s"), behaviour, self._form(), tries, timeout_s, sync, self._chance(0.3), self._undo(place))
+
+    def _undo(self, place: _Place) -> Literal["", "done", "in_doubt"]:
+        """When a step is undone; in loops not at all, as turns may be forgotten by then."""
+        return self._rng.choice(("", "done", "in_doubt")) if place.child and place.turns == 1 and self._chance(0.5) else ""
 
     def _form(self) -> n.Form:
         return self._rng.choice(get_args(n.Form))
@@ -162,6 +168,13 @@ class _Generator:
 
     def _tell(self, _: _Place) -> Node:
         return n.Tell(self._name("t"), self._value())
+
+    def _approve(self, place: _Place) -> Node:
+        """An approval that takes long only where there is one, as with sleeps."""
+        return n.Approve(f"{self._name('a')}?", self._rng.choice((0.0, 2.0, *((600.0,) if place.times == 1 else ()))), self._chance(0.5))
+
+    def _gate(self, _: _Place) -> Node:
+        return n.Gate(self._name("g"), self._rng.randint(1, 3))
 
     def _listen(self, place: _Place) -> Node:
         name, rng = self._name("m"), self._rng
@@ -223,7 +236,8 @@ class _Generator:
 
     def _call(self, size: int, place: _Place) -> Node:
         inside = place.within()._replace(turns=1, items=(), child=True)
-        return self._guarded(n.Call(self._name("child"), self.node(size - 1, inside)), place)
+        undo = place.child and place.turns == 1 and self._chance(0.5)
+        return self._guarded(n.Call(self._name("child"), self.node(size - 1, inside), undo), place)
 
     def _race(self, size: int, place: _Place) -> Node:
         """One branch that returns, and up to three that don't."""

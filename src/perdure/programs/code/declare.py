@@ -96,6 +96,7 @@ class Step(Generic[P, R_co, X_co]):
     lane: str | None = None
     priority: int = 0
     transaction: bool = False
+    heartbeat: Duration | None = None
     handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
@@ -104,12 +105,13 @@ class Step(Generic[P, R_co, X_co]):
     @overload
     def undo(self, fn: F, /) -> F: ...
     @overload
-    def undo(self, /, *, in_doubt: bool = ..., retry: Retry = ..., timeout: Duration | None = ...) -> Callable[[F], F]: ...
+    def undo(self, /, *, in_doubt: bool = ..., retry: Retry = ..., timeout: Duration | None = ..., transaction: bool = ...) -> Callable[[F], F]: ...
     def undo(self, fn: Any = None, /, *, in_doubt: bool = False, **options: Any) -> Any:
         """Declare what undoes the step, should its execution fail or be cancelled: a function of its result and its arguments.
 
-        It is a step of its own, with tries and a timeout. With `in_doubt`, it is also called for a step that failed, timed out, was interrupted or
-        abandoned, with None for the result. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function stays what it is.
+        It is a step of its own, with tries and a timeout, and perhaps in a `transaction`. With `in_doubt`, it is also called for a step that failed,
+        timed out, was interrupted or abandoned, with None for the result. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function
+        stays what it is.
 
         Raises:
             BadName: the step is undone by another function already.
@@ -149,8 +151,13 @@ class Step(Generic[P, R_co, X_co]):
 
     @cached_property
     def timeout_s(self) -> float | None:
-        """The time that each try has, in seconds."""
-        return None if self.timeout is None else seconds(self.timeout, f"timeout of step {self.name}")
+        """The time that each try has, in seconds. What runs in a transaction can't be left half done, and has no such time."""
+        return None if self.timeout is None or self.transaction else seconds(self.timeout, f"timeout of step {self.name}")
+
+    @cached_property
+    def heartbeat_s(self) -> float | None:
+        """How long each try may say nothing, in seconds."""
+        return None if self.heartbeat is None else seconds(self.heartbeat, f"heartbeat of step {self.name}")
 
     def placed(self, op: Call, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """A call with these arguments in its place in the queue of the step.
@@ -230,7 +237,9 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
     given = {"name": getattr(fn, "__name__", type(fn).__name__), **options, "queue": queue, "line": line}
     declared: Step[Any, Any, Any] = Step(fn, **given)
     checked_name(declared.name, "step")
-    _ = declared.rule, declared.timeout_s, line and line.ranked(declared.priority)  # a bad option is an error where it is written
+    _ = declared.rule, declared.timeout_s, declared.heartbeat_s, line and line.ranked(declared.priority)  # a bad option is an error where it is written
+    if declared.transaction and (declared.timeout is not None or declared.heartbeat is not None):
+        raise BadValue(f"transaction of step {declared.name}", True, "to be combined with a timeout or a heartbeat: all that write wait for it, keep it short")
     if declared.transaction and not declared.is_async:
         raise BadValue(f"transaction of step {declared.name}", True, "that of an async function, which is given the transaction first")
     return declared
@@ -261,13 +270,15 @@ def step(
     priority: int = ...,
     idempotent: bool = ...,
     raises: tuple[type[Exception], ...] = ...,
+    heartbeat: Duration | None = ...,
 ) -> _Decorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
 
     Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own; a name, or a
     `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves),
-    `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly once).
+    `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly
+    once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed).
     """
     if fn is None:
         return _Decorator(options)

@@ -1,10 +1,25 @@
-"""What a step may know of itself while it runs."""
+"""What a step may know of itself while it runs, and say of how far it is."""
 
 import contextvars
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from perdure.core import limits, values
+from perdure.core.errors import TooLarge
 from perdure.core.paths import Key, Path, idempotency_key
+from perdure.core.values import NOTHING, Blob, Value
+
+
+class StepLife:
+    """What a step has beside what is known of it: somebody who hears its heart beat, and whether it is still wanted."""
+
+    __slots__ = ("beat", "over")
+
+    def __init__(self, beat: Callable[[bytes], None]) -> None:
+        self.beat = beat
+        self.over = False
 
 
 class StepInfo(msgspec.Struct, frozen=True, gc=False):
@@ -13,11 +28,37 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
     execution: Key
     path: Path
     attempt: int
+    reported: Value = NOTHING
+    life: StepLife | None = None
 
     @property
     def key(self) -> str:
         """The idempotency key for the outside world: the same in every try, and no other operation's."""
         return idempotency_key(self.execution, self.path)
+
+    @property
+    def progress(self) -> Any:
+        """What the last try said of how far it was, as plain data; None if it said nothing."""
+        return None if self.reported == NOTHING or isinstance(self.reported, Blob) else values.decode(self.reported, Any, "the progress of step", self.path)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the result any more; for steps in threads, which can't be interrupted: look at it now and then, and return."""
+        return self.life is not None and self.life.over
+
+    def heartbeat(self, progress: Any = None) -> None:
+        """Say that the step is alive, and how far it is; the next try, should there be one, finds it in `progress`. From any thread.
+
+        It is durable a second later at most. What is said more often than once a second is not all kept, only the latest.
+
+        Raises:
+            Unencodable, TooLarge: the progress can't be kept; it is meant to be small.
+        """
+        raw = values.encode(progress, "the progress of step", self.path)
+        if len(raw) >= limits.BLOB_BYTES_MIN:
+            raise TooLarge("the progress of a step", len(raw), limits.BLOB_BYTES_MIN)
+        if self.life is not None:
+            self.life.beat(raw)
 
 
 running: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("perdure_step")

@@ -1,0 +1,259 @@
+"""A store whose payloads are encoded on their way in and decoded on their way out: compressed, encrypted, or both.
+
+Log rows, mail and blobs are payloads. Everything else stays in the clear, since stores order, match and list by it: tenants, names of
+workflows and queues, ids, keys of mail, lanes, statuses, times, sizes, and what holders say about themselves.
+
+Each payload is bound to its place: a row to its execution and the versions before and behind it, so that rows which were moved, dropped
+or reordered are noticed; mail to its address and key; a blob to the name that it is kept under. Whatever does not begin with
+`wire.CODED` was written without a codec, and is read as it is.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from itertools import chain
+from struct import Struct
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from perdure.core import wire
+from perdure.core.errors import SealedPayload
+from perdure.core.mail import Mail, Send
+from perdure.core.paths import Address, Key
+from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
+from perdure.stores.codecs import Codec, shown
+from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
+
+ELSEWHERE_BYTES_MIN = 256 * 1024
+"""From this size on, payloads are encoded and decoded in another thread: the loop has other things to do meanwhile."""
+
+T = TypeVar("T")
+MARK = bytes((wire.CODED,))
+WHOLE, ROW, REFUSED = MARK + wire.WHOLE, MARK + wire.ROW, MARK + wire.REFUSED
+SPAN = Struct(">QQ")
+
+
+class Coding:
+    """How payloads are framed and bound to their places, around what a codec makes of them."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._required = isinstance(codec, Encrypted) and codec.required
+        self._names = codec.names if isinstance(codec, Encrypted) else _its_own
+
+    def seal_row(self, key: Key, start: int, end: int, row: bytes) -> bytes:
+        """A log row that holds the events of `key` behind version `start` up to version `end`."""
+        return ROW + SPAN.pack(start, end) + self._codec.encode(row, _about("row", key, start, end))
+
+    def open_row(self, key: Key, stored: bytes) -> tuple[bytes, tuple[int, int] | None]:
+        """A row, and which versions it stands between; None if it was written without a codec."""
+        if stored[:1] != MARK:
+            return self._plain(stored, _about("row", key)), None
+        if stored[:2] != ROW or len(stored) < 2 + SPAN.size:
+            raise _altered(_about("row", key))
+        start, end = SPAN.unpack_from(stored, 2)
+        return self._codec.decode(stored[2 + SPAN.size :], _about("row", key, start, end)), (start, end)
+
+    def seal_mail(self, to: Address, key: str, body: bytes) -> bytes:
+        """The body of mail."""
+        return WHOLE + self._codec.encode(body, _about("mail", to, key))
+
+    def open_mail(self, to: Address, key: str, stored: bytes) -> bytes:
+        """What `seal_mail` was given."""
+        return self._open(stored, _about("mail", to, key))
+
+    def seal_blob(self, name: str, payload: bytes) -> bytes:
+        """A blob that will be kept as `name`."""
+        return WHOLE + self._codec.encode(payload, _about("blob", name))
+
+    def open_blob(self, name: str, stored: bytes) -> bytes:
+        """What `seal_blob` was given. What was written without a codec has to have the hash that it is called by."""
+        about = _about("blob", name)
+        if stored[:1] != MARK and len(name) == 64 and not self._required and sha256(stored).hexdigest() != name:
+            raise _altered(about)
+        return self._open(stored, about)
+
+    def names(self, sha256: str) -> tuple[str, ...]:
+        """The names that a blob may be kept under; new ones get the first."""
+        return self._names(sha256)
+
+    def log(self, log: Log, after: int) -> Log:
+        """The rows that were read after version `after`, each in its place: from there on, and without a gap up to the head's version."""
+        rows: list[bytes] = []
+        expected: int | None = after
+        for number, stored in enumerate(log.rows):
+            row, span = self.open_row(log.head.key, stored)
+            if span is not None:
+                start, end = span
+                if (start > after if number == 0 else expected not in (start, None)) or (number == len(log.rows) - 1 and end != log.head.version):
+                    raise SealedPayload(shown(_about("row", log.head.key, start, end)), "is not where it was written: rows of the log are missing or moved")
+            expected = None if span is None else span[1]
+            rows.append(row)
+        return Log(log.head, tuple(rows))
+
+    def _open(self, stored: bytes, about: bytes) -> bytes:
+        if stored[:1] != MARK:
+            return self._plain(stored, about)
+        if stored[:2] != WHOLE:
+            raise _altered(about)
+        return self._codec.decode(stored[2:], about)
+
+    def _plain(self, stored: bytes, about: bytes) -> bytes:
+        if self._required:
+            raise SealedPayload(shown(about), NOT_ENCRYPTED)
+        return stored
+
+
+class CodedStore:
+    """A `Store` that keeps what it is given in `inner`, encoded by `codec`. Closing it closes `inner`."""
+
+    def __init__(self, inner: Store, codec: Codec) -> None:
+        self.inner = inner
+        self._coding = Coding(codec)
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        """See `Store.commit`."""
+        asked = tuple(changes)
+        return await self.inner.commit(await _elsewhere(lambda: [self._sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """See `Store.claim`. Mail that can't be decoded comes as a refusal, with the reason: others have to go on."""
+        claimed = await self.inner.claim(claim)
+        if not claimed.executions and not claimed.work:
+            return claimed
+
+        def opened() -> Claimed:
+            executions = tuple(Assignment(one.head, tuple(map(self._handed, one.mail))) for one in claimed.executions)
+            return replace(claimed, executions=executions, work=tuple(map(self._handed, claimed.work)))
+
+        return await _elsewhere(opened, (mail.body for mail in chain(claimed.work, *(one.mail for one in claimed.executions))))
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        """See `Store.read`.
+
+        Raises:
+            SealedPayload: a row can't be decoded here, or is not where it was written.
+        """
+        log = await self.inner.read(key, after)
+        return log if log is None or not log.rows else await _elsewhere(lambda: self._coding.log(log, after), log.rows)
+
+    async def heads(self, which: Filter = ALL) -> list[Head]:
+        """See `Store.heads`."""
+        return await self.inner.heads(which)
+
+    async def mail(self, to: Address) -> list[Mail]:
+        """See `Store.mail`.
+
+        Raises:
+            SealedPayload: one can't be decoded here, or is not where it was sent.
+        """
+        mail = await self.inner.mail(to)
+        opened = self._coding.open_mail
+        return await _elsewhere(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in mail], (one.body for one in mail))
+
+    async def moment(self) -> Moment:
+        """See `Store.moment`."""
+        return await self.inner.moment()
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+        """See `Store.renew`. What holders say about themselves stays in the clear."""
+        return await self.inner.renew(holder, lease_s, about)
+
+    async def leases(self) -> list[Lease]:
+        """See `Store.leases`."""
+        return await self.inner.leases()
+
+    async def limit(self, queue: str, limits: Limits | None) -> None:
+        """See `Store.limit`."""
+        await self.inner.limit(queue, limits)
+
+    async def queues(self) -> list[QueueStand]:
+        """See `Store.queues`."""
+        return await self.inner.queues()
+
+    async def relay(self, limit: int = 100) -> int:
+        """See `Store.relay`."""
+        return await self.inner.relay(limit)
+
+    async def sweep(self, limit: int = 100) -> list[Mail]:
+        """See `Store.sweep`. What can't be decoded comes as a refusal, since it is dropped already."""
+        return [self._handed(mail) for mail in await self.inner.sweep(limit)]
+
+    async def raise_epoch(self) -> int:
+        """See `Store.raise_epoch`."""
+        return await self.inner.raise_epoch()
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """See `Store.blob`.
+
+        Raises:
+            SealedPayload: it can't be decoded here, or is not what was kept under this name.
+        """
+        names = self._coding.names(sha256)
+        for name in names if len(names) == 1 else names * 2:  # it may get another of its names while it is looked for
+            if (stored := await self.inner.blob(name)) is not None:
+                found = stored
+                return await _elsewhere(lambda: self._coding.open_blob(name, found), (found,))  # noqa: B023  # called before the loop goes on
+        return None
+
+    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_wake`."""
+        return self.inner.on_wake(ring)
+
+    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """See `Store.on_news`."""
+        return self.inner.on_news(ring)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self.inner.close()
+
+    def _sealed(self, change: Commit | Post) -> Commit | Post:
+        sends = tuple(self._sent(send) for send in change.sends)
+        blobs = tuple((name := self._coding.names(sha256)[0], self._coding.seal_blob(name, payload)) for sha256, payload in change.blobs)
+        if isinstance(change, Post):
+            return replace(change, sends=sends, blobs=blobs)
+        key, version = change.key, change.version
+        row = self._coding.seal_row(key, version, version + change.count, change.row) if change.count else change.row
+        compacted = None if change.compacted is None else self._coding.seal_row(key, 0, version, change.compacted)
+        return replace(change, row=row, compacted=compacted, sends=sends, blobs=blobs)
+
+    def _sent(self, send: Send) -> Send:
+        return replace(send, body=self._coding.seal_mail(send.to, send.key, send.body))
+
+    def _handed(self, mail: Mail) -> Mail:
+        try:
+            return replace(mail, body=self._coding.open_mail(mail.to, mail.key, mail.body))
+        except SealedPayload as refusal:
+            return replace(mail, body=REFUSED + str(refusal).encode())
+
+
+async def _elsewhere(do: Callable[[], T], payloads: Iterable[bytes]) -> T:
+    """Do it in another thread if there is much to do."""
+    return await asyncio.to_thread(do) if sum(map(len, payloads)) >= ELSEWHERE_BYTES_MIN else do()
+
+
+def _payloads(change: Commit | Post) -> Iterable[bytes]:
+    yield from (send.body for send in change.sends)
+    yield from (payload for _, payload in change.blobs)
+    if isinstance(change, Commit):
+        yield change.row
+        yield change.compacted or b""
+
+
+def _about(*place: object) -> bytes:
+    """What a payload is and where it belongs: no two places are the same bytes."""
+    return _encode(place)
+
+
+def _altered(about: bytes) -> SealedPayload:
+    return SealedPayload(shown(about), "was changed since it was written; restore the database from a backup")
+
+
+def _its_own(sha256: str) -> tuple[str, ...]:
+    return (sha256,)
+
+
+_encode = msgspec.json.Encoder().encode

@@ -1,0 +1,60 @@
+-- The rule of fairness.py, for what can't call it: what of a queue is handed over next. Nothing else may differ; a test compares the two.
+--
+-- What is ready is {-priority, since when it waits, number, lane = ..., fresh = ...}; `stand` has limits, held, served and free_at_s as there.
+
+local function allowed(limits, free_at_s, now)
+  if limits.interval_s <= 0 then return math.huge end
+  return math.max(0, math.floor(limits.burst - (math.max(free_at_s, now) - now) / limits.interval_s + 1e-6))
+end
+local function used(limits, free_at_s, now, count)
+  return limits.interval_s > 0 and math.max(free_at_s, now) + count * limits.interval_s or free_at_s
+end
+local function next_free_at(limits, free_at_s) return free_at_s - (limits.burst - 1) * limits.interval_s end
+
+local function precedes(a, b)
+  for i = 1, #a do
+    if a[i] ~= b[i] then return a[i] < b[i] end
+  end
+  return false
+end
+local function room_in(limits, held, most)
+  local room = limits.concurrency
+  for _, count in pairs(held) do room = room and room - count end
+  return room and math.min(most, room) or most
+end
+local function choose(stand, ready, now, most)  -- All that is sorted here has its first at the end.
+  local limits, held, lines, heads, chosen = stand.limits, {}, {}, {}, {}
+  for lane, count in pairs(stand.held) do held[lane] = count end
+  local room, fresh = room_in(limits, held, most), allowed(limits, stand.free_at_s, now)
+  local function put(line)
+    local first = line[#line]
+    local head = {first[1], held[line.lane] or 0, stand.served[line.lane] or -1, first[2], first[3], line = line}
+    local low, high = 1, #heads + 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if precedes(head, heads[middle]) then low = middle + 1 else high = middle end
+    end
+    table.insert(heads, low, head)
+  end
+  table.sort(ready, function(a, b) return precedes(b, a) end)
+  for _, one in ipairs(ready) do
+    local name = one[1] .. ' ' .. one.lane
+    lines[name] = lines[name] or {lane = one.lane}
+    table.insert(lines[name], one)
+  end
+  for _, line in pairs(lines) do put(line) end
+  while #heads > 0 and #chosen < room do
+    local head = table.remove(heads)
+    local line, behind = head.line, held[head.line.lane] or 0
+    if behind == head[2] then  -- Otherwise the lane was served at another priority meanwhile.
+      while fresh <= 0 and #line > 0 and line[#line].fresh do table.remove(line) end
+      if limits.per_lane and behind >= limits.per_lane then line = {} end
+      if #line > 0 then
+        local one = table.remove(line)
+        held[line.lane], fresh, chosen[#chosen + 1] = behind + 1, fresh - (one.fresh and 1 or 0), one
+      end
+    end
+    if #line > 0 then put(line) end
+  end
+  return chosen
+end

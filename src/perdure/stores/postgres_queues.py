@@ -1,0 +1,227 @@
+"""Queues that have limits, in Postgres: what is ready in them, found by their lanes, and how they stand. What of it is handed over, `fairness` says.
+
+A claim that finds anything for itself in such a queue locks the queue's row until it ends, rows in order of name: so nobody else counts what is
+held while it adds to that. A change of limits is made alone, so what is marked as limited is so for as long as a transaction looks. A line holds what
+has the same queue, lane and priority, and either was begun or was not; it is found behind the one before it, however much waits in each.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import astuple
+
+from perdure.stores.base import UNLIMITED, Limits, QueueStand
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, used
+from perdure.stores.postgres_text import escaped, unescaped
+
+WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
+ORPHANED = "(holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders WHERE name = holder AND until_s > $1))"
+
+LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared) VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (name) DO UPDATE SET (concurrency, per_lane, interval_s, burst, declared) = ROW ($2, $3, $4, $5, $6)"""
+FORGET, FORGET_LANES = "DELETE FROM queues WHERE name = $1", "DELETE FROM lanes WHERE queue = $1"
+MARK, MARK_WORK = (
+    f"UPDATE {table} SET limited = $2 WHERE queue = $1 AND {named} AND limited <> $2" for table, named in (("heads", "queue <> ''"), ("mail", "true"))
+)
+QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared FROM queues"
+STANDS = """SELECT queue, count(until_s), count(*) FILTER (WHERE until_s IS NULL AND (holder IS NOT NULL OR ready_at_s <= $1))
+    FROM heads LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue <> '' GROUP BY queue"""
+WORK_STANDS = """SELECT queue, count(until_s), count(*) - count(until_s)
+    FROM mail LEFT JOIN holders ON name = holder AND until_s > $1 WHERE queue IS NOT NULL GROUP BY queue"""
+
+# What is free is in one index, where each line is a stretch, what is due first; so these statements order what they look for as that index does.
+_LINES = """WITH RECURSIVE lines(queue, lane, begun, priority) AS (SELECT first.* FROM unnest({queues}::text[]) AS name CROSS JOIN LATERAL (
+        SELECT queue, lane, {begun}, priority FROM {table} WHERE {free} AND queue = name ORDER BY queue, lane, {begun}, priority LIMIT 1) AS first
+    UNION ALL SELECT next.* FROM lines CROSS JOIN LATERAL (SELECT one.queue, one.lane, {begun}, one.priority FROM {table} AS one
+        WHERE {free} AND one.queue = lines.queue AND (one.lane, {begun}, one.priority) > (lines.lane, lines.begun, lines.priority)
+        ORDER BY one.queue, one.lane, {begun}, one.priority LIMIT 1) AS next)"""
+_IN_LINE = """FROM {table} AS one WHERE {free} AND one.queue = lines.queue AND one.lane = lines.lane AND ({begun}) = lines.begun
+    AND one.priority = lines.priority AND {wanted} AND {at}"""
+_FIRST = f"""{_LINES} SELECT lines.queue, number, lines.lane, lines.priority, at_s, NOT begun FROM lines CROSS JOIN LATERAL (
+        SELECT number, {{at}} AS at_s {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT {{most}}) AS first
+    UNION ALL SELECT queue, number, lane, priority, coalesce({{at}}, '-infinity'), NOT ({{begun}}) FROM {{table}}
+        WHERE limited AND queue = ANY({{queues}}::text[]) AND {ORPHANED} AND {{wanted}}"""
+_HELD = """SELECT queue, lane, count(*) FROM {table} JOIN holders ON name = holder AND until_s > $1
+    WHERE limited AND holder IS NOT NULL AND queue = ANY($2::text[]) GROUP BY queue, lane"""
+_TAKE = f"""SELECT number FROM {{table}} WHERE number = ANY($2::bigint[]) AND limited AND (holder IS NULL AND {{at}} <= $1 OR {ORPHANED})
+    FOR UPDATE SKIP LOCKED"""
+_NEXT = f"""{_LINES}, times AS (SELECT lines.queue, (SELECT {{at}} {_IN_LINE} > $1 ORDER BY {{at}}, number LIMIT 1) AS at_s,
+        NOT begun AND (SELECT number {_IN_LINE} <= $1 ORDER BY {{at}}, number LIMIT 1) IS NOT NULL AS waits FROM lines)
+    SELECT concurrency, per_lane, interval_s, burst, {{free_at_s}}, min(at_s), bool_or(waits) FROM times JOIN queues ON name = queue GROUP BY name"""
+
+
+class _Statements(NamedTuple):
+    """What is asked of executions, or of work."""
+
+    is_work: bool
+    held: str
+    first: str
+    take: str
+    next: str
+
+
+def _statements(is_work: bool, **words: str) -> _Statements:
+    return _Statements(is_work, *(sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE, _NEXT)))
+
+
+_HEADS = {
+    "table": "heads",
+    "free": "limited AND holder IS NULL AND ready_at_s IS NOT NULL",
+    "at": "ready_at_s",
+    "begun": "version > 0",
+    "free_at_s": "free_at_s",
+}
+_MAIL = {"table": "mail", "free": "limited AND holder IS NULL", "at": "due_at_s", "begun": "deliveries > 0", "free_at_s": "free_for_work_at_s"}
+EXECUTIONS = _statements(False, wanted=WANTED, queues="$4", most="$5", **_HEADS)
+WORK = _statements(True, wanted="true", queues="$2", most="$3", **_MAIL)
+
+LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s FROM queues WHERE name = ANY($4::text[])
+    OR $2::text[] <> '{{}}' AND ((SELECT number FROM heads WHERE {_HEADS["free"]} AND queue = name AND ready_at_s <= $1 AND {WANTED}
+        ORDER BY queue, lane, (version > 0), priority LIMIT 1) IS NOT NULL
+    OR (SELECT number FROM heads WHERE limited AND queue = name AND {ORPHANED} AND {WANTED} ORDER BY queue, lane LIMIT 1) IS NOT NULL)
+    ORDER BY name FOR UPDATE"""
+OWN = f"""SELECT number, ready_at_s FROM heads WHERE limited AND holder = $4 AND ready_at_s <= $1 AND {WANTED}
+    ORDER BY ready_at_s, number LIMIT $5 FOR UPDATE SKIP LOCKED"""
+NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited AND program = ANY($1::text[]) AND ($2::bytea IS NULL OR root = $2) AND holder = $3"
+NAMES = "SELECT name FROM queues"
+SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2::text[]) AND lane = ANY($3::text[])"
+TURN = "UPDATE queues SET turn = $2, free_at_s = $3, free_for_work_at_s = $4 WHERE name = $1"
+SERVE = """INSERT INTO lanes SELECT $1, $2, lane, turn FROM unnest($3::text[], $4::bigint[]) AS served(lane, turn)
+    ON CONFLICT (queue, work, lane) DO UPDATE SET turn = excluded.turn"""
+
+Fetch = Callable[..., Awaitable[list[Any]]]
+
+
+class Asked(NamedTuple):
+    """What a claim asks for, as statements want it (arrays of names are escaped), and when."""
+
+    now_s: float
+    programs: list[str]
+    root: bytes | None
+    holder: str
+    queues: list[str]
+    limit: int
+
+
+class Found(NamedTuple):
+    """Something that a claim is to be given: its number, since when it waits, and where; no `queue` unless its limits have a say."""
+
+    number: int
+    at_s: float
+    queue: str | None = None
+    lane: str = ""
+    fresh: bool = False
+
+
+class Queue:
+    """A queue that has limits, and whose row is locked: how far it has served its lanes, and until when the rates of executions and of work are used up."""
+
+    def __init__(self, name: str, limits: Limits, turn: int, *free_at_s: float) -> None:
+        self.name, self.limits, self.turn, self.free_at_s = name, limits, turn, [*free_at_s]
+
+
+async def lock(fetch: Fetch, asked: Asked) -> dict[str, Queue]:
+    """The queues that the claim could be given anything of, none of which anybody else hands anything over from until it ends."""
+    rows = await fetch(LOCK, asked.now_s, asked.programs, asked.root, asked.queues)
+    return {name: Queue(name, Limits(*limits), *rest) for name, *limits, rest in ((*row[:5], row[5:]) for row in map(tuple, rows))}
+
+
+async def executions(fetch: Fetch, queues: dict[str, Queue], asked: Asked) -> list[Found]:
+    """The executions that the claim is to be given, locked: what its holder holds already, and as much as each queue allows."""
+    own = [Found(*row) for row in await fetch(OWN, *asked[:4], asked.limit)]
+    return own + await _handed(fetch, EXECUTIONS, queues, asked) if asked.programs else own
+
+
+async def work(fetch: Fetch, queues: dict[str, Queue], asked: Asked) -> list[Found]:
+    """The work that the claim is to be given, locked: as much as each queue allows."""
+    return await _handed(fetch, WORK, {name: queue for name, queue in queues.items() if escaped(name) in asked.queues}, asked)
+
+
+async def serve(fetch: Fetch, queues: dict[str, Queue], executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
+    """Note in the queues what is handed over, in its order."""
+    served: dict[tuple[str, bool], dict[str, int]] = {}
+    for is_work, things in enumerate((executions, work)):
+        for one in things:
+            if one.queue is not None:
+                queue = queues[one.queue]
+                queue.turn += 1
+                queue.free_at_s[is_work] = used(queue.limits, queue.free_at_s[is_work], now_s, int(one.fresh))
+                served.setdefault((one.queue, bool(is_work)), {})[one.lane] = queue.turn
+    for (name, for_work), lanes in served.items():
+        await fetch(SERVE, name, for_work, [*map(escaped, lanes)], [*lanes.values()])
+    for name in {name for name, _ in served}:
+        await fetch(TURN, name, queues[name].turn, *queues[name].free_at_s)
+
+
+async def next_times(fetch: Fetch, asked: Asked) -> list[float | None]:
+    """When the claimer could be given more of queues that have limits, as far as time decides that."""
+    times_s: list[float | None] = []
+    found = [*await fetch(WORK.next, asked.now_s, asked.queues)] if asked.queues else []
+    if asked.programs:
+        times_s += [row[0] for row in await fetch(NEXT_OWN, *asked[1:4])]
+        names = [escaped(row[0]) for row in await fetch(NAMES)]
+        found += await fetch(EXECUTIONS.next, *asked[:3], names)
+    for *fields, free_at_s, at_s, waits in map(tuple, found):
+        limits = Limits(*fields)
+        times_s.append(at_s)
+        if waits and allowed(limits, free_at_s, asked.now_s) < 1:
+            times_s.append(next_free_at(limits, free_at_s))
+    return times_s
+
+
+async def limit(fetch: Fetch, name: str, limits: Limits | None) -> None:
+    """See `Store.limit`; nothing else may be under way."""
+    if limits is None:
+        await fetch(FORGET, name)
+        await fetch(FORGET_LANES, name)
+    else:
+        await fetch(LIMIT, name, *astuple(limits)[:-1], escaped(limits.declared))
+    for sql in (MARK, MARK_WORK):
+        await fetch(sql, name, limits is not None)
+
+
+async def stands(fetch: Fetch, now_s: float) -> list[QueueStand]:
+    """See `Store.queues`."""
+    limits = {name: msgspec.structs.replace(Limits(*four), declared=unescaped(text)) for name, *four, text in map(tuple, await fetch(QUEUES))}
+    executions, work = [{name: rest for name, *rest in map(tuple, await fetch(sql, now_s))} for sql in (STANDS, WORK_STANDS)]
+    rows = ((name, *executions.get(name, (0, 0)), *work.get(name, (0, 0))) for name in sorted({*limits, *executions, *work}))
+    return [QueueStand(name, limits.get(name, UNLIMITED), held, leased, waiting, work_waiting) for name, held, waiting, leased, work_waiting in rows]
+
+
+async def _handed(fetch: Fetch, ask: _Statements, queues: dict[str, Queue], asked: Asked) -> list[Found]:
+    """What the queues allow of what is ready in them, locked."""
+    held = {name: Counter[str]() for name in queues}
+    for name, lane, count in map(tuple, await fetch(ask.held, asked.now_s, [*map(escaped, queues)]) if queues else ()):
+        held[name][lane] = count
+    rooms = {name: _room(queue.limits, held[name], asked.limit) for name, queue in queues.items()}
+    names = [name for name, room in rooms.items() if room > 0]
+    if not names:
+        return []
+    wanted = () if ask.is_work else (asked.programs, asked.root)
+    ready = await fetch(ask.first, asked.now_s, *wanted, [*map(escaped, names)], max(rooms.values()))
+    candidates: dict[str, list[Candidate]] = {name: [] for name in names}
+    turns: dict[str, dict[str, int]] = {name: {} for name in names}
+    for name, *candidate in map(tuple, ready):
+        candidates[name].append(Candidate(*candidate))
+    lanes = {one.lane for of in candidates.values() for one in of}
+    for name, lane, turn in map(tuple, await fetch(SERVED, ask.is_work, [*map(escaped, names)], [*map(escaped, lanes)])):
+        turns[name][lane] = turn
+    stands = {name: Stand(queues[name].limits, held[name], turns[name], queues[name].free_at_s[ask.is_work]) for name in names}
+    return await _taken(fetch, ask.take, stands, candidates, asked)
+
+
+async def _taken(fetch: Fetch, take: str, stands: dict[str, Stand], ready: dict[str, list[Candidate]], asked: Asked) -> list[Found]:
+    """Choose, and lock what is chosen. What somebody else has locked is passed over for what comes next."""
+    while True:
+        chosen = {name: choose(stand, ready[name], asked.now_s, asked.limit) for name, stand in stands.items()}
+        numbers = [one.number for of in chosen.values() for one in of]
+        busy = {*numbers} - {row[0] for row in (await fetch(take, asked.now_s, numbers) if numbers else ())}
+        if not busy:
+            return [Found(one.number, one.at_s, name, one.lane, one.fresh) for name, of in chosen.items() for one in of]
+        ready = {name: [one for one in of if one.number not in busy] for name, of in ready.items()}
+
+
+def _room(limits: Limits, held: Counter[str], most: int) -> int:
+    return most if limits.concurrency is None else min(most, limits.concurrency - held.total())

@@ -1,0 +1,250 @@
+"""Which keys the payloads of a file are encrypted with, and encrypting them all under the newest, while engines go on.
+
+The file is walked row by row, and what is not under the newest key is decoded and encoded again. That happens outside of any
+transaction; each batch then replaces, in a short one, only what is still what it was when it was read. So nothing is held up, what
+engines write meanwhile is never overwritten, and whoever is killed has lost a batch: the next begins at the beginning, and finds most of it done.
+"""
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.core import wire
+from perdure.core.errors import SealedPayload, StoreError
+from perdure.core.paths import Key, Queue
+from perdure.stores.coded import Coding
+from perdure.stores.encryption import Encrypted
+from perdure.stores.sqlite.file import DatabaseFile, is_busy
+from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.turns import RETRY_S, Turns
+
+BATCH_ROWS, BATCH_BYTES = 200, 2**20
+PASSES_MAX = 3
+"""How often the file is walked if engines go on writing with another key."""
+WAIT_MAX_S, WIPE_MAX_S = 30.0, 5.0
+HEADER_BYTES = 2 + wire.SPAN_BYTES + 2 + 64
+"""What has to be read of a payload to know its key."""
+
+KINDS = {"log": "log", "mail": "mail", "blob": "blobs"}
+COLUMNS = {"log": "row", "mail": "body", "blob": "bytes"}
+LOG = """SELECT log.rowid, log.row, heads.address, log.version,
+    coalesce((SELECT max(before.version) FROM log AS before WHERE before.execution = log.execution AND before.version < log.version), 0)
+    FROM log JOIN heads ON heads.number = log.execution WHERE log.rowid > ? AND log.rowid <= ? ORDER BY log.rowid"""
+MAIL = "SELECT number, body, address, key FROM mail WHERE number > ? AND number <= ? ORDER BY number"
+BLOBS = "SELECT rowid, bytes, sha256 FROM blobs WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
+WALKS = {"log": LOG, "mail": MAIL, "blob": BLOBS}
+REPLACE = {
+    "log": "UPDATE log SET row = ? WHERE rowid = ? AND row = ?",
+    "mail": "UPDATE mail SET body = ? WHERE number = ? AND body = ?",
+    "blob": "UPDATE blobs SET bytes = ? WHERE rowid = ? AND bytes = ?",
+}
+KEEP_BLOB = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
+DROP_BLOB = "DELETE FROM blobs WHERE rowid = ? AND sha256 = ?"
+
+
+class KeyUse(msgspec.Struct, frozen=True):
+    """How many payloads of each kind are encrypted with a key; with None, they are not encrypted."""
+
+    key_id: str | None
+    log: int
+    mail: int
+    blob: int
+
+    @property
+    def total(self) -> int:
+        """Of all kinds."""
+        return self.log + self.mail + self.blob
+
+
+class Rekeyed(msgspec.Struct, frozen=True):
+    """What was done: how many payloads were encrypted anew, whether what was overwritten is wiped from the write-ahead log, too, how many
+    are under another key still, and why some can't be read."""
+
+    done: int
+    wiped: bool
+    left: int
+    refused: tuple[str, ...]
+
+
+class _Change(NamedTuple):
+    """A payload that is to be replaced: its row, what it was and what it becomes; a blob may get another name."""
+
+    row: int
+    before: bytes
+    after: bytes
+    name: str = ""
+    renamed: str = ""
+
+
+def key_uses(path: Path) -> list[KeyUse]:
+    """Which keys are in use, the most used first. Of each payload only the beginning is looked at; no key is needed.
+
+    Raises:
+        StoreError: the file can't be read, or its tables are of another version.
+    """
+    file = _existing(path)
+    with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
+        _expect_version(file, connection)
+        found: Counter[tuple[str | None, str]] = Counter()
+        for kind, table in KINDS.items():
+            for (header,) in connection.execute(f"SELECT substr({COLUMNS[kind]}, 1, {HEADER_BYTES}) FROM {table}"):
+                found[wire.key_id(header), kind] += 1
+    uses = [KeyUse(id, *(found[id, kind] for kind in KINDS)) for id in {id for id, _ in found}]
+    return sorted(uses, key=lambda use: (-use.total, str(use.key_id)))
+
+
+def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> Rekeyed:
+    """Encrypt all that is not under the first key of `codec` under that; `told` hears of each batch: the kind, how many were looked at, and of how many.
+
+    What was overwritten is wiped from the file. With `vacuum` it is made anew afterwards, so that nothing is left of what was deleted
+    before, either; nobody can write meanwhile.
+
+    Raises:
+        StoreError: the file can't be used, its tables are of another version, or others have it locked for too long.
+    """
+    file = _existing(path)
+    with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
+        _expect_version(file, connection)
+        connection.execute("PRAGMA secure_delete = ON")
+        walk = _Walk(file, connection, codec, told)
+        try:
+            for _ in range(PASSES_MAX):
+                walk.refused.clear()
+                for kind in KINDS:
+                    walk.through(kind)
+                left = sum(use.total for use in key_uses(path) if use.key_id != codec.ids[0])
+                if left <= len(walk.refused):
+                    break
+            if vacuum:
+                connection.execute("VACUUM")
+            wiped = walk.wipe()
+        finally:
+            walk.turns.close()
+    return Rekeyed(walk.done, wiped, left, tuple(walk.refused))
+
+
+class _Walk:
+    """One process that walks a file."""
+
+    def __init__(self, file: DatabaseFile, connection: sqlite3.Connection, codec: Encrypted, told: Callable[[str, int, int], None]) -> None:
+        self.turns = Turns(file.processes)
+        self.done = 0
+        self.refused: list[str] = []
+        self._file, self._connection, self._told = file, connection, told
+        self._newest = codec.ids[0]
+        self._coding = Coding(codec)
+
+    def through(self, kind: str) -> None:
+        """Walk the payloads of a kind that there are now."""
+        total, last = self._connection.execute(f"SELECT count(*), coalesce(max(rowid), 0) FROM {KINDS[kind]}").fetchone()
+        seen = after = 0
+        while batch := list(self._batch(kind, after, last)):
+            after, seen = batch[-1][0], seen + len(batch)
+            began_s = time.monotonic()
+            changes = [change for row in batch if wire.key_id(row[1][:HEADER_BYTES]) != self._newest and (change := self._changed(kind, row))]
+            if changes:
+                self.done += self._replace(kind, changes)
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                time.sleep(min(time.monotonic() - began_s, 0.1))  # half of the disk's time is for others
+            self._told(kind, seen, max(total, seen))
+
+    def wipe(self) -> bool:
+        """Empty the write-ahead log, in attempts so short that nobody has to wait to write; False if somebody reads from it all the time."""
+        self._connection.execute("PRAGMA busy_timeout = 20")
+        ends_s = time.monotonic() + WIPE_MAX_S
+        while True:
+            blocked, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not blocked or time.monotonic() > ends_s:
+                return not blocked
+            time.sleep(0.05)
+
+    def _batch(self, kind: str, after: int, last: int) -> Iterator[tuple[Any, ...]]:
+        """The next rows, which are few, or not large in all."""
+        size_bytes = 0
+        for number, row in enumerate(self._connection.execute(WALKS[kind], (after, last)), 1):
+            yield row
+            size_bytes += len(row[1])
+            if number >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
+                return
+
+    def _changed(self, kind: str, row: tuple[Any, ...]) -> _Change | None:
+        """What becomes of a payload; None of one that can't be read."""
+        number, stored, place, *rest = row
+        try:
+            match kind, rest:
+                case "log", [int(version), int(before)]:
+                    key = Key(*msgspec.json.decode(str(place)))
+                    raw, span = self._coding.open_row(key, stored)
+                    return _Change(number, stored, self._coding.seal_row(key, *(span or (before, version)), raw))
+                case "mail", [str(name)]:
+                    parts = msgspec.json.decode(str(place))
+                    to = Key(*parts) if len(parts) == 3 else Queue(*parts)
+                    return _Change(number, stored, self._coding.seal_mail(to, name, self._coding.open_mail(to, name, stored)))
+                case _:
+                    return self._changed_blob(number, stored, str(place))
+        except SealedPayload as refusal:
+            self.refused.append(str(refusal))
+            return None
+
+    def _changed_blob(self, number: int, stored: bytes, name: str) -> _Change:
+        """A blob gets the name that the newest key makes of its hash."""
+        payload = self._coding.open_blob(name, stored)
+        names = self._coding.names(sha256(payload).hexdigest())
+        renamed = names[0] if name in names else name
+        return _Change(number, stored, self._coding.seal_blob(renamed, payload), name, renamed)
+
+    def _replace(self, kind: str, changes: list[_Change]) -> int:
+        """Replace what is still as it was read, in one transaction."""
+        self._begin()
+        try:
+            _expect_version(self._file, self._connection)
+            replaced = sum(self._replaced(kind, change) for change in changes)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        return replaced
+
+    def _replaced(self, kind: str, change: _Change) -> int:
+        if change.name == change.renamed:
+            return self._connection.execute(REPLACE[kind], (change.after, change.row, change.before)).rowcount
+        self._connection.execute(KEEP_BLOB, (change.renamed, change.after))
+        return self._connection.execute(DROP_BLOB, (change.row, change.name)).rowcount
+
+    def _begin(self) -> None:
+        """Begin to write, when it is this process's turn: SQLite itself would let engines starve it."""
+        ends_s = time.monotonic() + WAIT_MAX_S
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error) or time.monotonic() > ends_s:
+                        raise
+                self.turns.wait()
+                time.sleep(RETRY_S)
+        finally:
+            self.turns.go()
+            self._connection.execute(f"PRAGMA busy_timeout = {round(WAIT_MAX_S * 1000)}")
+
+
+def _existing(path: Path) -> DatabaseFile:
+    if not path.exists():
+        raise StoreError(f"there is no file {path}; name the database with db= or PERDURE_DB")
+    return DatabaseFile(path.absolute())
+
+
+def _expect_version(file: DatabaseFile, connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != VERSION:
+        raise StoreError(f"the tables of {file.path} are of version {version}, known here is {VERSION}; perdure db upgrade brings older ones up")

@@ -1,0 +1,126 @@
+"""Why each error comes about, and what to do about it: what the reference of errors says beside the docstrings."""
+
+ENTRIES: dict[str, tuple[str, str]] = {
+    "SealedPayload": (
+        "Something is encrypted with a key that is not known here, was changed since it was written, or is plain where only encrypted payloads are taken.",
+        "Put the key that the message names into `PERDURE_KEYS`. Nothing was changed; what waits for the key goes on once it is there.",
+    ),
+    "PerdureError": (
+        "The root of the tree; never raised as itself.",
+        "Catch it to catch whatever Perdure raises. `Fatal`, `Rollback` and `RetryAfter` are yours, and not below it.",
+    ),
+    "ProgrammingError": (
+        "The root of mistakes of code and calls; nothing was changed.",
+        "Mend the code or the call. Trying again changes nothing, so a step that raises one has failed for good.",
+    ),
+    "Unencodable": (
+        "An argument, a result, a message or a value holds something that is no data: a connection, a lock, a lambda.",
+        "Pass data, or where the thing is to be found; open what a step needs in the step.",
+    ),
+    "Undecodable": (
+        "A type hint has changed under what was kept, or the data never fitted it.",
+        "Give new fields a default, or take the hint back. What was kept is untouched.",
+    ),
+    "TooLarge": ("A value takes more than 16 MiB.", "Keep it in a file or a bucket, and pass its name."),
+    "BadName": ("A name is empty, too long, no text, or is taken; or a step is undone by two functions.", "Choose a name of 1 to 1024 bytes."),
+    "BadValue": (
+        "An argument makes no sense, does not fit the workflow, or contradicts another.",
+        "The message says what was expected. It is a `ValueError` as well.",
+    ),
+    "DuplicateName": (
+        "One explicit name was given to two operations of one scope.",
+        'Give each its own, such as `f"charge {item}"`, or leave them unnamed: repeats are numbered.',
+    ),
+    "WrongVerb": (
+        "A verb was used as replay could not repeat it: on the context of another branch, in a step; or a workflow was called as a function.",
+        "The message names the verb to use.",
+    ),
+    "NotDeterministic": (
+        "A workflow used a clock, a thread, a socket, a file or a process by way of asyncio.",
+        "Do it in a step, or use `ctx.sleep`, `ctx.now`, `ctx.random`. `perdure lint` finds most of these beforehand.",
+    ),
+    "NotAwaited": ("A verb was called, and its result thrown away.", "Write `await` before it."),
+    "UnknownProgram": ("This engine does not have that workflow in that version.", "Start an engine with the code that has it. What was started waits."),
+    "NotFound": (
+        "No execution, or no approval, has that id in that workflow and tenant.",
+        "Look for it with `perdure ls`; start it before it is sent to, or send with `may_come=True`.",
+    ),
+    "Ambiguous": ("An id, or the beginning of one, fits several executions.", "Say which by `workflow/id`; `candidates` has the newest."),
+    "InputDiffers": (
+        "A start with `strict=True` met an execution of the same id with another input.",
+        "Choose another id, or drop `strict` to be given the first.",
+    ),
+    "AlreadyThere": ("`rerun` or `fork` was given an id that is taken.", "Choose another, or none."),
+    "HasEnded": (
+        "The execution or the approval has ended, so what was asked would have no effect.",
+        "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",
+    ),
+    "DecisionRefused": (
+        "Who decided is not among those who may, or has decided already.",
+        "`why` says which. Decide as somebody else, or with the groups they are in.",
+    ),
+    "LinkRefused": (
+        "A link was changed, cut short, signed with another secret, or is too old.",
+        "Make another with `approval_link`, with the same `PERDURE_SECRET` on both sides.",
+    ),
+    "Diverged": (
+        "The code asks for another operation than its execution remembers: a verb was added, removed, renamed or moved.",
+        "Take the change back, or put a gate before it ([Changing code](../guides/versions.md)), then `resume`; or fork it onto the new code.",
+    ),
+    "StoreError": (
+        "The database can't be opened, is another program's, or is of a newer Perdure.",
+        "The message says which; `perdure doctor` looks further. What was acknowledged is safe.",
+    ),
+    "StoreUnavailable": (
+        "The database did not answer: locked for too long, the disk full, the file gone.",
+        "Ask again: starts with an `id` and messages with a `key` count once. Engines try by themselves.",
+    ),
+    "LogVersionUnsupported": ("The log was written by a newer Perdure.", "Use one at least as new as that."),
+    "LogDamaged": ("The file was damaged from outside.", "`perdure db check`; restore a backup."),
+    "WorkflowError": ("The root of what comes of the work itself.", "Catch it in a workflow to deal with any failure of a step, a child or a branch."),
+    "StepFailed": (
+        "A step has used up its tries, was `Fatal`, or was interrupted and is not idempotent. `kind` says which.",
+        "Catch it, or use `ctx.attempt`. Uncaught, it fails the execution, which is retried once the cause is mended.",
+    ),
+    "ChildFailed": (
+        "A child failed or was cancelled; `kind` says which, and `error` what with.",
+        "Catch it, use `ctx.attempt`, or have it started anew with `with_(retry=…)`.",
+    ),
+    "TooDeep": ("More than 100 executions stand one above the other.", "End the recursion, or use `ctx.loop`."),
+    "Timeout": (
+        "Nothing came within the time that a verb or a call of a client was given. It is a `TimeoutError` as well.",
+        "In a workflow: catch it, or give `default=`. From a client: ask again; what was waited for goes on.",
+    ),
+    "JoinFailed": (
+        "Branches of a join or a map failed. It is an `ExceptionGroup` as well.",
+        "`errors` has the error of each branch by name, `outputs` what the others returned; `except*` takes it apart.",
+    ),
+    "RaceFailed": ("Every branch of a race failed. It is an `ExceptionGroup` as well.", "`errors` has the error of each branch by name."),
+    "ExecutionFailed": ("An error was not caught in the workflow.", "`error` has its type, message and traceback. Mend the cause, and `retry`."),
+    "DeadlineExceeded": (
+        "The execution had not ended when its deadline was over; what it had done was undone.",
+        "Give it more time, or find out with `perdure logs` what took so long.",
+    ),
+    "ExecutionCancelled": (
+        "Somebody cancelled or terminated it, it was superseded, or its time to begin was over. `reason` says.",
+        "Start or rerun it, if it is wanted after all.",
+    ),
+    "NoReply": (
+        "The execution ended, or refused the message, before it was completed.",
+        "Look at how it ended; a workflow that is asked must call `message.complete(reply)`.",
+    ),
+    "NeedsAttention": (
+        "It is parked: its code *diverged*, a step was *interrupted* too often, or something could not be undone (*undo*). A script hears of *paused*, too.",
+        "[Mending](../guides/repair.md) has what to do for each reason.",
+    ),
+    "RetryAfter": ("Yours to raise in a step: the server has said when to come again.", "Nothing: it is tried again then, as long as there are tries left."),
+    "Fatal": ("Yours to raise in a step: trying again would be useless.", "Catch `StepFailed` with the kind *fatal* in the workflow, or let it fail."),
+    "Rollback": (
+        "Yours to raise in a workflow or a step: what was done is to be undone.",
+        "It fails the execution, and [undoes](../guides/undo.md) its steps.",
+    ),
+    "Evicted": (
+        "The execution leaves memory, and its coroutines are unwound. It is no error.",
+        "Let it through: catch `Exception`, not `BaseException`; nothing can be awaited in `finally` then.",
+    ),
+}

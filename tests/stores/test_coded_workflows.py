@@ -1,0 +1,265 @@
+"""Workflows on a coded store go on as on any other; and what they say is in none of its files."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Context, SealedPayload, step, workflow
+from perdure.async_client import AsyncClient
+from perdure.client import Client
+from perdure.core import messages
+from perdure.core.errors import BadValue, PerdureError, StepFailed, StoreUnavailable
+from perdure.core.mail import Send
+from perdure.core.messages import Work
+from perdure.core.paths import Key, Queue
+from perdure.runtime.engine import Engine
+from perdure.runtime.holder import persistently
+from perdure.runtime.host import open_store
+from perdure.runtime.worker import Worker
+from perdure.stores.base import Post, Store
+from perdure.stores.codecs import Compressed
+from perdure.stores.coded import CodedStore
+from perdure.stores.encryption import Encrypted, new_key, parse_keys
+from perdure.stores.sqlite.backup import backup
+from perdure.stores.sqlite.opening import check
+from perdure.stores.sqlite.store import SqliteStore
+from tests.stores.sqlite.world import run
+
+pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
+
+OLD, NEW = parse_keys(f"old:{new_key()}"), parse_keys(f"new:{new_key()}")
+SECRET = "kanarienvogel"
+
+
+@step
+def shouted(text: str) -> str:
+    return f"{text}!" * 2
+
+
+@step(queue="remote")
+def whispered(text: str) -> str:
+    return text * 10_000
+
+
+@step
+def fails(text: str) -> None:
+    raise ValueError(text)
+
+
+@workflow
+async def telling(ctx: Context, text: str) -> str:
+    heard = await ctx.listen("word")
+    ctx.set("state", f"{text} {heard}")
+    ctx.emit({"emitted": text})
+    said = await ctx.step(shouted, text)
+    whisper = await ctx.step(whispered, text)
+    try:
+        await ctx.step(fails, text)
+    except StepFailed as error:
+        ctx.set("error", str(error))
+    await ctx.listen("end")
+    return f"{said} {len(whisper)} {whisper}"
+
+
+@workflow
+async def failing(ctx: Context, text: str) -> None:
+    raise ValueError(text)
+
+
+def traces(directory: Path) -> Iterator[str]:
+    """The files that say the secret."""
+    for file in directory.rglob("*"):
+        if file.is_file() and SECRET.encode() in file.read_bytes():
+            yield file.name
+
+
+async def told(store: Store, directory: Path) -> None:
+    """Run workflows that say the secret everywhere, and make a backup in the middle."""
+    engine = Engine(store, [telling.code, failing.code])
+    worker = Worker(store, [whispered, shouted, fails], queues=["remote"])
+    tasks = [asyncio.create_task(member.run()) for member in (engine, worker)]
+    async with AsyncClient(store) as client:
+        handle = await client.start(telling, SECRET, id="1")
+        broken = await client.start(failing, SECRET, id="2")
+        await handle.send("word", {"heard": SECRET})
+        await client.start("nowhere", SECRET, id="3")
+        while (await handle.query("state", "")) != f"{SECRET} {{'heard': '{SECRET}'}}" or not [
+            one for one in await handle.steps() if one.path == "fails" and one.state == "failed"
+        ]:
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(backup, directory / "perdure.db", directory / "backup.db")
+        assert [one.value async for one in handle.stream(follow=False)] == [{"emitted": SECRET}]
+        await handle.send("end", SECRET)
+        assert (await handle.result("20s")).startswith(f"{SECRET}!{SECRET}! {10_000 * len(SECRET)}")
+        with pytest.raises(PerdureError, match=SECRET):
+            await broken.result("20s")
+        forked = await handle.fork("shouted", id="4")
+        assert (await forked.status()).status
+    engine.stop()
+    worker.stop()
+    await asyncio.gather(*tasks)
+
+
+async def test_what_workflows_say_is_in_no_file_and_in_no_backup(tmp_path: Path) -> None:
+    inner = SqliteStore(tmp_path / "perdure.db", synchronous="OFF")
+    await told(CodedStore(inner, Encrypted(OLD, required=True)), tmp_path)
+    await inner.backup(tmp_path / "again.db")
+    assert (tmp_path / "perdure.db-wal").stat().st_size > 0
+    assert list(traces(tmp_path)) == []
+    await inner.close()
+    assert list(traces(tmp_path)) == []
+    assert check(tmp_path / "perdure.db").damage == ()
+    restored = CodedStore(SqliteStore(tmp_path / "again.db"), Encrypted(OLD, required=True))
+    async with AsyncClient(restored) as client:
+        assert SECRET in await (await client.get("1", "telling")).result("5s")
+    await restored.close()
+
+
+async def test_without_encryption_it_would_be_found(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "perdure.db", synchronous="OFF")
+    await told(store, tmp_path)
+    await store.close()
+    assert {"perdure.db", "backup.db"} <= {*traces(tmp_path)}
+
+
+async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "perdure.db"
+    store = CodedStore(SqliteStore(file), Encrypted(OLD))
+    async with AsyncClient(store) as client:
+        await client.start(failing, "first", id="1")
+        await client.start(telling, "second", id="2")
+        engine = Engine(store, [telling.code])
+        running = asyncio.create_task(engine.run())
+        while (await (await client.get("2", "telling")).status()).status != "waiting":
+            await asyncio.sleep(0.01)
+        await (await client.get("2", "telling")).send("word", "heard")
+        engine.stop()
+        await running
+    await store.close()
+    before = kept(file)
+    for codec in (None, Encrypted(NEW), Compressed()):
+        blind = SqliteStore(file) if codec is None else CodedStore(SqliteStore(file), codec)
+        engine = Engine(blind, [failing.code, telling.code], poll_s=0.02)
+        running = asyncio.create_task(engine.run())
+        caplog.clear()
+        while caplog.text.count("'old'") < 3:
+            await asyncio.sleep(0.01)
+        engine.stop()
+        await running
+        await blind.close()
+        assert kept(file) == before
+    store = CodedStore(SqliteStore(file), Encrypted(NEW | OLD))
+    async with AsyncClient(store) as client:
+        engine = Engine(store, [failing.code, telling.code])
+        running = asyncio.create_task(engine.run())
+        with pytest.raises(PerdureError, match="first"):
+            await (await client.get("1", "failing")).result("10s")
+        engine.stop()
+        await running
+    await store.close()
+
+
+def kept(file: Path) -> list[Any]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in ("log", "blobs")] + [
+            connection.execute("SELECT number, address, key, body FROM mail ORDER BY number").fetchall(),
+            connection.execute("SELECT address, version, status FROM heads ORDER BY number").fetchall(),
+        ]
+
+
+# How it is switched on.
+
+
+async def test_the_environment_chooses_the_codec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/perdure.db"
+    coded = f"new:{new_key()}"
+    for compress, keys, required, shown in (
+        ("", "", "", None),
+        ("0", " ", "0", None),
+        ("1", "", "", "Compressed(256, 'zlib')"),
+        ("zstd", "", "", "Compressed(256, 'zstd')"),
+        ("", coded, "", "Encrypted(keys new; Compressed(None, 'zlib'))"),
+        ("1", f"{coded},old:{new_key()}", "1", "Encrypted(keys new, old; Compressed(256, 'zlib'), required)"),
+    ):
+        for name, value in (("COMPRESS", compress), ("KEYS", keys), ("KEYS_REQUIRED", required)):
+            monkeypatch.setenv(f"PERDURE_{name}", value)
+        store = open_store(url)
+        assert (repr(store._coding._codec) if isinstance(store, CodedStore) else None) == shown
+        await store.close()
+    for compress, keys, required in (("2", "", ""), ("", "nonsense", ""), ("", coded, "yes"), ("", "", "1")):
+        for name, value in (("COMPRESS", compress), ("KEYS", keys), ("KEYS_REQUIRED", required)):
+            monkeypatch.setenv(f"PERDURE_{name}", value)
+        with pytest.raises(BadValue, match="PERDURE_"):
+            open_store(url)
+
+
+def test_clients_take_a_codec(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/perdure.db"
+    with Client(url, codec=Encrypted(OLD)) as client:
+        client.start("nowhere", SECRET, id="1")
+    assert list(traces(tmp_path)) == []
+    with pytest.raises(SealedPayload, match="'old'"), Client(url) as client:
+        client.start("nowhere", SECRET, id="1", strict=True)
+
+
+FORK = """
+import asyncio, os, sys
+from perdure.core.errors import StoreError
+from tests.stores.sqlite.world import *
+from perdure.stores.coded import CodedStore
+from perdure.stores.encryption import Encrypted
+
+codec = Encrypted({"key": bytes(32)})
+store = CodedStore(SqliteStore(sys.argv[1]), codec)
+asyncio.run(store.commit([step(key())]))
+if (child := os.fork()) == 0:
+    try:
+        asyncio.run(store.read(key()))
+    except StoreError:
+        own = CodedStore(SqliteStore(sys.argv[1]), codec)
+        asyncio.run(own.commit([step(key(), 1)]))
+        os._exit(0)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print([row.decode() for row in asyncio.run(store.read(key())).rows])
+asyncio.run(store.close())
+"""
+
+
+def test_after_a_fork_the_parent_goes_on_and_the_child_with_a_store_of_its_own(tmp_path: Path) -> None:
+    assert run(FORK, tmp_path / "perdure.db") == "['row', 'row']\n"
+
+
+async def test_a_worker_without_the_key_leaves_work_where_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "perdure.db"
+    work = messages.encode(Work(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
+    store = CodedStore(SqliteStore(file), Encrypted(OLD))
+    await store.commit([Post(sends=(Send(Queue("default", "remote"), "work", work),))])
+    await store.close()
+    before = kept(file)
+    blind = CodedStore(SqliteStore(file), Encrypted(NEW))
+    worker = Worker(blind, [whispered], queues=["remote"], poll_s=0.02)
+    running = asyncio.create_task(worker.run())
+    while "is left where it is" not in caplog.text:
+        await asyncio.sleep(0.01)
+    worker.stop()
+    await running
+    await blind.close()
+    assert kept(file) == before and "with the key 'old', and given are new" in caplog.text and "defect" not in caplog.text
+
+
+async def test_a_payload_whose_key_is_missing_is_asked_for_again_and_is_no_failed_try() -> None:
+    answers: list[Exception | bytes] = [SealedPayload("a blob", "is encrypted"), StoreUnavailable("busy"), b"payload"]
+
+    async def ask() -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert await persistently(ask) == b"payload"
