@@ -5,7 +5,6 @@ No rule stands here: it is the typed face of `perdure.service`. What it says of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -13,7 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle
-from perdure.async_upkeep import AsyncUpkeep
+from perdure.async_upkeep import AsyncUpkeep, secret_of
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
@@ -339,7 +338,7 @@ class AsyncClient:
         """
         key = approval.key if isinstance(approval, Approval) else await approvals.find(self._access, approval, checked_name(tenant, "tenant"))
         until_s = (await self._store.moment()).now_s + seconds(lifetime, "lifetime")
-        return approvals.sign(_secret(secret), approvals.Link(key, checked_name(by, "by"), approve, until_s))
+        return approvals.sign(secret_of(secret), approvals.Link(key, checked_name(by, "by"), approve, until_s))
 
     async def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
         """Give the answer that a signed link stands for. What holds of `approve` holds here.
@@ -347,7 +346,7 @@ class AsyncClient:
         Raises:
             LinkRefused: it was not signed with this secret, or its time is over.
         """
-        said = await approvals.read_link(self._access, _secret(secret), link)
+        said = await approvals.read_link(self._access, secret_of(secret), link)
         groups = await approvals.groups_of(self._access, said)
         vote = Vote(said.by, said.approve, comment, value if said.approve else None, groups)
         async with within(timeout, f"an engine that takes the decision on {said.key}"):
@@ -387,10 +386,6 @@ class AsyncClient:
     async def engines(self) -> Engines:
         """Who works on this store: engines and workers, with what they know, and what they hold."""
         return await queries.engines(self._access)
-
-
-def _secret(given: str | None) -> bytes:
-    return (given if given is not None else os.environ.get("PERDURE_SECRET", "")).encode()
 
 
 def _name(workflow: Workflow[..., Any] | str) -> str:

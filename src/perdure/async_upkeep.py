@@ -6,18 +6,22 @@ No rule stands here: it is the typed face of `perdure.service`. What it says hol
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
+from perdure.programs.code.durations import Duration, seconds
 from perdure.sdk import DEFAULT_TENANT
-from perdure.service import bundle, exporting, importing, queries, verifying
+from perdure.service import bundle, exporting, importing, queries, retention, verifying
 from perdure.service.access import Access
 from perdure.service.importing import Imported
+from perdure.service.retention import DEFAULT, Archive, Old, Pruned
 from perdure.service.verify import Finding
 from perdure.stores.base import Store
 
 Imports = list[Imported]
 Findings = list[Finding]
+Prunes = list[Pruned]
 
 
 class AsyncUpkeep:
@@ -59,6 +63,28 @@ class AsyncUpkeep:
         keys = [await self._key(one, tenant) for one in executions]
         heads = await verifying.heads_of(self._store, keys or None)
         return [finding async for one in verifying.verified(self._store, [head.key for head in heads]) for finding in one.findings]
+
+    async def prune(
+        self,
+        older_than: Duration,
+        *,
+        status: Iterable[str] = DEFAULT,
+        workflow: str | None = None,
+        archive: Archive | None = None,
+        dry_run: bool = False,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Prunes:
+        """Remove what executions have done that ended so long ago: logs and mail. Their ids, statuses and times are kept, so that none is begun again.
+
+        The SHA-256 of inputs and results is kept; whoever asks for a result is told that it was removed. With an `archive`, that is given an export of each
+        before. What somebody holds is left as it is, and so is that for which another has waited that has not ended. Large values stay.
+
+        Raises:
+            BadValue: the duration or a status makes no sense.
+        """
+        before_s = (await self._store.moment()).now_s - seconds(older_than, "older_than")
+        which = Old(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=frozenset(status), workflow=workflow)
+        return [one async for one in retention.prune(self._store, which, archive, dry_run)]
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:
         if isinstance(execution, Key):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from perdure.async_upkeep import AsyncUpkeep, Findings, Imports
+from collections.abc import Iterable
+
+from perdure.async_upkeep import AsyncUpkeep, Findings, Imports, Prunes
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
+from perdure.programs.code.durations import Duration
 from perdure.sdk import DEFAULT_TENANT
+from perdure.service.retention import DEFAULT, Archive
 
 
 class Upkeep:
@@ -26,3 +30,16 @@ class Upkeep:
     def verify(self, *executions: str | Key, tenant: str = DEFAULT_TENANT) -> Findings:
         """See `AsyncUpkeep.verify`."""
         return self._thread.call(self._inner.verify(*executions, tenant=tenant))
+
+    def prune(
+        self,
+        older_than: Duration,
+        *,
+        status: Iterable[str] = DEFAULT,
+        workflow: str | None = None,
+        archive: Archive | None = None,
+        dry_run: bool = False,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Prunes:
+        """See `AsyncUpkeep.prune`."""
+        return self._thread.call(self._inner.prune(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, tenant=tenant))

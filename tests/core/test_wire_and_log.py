@@ -85,6 +85,7 @@ EVENTS: list[e.Event] = [
     e.Progressed(PAY, 2, b"\x07", NOW_S),
     e.Opened(PAY, Call("pay", heartbeat_s=9.0)),
     e.Settled(PAY, Err("failed", ERROR, 1, 30.0), NOW_S),
+    e.Removed(NOW_S, "ab" * 32, "cd" * 32),
 ]
 
 

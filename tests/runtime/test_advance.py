@@ -7,7 +7,7 @@ import pytest
 from perdure import Context, step, workflow
 from perdure.core.paths import Key
 from perdure.programs.code import scheduler
-from perdure.runtime import advance
+from perdure.runtime import driving
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import finished
 from perdure.stores.memory import MemoryStore
@@ -29,7 +29,7 @@ async def doubling(ctx: Context, number: int) -> int:
 @pytest.mark.parametrize("idle_s", [60.0, 0.0], ids=["warm", "always suspend"])
 def test_no_loop_is_driven_inside_of_a_task_where_a_thread_has_only_one(monkeypatch: pytest.MonkeyPatch, idle_s: float) -> None:
     monkeypatch.setattr(scheduler, "ONE_TASK_PER_THREAD", True)
-    monkeypatch.setattr(advance, "ONE_TASK_PER_THREAD", True)
+    monkeypatch.setattr(driving, "ONE_TASK_PER_THREAD", True)
 
     async def world() -> bytes:
         engine = Engine(MemoryStore(asyncio.get_running_loop().time), [doubling.code], idle_s=idle_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +32,8 @@ def check(
 
     TARGET is FILE.py, FILE.py:workflow or module:workflow. Each log is replayed; no step is run, and nothing is written.
     """
+    import asyncio
+
     from perdure.cli import render_checks, targets
     from perdure.service.checking import Which
 

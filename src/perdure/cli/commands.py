@@ -6,6 +6,7 @@ from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letters, discard, requeue
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
+from perdure.cli.pruning import prune
 from perdure.cli.queues import limit, queues
 from perdure.cli.repeating import fork, preset, rerun
 from perdure.cli.root import root
@@ -21,5 +22,5 @@ root.section("Look", (ls, show, events, logs, result, query, stream, queues, eng
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Keep up", (limit, doctor, verify, export, import_, db))
+root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))
 root.section("Write", (lint, check, replay))

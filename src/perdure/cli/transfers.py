@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,8 @@ def export(settings: Settings, /, *, id: str, target: str | None, children: bool
 
     The file is signed with PERDURE_SECRET, if that is set.
     """
+    import asyncio
+
     from perdure.async_upkeep import secret_of
     from perdure.cli.complaints import name
     from perdure.service.bundle import written
@@ -141,6 +142,8 @@ def replay(*, file: str, places: tuple[str, ...], as_json: bool, format: str) ->
 
     TARGET is FILE.py, FILE.py:workflow or module:workflow (default: app.py). No step is run. Those that have ended are replayed as well.
     """
+    import asyncio
+
     from perdure.cli import render_checks, targets
     from perdure.service.bundle import read
 

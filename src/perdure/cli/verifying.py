@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +26,8 @@ def verify(settings: Settings, /, *, ids: tuple[str, ...], as_json: bool, format
 
     Damage keeps an execution from going on as it should; a note mends itself, or harms nobody. Nothing is changed.
     """
+    import asyncio
+
     from perdure.cli import output, render_findings
     from perdure.cli.complaints import name
 

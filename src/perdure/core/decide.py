@@ -64,6 +64,8 @@ def decide(execution: Execution, message: Message, program: Program, now_s: floa
     """
     draft = _Draft(execution, program, max(now_s, execution.now_s), host)
     draft.number = number
+    if execution.removed is not None and not isinstance(message, messages.Start | messages.Undo):
+        return draft.decision  # there is nothing left to go on from; who comes to wait is told so
     for event in _REACTIONS[type(message)](draft, message):
         yield from draft.happen(event)
     return draft.decision
@@ -297,7 +299,7 @@ class _Draft:
     def undo(self, message: messages.Undo) -> Iterator[e.Event]:
         """Undo what has completed, once; whoever waits for that is told when it is over, or that there is nothing to undo."""
         ended = self.execution.ended
-        if ended is not None and ended.status == "completed" and self.execution.completed is None:
+        if ended is not None and ended.status == "completed" and self.execution.completed is None and self.execution.removed is None:
             yield e.Undoing(self.now_s, message.reason, message.parent)
         elif message.parent is not None and (ended is not None or message.parent not in self.execution.watchers):
             yield e.Watched(message.parent, self.now_s)

@@ -8,7 +8,7 @@
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
-    │   ├── Ambiguous, InputDiffers, HasEnded
+    │   ├── Ambiguous, InputDiffers, HasEnded, Removed
     │   └── DecisionRefused, LinkRefused, ExportRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
@@ -170,6 +170,14 @@ class HasEnded(ProgrammingError):
     def __init__(self, key: object, status: str, what: str) -> None:
         super().__init__(f"the execution {key} has ended ({status}); {what} would have no effect, start another one")
         self.key, self.status, self.what = key, status, what
+
+
+class Removed(ProgrammingError):
+    """What an execution has done was removed, long after its end: only its id, its status and its times are kept."""
+
+    def __init__(self, key: object, why: str) -> None:
+        super().__init__(f"what the execution {key} has done is not kept any more: {why}; start another one, or import its archive under another id")
+        self.key, self.why = key, why
 
 
 class DecisionRefused(ProgrammingError):

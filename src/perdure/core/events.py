@@ -209,6 +209,14 @@ class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     at_s: float
 
 
+class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_SHORT):
+    """What it had done was removed, long after its end; of its input and its result (empty: it had none) their SHA-256 is kept."""
+
+    at_s: float
+    input_sha256: str = ""
+    result_sha256: str = ""
+
+
 class Opened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
     """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
 
@@ -276,6 +284,7 @@ Given = (
     | Resumed
     | Reopened
     | Turned
+    | Removed
     | Snapshot
 )
 Asked = Opened | Dropped | Trimmed | Ended

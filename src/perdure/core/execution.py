@@ -48,6 +48,7 @@ class Execution:
         "open",
         "opened",
         "parked",
+        "removed",
         "reopened",
         "resumes",
         "root",
@@ -72,6 +73,7 @@ class Execution:
         self.deadline_at_s: float | None = None
         self.ended: e.Ended | None = None
         self.parked: e.Parked | None = None
+        self.removed: e.Removed | None = None
         self.cancelling: e.Cancelling | None = None
         self.undoing = False
         self.completed: e.Ended | None = None
@@ -295,8 +297,7 @@ class Execution:
         self.dead_events += 1
 
     def _cancel(self, event: e.Cancelling) -> None:
-        self.now_s = event.at_s
-        self.cancelling = event
+        self.now_s, self.cancelling = event.at_s, event
         self.deadline_at_s = None if event.deadline else self.deadline_at_s
 
     def _undo(self, event: e.Undoing) -> None:
@@ -342,11 +343,12 @@ class Execution:
         self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self.opened.count)
 
     def _end(self, event: e.Ended) -> None:
-        self.now_s = event.at_s
-        self.ended = event
-        self.parked = None
+        self.now_s, self.ended, self.parked = event.at_s, event, None
         for path in list(self.open):
             self._close(path)
+
+    def _remove(self, event: e.Removed) -> None:
+        self.now_s, self.removed = event.at_s, event
 
     def _refresh(self, event: e.Snapshot) -> None:
         self.version = event.version
@@ -384,6 +386,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Dropped: Execution._drop,
     e.Trimmed: Execution._trim,
     e.Ended: Execution._end,
+    e.Removed: Execution._remove,
     e.Snapshot: Execution._refresh,
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 
 from perdure.core import events as e
 from perdure.core import log
-from perdure.core.errors import DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound
+from perdure.core.errors import DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound, Removed
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key
 from perdure.core.values import Blob
@@ -109,12 +109,15 @@ async def outcome(store: Store, key: Key, ended: e.Ended) -> bytes:
 
     Raises:
         ExecutionFailed, DeadlineExceeded, ExecutionCancelled: it has none.
+        Removed: it had one, which is not kept any more.
     """
     match ended.outcome:
         case Ok(Blob() as blob):
             return await Payloads(store).get(blob.sha256)
         case Ok(bytes() as raw):
             return raw
+        case Err("removed", ErrorInfo() as error):
+            raise Removed(key, error.message)
         case Err(kind, ErrorInfo() as error):
             if ended.status == "cancelled":
                 raise ExecutionCancelled(key, error.message)

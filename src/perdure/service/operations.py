@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import log, messages, values
+from perdure.core import log, messages, tombstone, values
 from perdure.core.errors import BadValue, HasEnded, InputDiffers, NeedsAttention, NotFound, Undecodable
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
@@ -113,18 +113,20 @@ async def _start(access: Access, wanted: Start) -> bool:
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])
         created = isinstance(answer, Committed) and key in answer.created
-    if wanted.strict and not created and await _input(access, key) not in (None, given):
+    if wanted.strict and not created and await _input(access, key) not in (None, given, tombstone.digest(given)):
         raise InputDiffers(key)
     return created
 
 
-async def _input(access: Access, key: Key) -> Value | None:
-    """What an execution was started with, or will be; None if it has ended without having begun."""
+async def _input(access: Access, key: Key) -> Value | str | None:
+    """What an execution was started with, or will be; of what is not kept any more, the SHA-256. None if it has ended without having begun."""
     found = await access.store.read(key)
-    for row in () if found is None else found.rows:
-        for event in log.decode(row):
-            if isinstance(event, e.Started):
-                return event.input
+    events = [] if found is None else log.decode_all(found.rows)
+    for event in reversed(events):  # that it was removed is said last
+        if isinstance(event, e.Removed):
+            return event.input_sha256 or None
+        if isinstance(event, e.Started):
+            return event.input
     begins = (messages.decode(mail.body) for mail in await access.store.mail(key))
     return next((begin.input for begin in begins if isinstance(begin, messages.Start)), None)
 
@@ -230,8 +232,8 @@ async def retry(access: Access, key: Key, reason: str, wait: bool, step: str | N
         NeedsAttention: with `wait`, it went on and is parked again.
     """
     before: Path = ()
+    execution = await read(access, key)
     if step is not None:
-        execution = await read(access, key)
         before = place(execution, step)
         if execution.ended is None:
             raise BadValue("retry from a step", str(key), f"a failed execution; it is {execution.status}: fork it from that step")
@@ -250,6 +252,7 @@ async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
         raise HasEnded(key, head.status, "undo")
     if head.status not in ("completed", "undoing"):
         raise BadValue("undo", f"{key}, which is {head.status},", "a completed execution; cancel one that has not ended, and it is undone")
+    _ = await read(access, key)  # which must be there to be undone
     await _go_through(access, key, messages.Undo(reason), "undo", wait)
     if wait:
         found = await access.watch.until(key, lambda head: head is None or head.status in ENDED | {"needs_attention"})

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import log, memo, messages, values
+from perdure.core import log, memo, messages, tombstone, values
 from perdure.core.copies import Fork
-from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound
+from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
 from perdure.core.execution import Execution, fold
 from perdure.core.mail import Opening, Send
 from perdure.core.ops import Err, Ok, Outcome, Receive
@@ -39,11 +39,15 @@ async def read(access: Access, key: Key) -> Execution:
 
     Raises:
         NotFound: there is none.
+        Removed: what it has done is not kept any more.
     """
     found = await access.store.read(key)
     if found is None:
         raise NotFound(key)
-    return fold(key, log.decode_all(found.rows), found.head.root)
+    execution = fold(key, log.decode_all(found.rows), found.head.root)
+    if execution.removed is not None:
+        raise Removed(key, tombstone.said(execution.removed))
+    return execution
 
 
 def place(execution: Execution, step: str | None) -> Path:

@@ -1,0 +1,81 @@
+"""The command that removes what executions did long ago: `prune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.exits import Exit, Outcome
+from perdure.cli.root import Command
+from perdure.cli.settings import Settings, format_option, json_option
+
+if TYPE_CHECKING:
+    from perdure.core.paths import Key
+    from perdure.service.bundle import Bundle
+    from perdure.service.retention import Archive
+
+
+@click.command("prune", cls=Command)
+@click.option("--older-than", metavar="TIME", required=True, help="Those that ended longer ago than this: 30d, 12h.")
+@click.option(
+    "--status", metavar="STATUS,...", default="completed,cancelled", show_default=True, help="Those that ended so; failed ones can't be retried any more."
+)
+@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
+@click.option("--archive", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write each to a file there before, as perdure export does.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@json_option
+@format_option()
+@click.pass_obj
+def prune(
+    settings: Settings, /, *, older_than: str, status: str, workflow: str | None, archive: Path | None, dry_run: bool, as_json: bool, format: str
+) -> None:
+    """Remove what executions have done that ended long ago: their logs and mail.
+
+    Their ids, statuses and times are kept, so that none is begun again under its id, and the SHA-256 of their inputs and results. What another has waited
+    for that goes on, or that would be undone with it, is left as it is. Engines may be at work meanwhile; interrupted, it goes on when it is run again.
+    """
+    from perdure.cli import output, words
+    from perdure.cli.complaints import name
+
+    with settings.client() as client:
+        found = client.upkeep.prune(
+            older_than,
+            status=[one.strip() for one in status.split(",")],
+            workflow=workflow,
+            archive=None if archive is None else _archive(archive),
+            dry_run=dry_run,
+            tenant=settings.tenant,
+        )
+    form = "json" if as_json else format
+    if form != "table":
+        output.listing(form, (name(one.key) for one in found), found, output.no_table)
+        return
+    size = words.size(sum(one.size_bytes for one in found))
+    click.echo(f"{words.count(len(found), 'execution')} {'would be' if dry_run else 'were' if len(found) != 1 else 'was'} removed, {size}")
+
+
+def _archive(directory: Path) -> Archive:
+    import os
+    import secrets
+    from hashlib import sha256
+
+    from perdure.async_upkeep import secret_of
+    from perdure.service.bundle import written
+
+    def keep(key: Key, bundle: Bundle) -> None:
+        """The file is there when it is whole, and on the disk; one that is there already is of an attempt that was interrupted."""
+        file = directory / f"{sha256(str(key).encode()).hexdigest()[:32]}.perdure"
+        partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with partial.open("xb") as opened:
+                opened.write(written(bundle, secret_of(None)))
+                opened.flush()
+                os.fsync(opened.fileno())
+            partial.replace(file)
+        except OSError as error:
+            raise Outcome(Exit.INPUT, f"{directory} can't be written ({error.strerror})\nnothing more was removed; name another with --archive") from error
+
+    return keep
