@@ -287,14 +287,14 @@ async def two_of_them(ctx: Any) -> Any:
 
 def test_what_came_while_parked_in_a_forgotten_turn_is_still_fed_after_it() -> None:
     hand = Hand(two_of_them).start()
-    look = next(promise.path for promise in hand.execution.performing() if promise.path[-1] == ("look", 1))
+    look = next(promise.path for promise in hand.execution.opened.performing() if promise.path[-1] == ("look", 1))
     for _ in range(10):
         promise = hand.execution.open[look]
         hand.tell(m.Lost(look, promise.attempt, 10 - promise.interruptions))
         if hand.execution.parked is not None:
             break
         hand.tick()
-    first = next(promise.path for promise in hand.execution.performing())
+    first = next(promise.path for promise in hand.execution.opened.performing())
     hand.settle(first, 1)
     hand.tell(m.Retry())
     while len(hand.performed) < 8:
@@ -439,7 +439,7 @@ def test_random_loops_that_are_compacted_whenever_it_is_possible_go_on_to_the_sa
 def test_an_outcome_that_failed_is_compacted_like_any_other() -> None:
     hand = Hand(random_program).start(("loop", "l", 9, 1, 1, 1, ("bad",)))
     while hand.execution.trimmed.get(next(iter(hand.execution.trimmed), ()), 0) < 4:
-        hand.settle(next(iter(hand.execution.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
+        hand.settle(next(iter(hand.execution.opened.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
     compacted = compaction(hand)
     assert compacted is not None and any(isinstance(event, e.Settled) and isinstance(event.outcome, Err) for event in hand.log)
     assert cold(hand, compacted).run().result == hand.run().result == [9, "exhausted"]

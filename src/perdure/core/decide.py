@@ -225,7 +225,7 @@ class _Draft:
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
-        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth)
+        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth, message.attributes)
 
     def settle(self, message: messages.Settle) -> Iterator[e.Event]:
         """Take an answer, if the operation is open and on this attempt."""

@@ -279,7 +279,7 @@ class AuditedStore:
         self.auditor.expect(
             head.mail_at_s == min(mail, default=None), lambda: f"{commit.key}: nobody holds it, and its mail is due at {mail}, not {head.mail_at_s}"
         )
-        mine = [promise.path for promise in self.auditor.known[commit.key].shadow.performing() if promise.by == commit.holder]
+        mine = [promise.path for promise in self.auditor.known[commit.key].shadow.opened.performing() if promise.by == commit.holder]
         self.auditor.expect(not mine, lambda: f"{commit.key}: {commit.holder} let it go while performing {mine}")
 
     def _assigned(self, assignment: Assignment, before: str | None, holder: str) -> None:

@@ -471,7 +471,7 @@ def fate(seed: int) -> Callable[[Hand], None]:
             if hand.execution.ended is not None:
                 return
             happening = random.choice(["perform"] * 6 + ["tick"] * 3 + ["signal"] * 2 + ["child"] * 2 + ["restart"] + ["cancel"] * (random.random() < 0.2))
-            calls = list(hand.execution.performing())
+            calls = list(hand.execution.opened.performing())
             children = [path for path, promise in hand.execution.open.items() if isinstance(promise.op, Spawn)]
             if happening == "perform" and calls:
                 call = random.choice(calls)

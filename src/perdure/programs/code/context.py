@@ -1,12 +1,12 @@
 """The context: the verbs of a workflow. Each takes its path when it is called, and does its work when it is awaited.
 
-Verbs that settle at once (`send`, `set`, `emit`, `keep`) have done it when they return.
+Verbs that settle at once (`send`, `set`, `set_attributes`, `emit`, `keep`) have done it when they return.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,8 @@ from uuid import UUID
 
 import msgspec
 
-from perdure.core import values
+from perdure.core import attributes, values
+from perdure.core.attributes import AttributeValue
 from perdure.core.errors import BadValue, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import Letter
 from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
@@ -136,6 +137,11 @@ class ExecutionInfo:
         """The execution that started this one, if one did; messages can be sent to it."""
         started = self._instance.execution.started
         return None if started is None else started.origin
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """What it is found by: as it was started with, and as `set_attributes` has changed that since. Changing this changes nothing."""
+        return attributes.told(self._instance.attributes)
 
     @property
     def deadline(self) -> float | None:
@@ -556,7 +562,7 @@ class Context:
         """Stand where an operation was removed from the code, so that executions that remember it go on: ``await ctx.removed("charge", "step")``.
 
         `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``call:receipt``), `kind` one of step, sleep, listen, call,
-        start, send, keep, set, emit. What is still open is waited for as it was; a step is not run again.
+        start, send, keep, set, set_attributes, emit. What is still open is waited for as it was; a step is not run again.
         """
         path = self._enter("removed").take(checked_name(name, "operation"))
         return self._verb(path, self._removed(path, kind))
@@ -571,6 +577,19 @@ class Context:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
         path = self._enter("set").take(f"set:{checked_name(key, 'state')}"[:1000])
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="state", label=key)
+
+    def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
+        """Change what the execution is found by, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
+
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with its zone. An execution has up to 32 of them.
+
+        Raises:
+            BadName, BadValue: a name or a value can't be kept, or there would be too many; nothing is changed.
+        """
+        path, instance = self._enter("set_attributes").take("set_attributes"), self._instance
+        asked = attributes.checked_changes(instance.attributes, changes)
+        kept = instance.remember(path, lambda: attributes.encoded(asked), role="attributes")
+        instance.attributes = attributes.merged(instance.attributes, attributes.decoded(kept))
 
     def emit(self, value: Any) -> None:
         """Append `value` to the execution's stream."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.core import events as e
 from perdure.core import values
+from perdure.core.attributes import Attributes
 from perdure.core.errors import Diverged, Evicted, Undecodable, WrongVerb
 from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep, Op, Send, Spawn, same, settles_later
@@ -53,6 +54,7 @@ class Instance:
         "_values",
         "_variables",
         "_waiting",
+        "attributes",
         "branches",
         "closed",
         "dry",
@@ -70,6 +72,7 @@ class Instance:
         self.steps: dict[Path, Any] = {}
         self.handlers: dict[str, Undo] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
+        self.attributes: Attributes = ()
         self.closed = False
         self.dry = self.keeping = False
         self.loop = DeterministicLoop()
@@ -94,6 +97,7 @@ class Instance:
         if self._divergence is not None:
             raise self._divergence
         self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
+        self.attributes = execution.attributes  # to which is added what the program changes from here on
         self._take(event)
         self.loop.drive()
         self._conclude()

@@ -3,7 +3,8 @@
 An address is kept as JSON text, of three parts for an execution and two for a queue, so that no two addresses are the same
 text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
 program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
-dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch.
+dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
+found by, in the form that is compared as bytes.
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
 in a backup that was not yet opened, and the rest is the anchor of the store's time.
@@ -76,6 +77,10 @@ _PLACE = """, queue TEXT NOT NULL DEFAULT '',
     limited INTEGER NOT NULL DEFAULT 0"""
 _HEADS = f"{_HEADS_2.format(more=_PLACE)};{_WAITING};"
 _MAIL_IN_LANE = "CREATE INDEX mail_in_lane ON mail (queue, lane, priority DESC, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL"
+_ATTRIBUTES = f"""
+CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
+CREATE INDEX attributes_by_value ON attributes (name, value, number);
+"""
 _REST = f"""
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
 CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
@@ -129,7 +134,7 @@ def statements(script: str) -> list[str]:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make all tables, inside of a transaction."""
-    for statement in statements(_META + _HEADS + _REST + _QUEUES):
+    for statement in statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -161,7 +166,7 @@ def _share(connection: sqlite3.Connection) -> None:
 
 
 def _line_up(connection: sqlite3.Connection) -> None:
-    """From version 2: nothing was in a queue with limits."""
+    """From version 2: nothing was in a queue with limits, or had attributes."""
     changes = f"""
     DROP INDEX heads_waiting;
     ALTER TABLE heads ADD COLUMN queue TEXT NOT NULL DEFAULT '';
@@ -172,6 +177,7 @@ def _line_up(connection: sqlite3.Connection) -> None:
     ALTER TABLE mail ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
     {_WAITING};
     {_MAIL_IN_LANE};
+    {_ATTRIBUTES}
     {_QUEUES}
     """
     for statement in statements(changes):
@@ -180,6 +186,6 @@ def _line_up(connection: sqlite3.Connection) -> None:
 
 STEPS = (
     Step(2, "share the file among processes, and list executions by an index", _share),
-    Step(3, "let executions and work wait in queues with limits", _line_up),
+    Step(3, "let executions and work wait in queues with limits, and let executions be found by attributes", _line_up),
 )
 VERSION = STEPS[-1].version
