@@ -13,8 +13,10 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_client import Approvals, AsyncClient, Checks, Engines, Listing, Queues
 from perdure.async_handle import AsyncHandle
+from perdure.core.attributes import AttributeValues
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
+from perdure.core.where import Where
 from perdure.dead_letters import DeadLetterOffice
 from perdure.handle import Handle
 from perdure.loop_thread import LoopThread
@@ -83,6 +85,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
@@ -94,6 +97,8 @@ class Client:
     def start(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
     @overload
     def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> Handle[R]: ...
+    @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
     @overload
     def start(
         self,
@@ -110,6 +115,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
@@ -135,6 +141,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> R: ...
@@ -146,6 +153,8 @@ class Client:
     def run(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> R: ...
     @overload
     def run(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> R: ...
+    @overload
+    def run(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> R: ...
     @overload
     def run(
         self,
@@ -162,6 +171,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Any: ...
@@ -186,12 +196,12 @@ class Client:
         since: Duration | datetime | None = None,
         limit: int = 100,
         older_than: Key | None = None,
+        where: Where | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """See `AsyncClient.list`."""
-        return self._thread.call(
-            self._inner.list(workflow=workflow, status=status, id_prefix=id_prefix, since=since, limit=limit, older_than=older_than, tenant=tenant)
-        )
+        which: dict[str, Any] = {"workflow": workflow, "status": status, "id_prefix": id_prefix, "since": since, "older_than": older_than, "where": where}
+        return self._thread.call(self._inner.list(**which, limit=limit, tenant=tenant))
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """See `AsyncClient.find`."""

@@ -10,7 +10,7 @@ from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
 from perdure.core.ops import Call, Err, Ok
 from perdure.core.paths import Key
 from perdure.core.values import Blob
-from tests.core.test_wire_and_log import golden
+from tests.core.test_wire_and_log import ATTRIBUTES, golden
 
 KEY, PAY = Key("acme", "order", "1"), (("pay", 2), 3)
 BLOB = Blob("ab" * 32, 70_000)
@@ -47,6 +47,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Progress(PAY, 2, b"\x07"),
     m.Settle(PAY, 1, Err("failed", ErrorInfo("RetryAfter", "later"), 1, 30.0)),
     m.Work(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
+    m.Start(attributes=ATTRIBUTES),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)

@@ -21,6 +21,10 @@ AttributeValue = str | int | float | bool | datetime
 """What an attribute may be. A datetime has its zone, and is told in UTC."""
 
 
+AttributeValues = Mapping[str, AttributeValue]
+"""Attributes as users give them, by name."""
+
+
 class Time(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A time, in whole microseconds since 1970."""
 
@@ -60,7 +64,7 @@ _decoder = msgspec.msgpack.Decoder(Changes)
 # From users, and to them.
 
 
-def checked(given: Mapping[str, AttributeValue]) -> Attributes:
+def checked(given: AttributeValues) -> Attributes:
     """What an execution is started with.
 
     Raises:
@@ -78,11 +82,11 @@ def checked_changes(attributes: Attributes, given: Mapping[str, AttributeValue |
     changes = _checked({name: value for name, value in _mapping(given).items() if value is not None})
     removed = tuple((checked_attribute_name(name), None) for name, value in given.items() if value is None)
     if (count := len(merged(attributes, (*changes, *removed)))) > limits.ATTRIBUTES_MAX:
-        raise BadValue("attributes", f"{count} of them", f"at most {limits.ATTRIBUTES_MAX}; remove some with None")
+        raise BadValue("how many attributes", count, f"at most {limits.ATTRIBUTES_MAX}; remove some with None")
     return (*changes, *removed)
 
 
-def _checked(given: Mapping[str, AttributeValue]) -> Changes:
+def _checked(given: AttributeValues) -> Changes:
     return tuple((checked_attribute_name(name), checked_value(name, value)) for name, value in _mapping(given).items())
 
 
@@ -90,7 +94,7 @@ def _mapping(given: object) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping):
         raise BadValue("attributes", given, 'a mapping of names to values, such as {"customer": "c1"}')
     if len(given) > limits.ATTRIBUTES_MAX:
-        raise BadValue("attributes", f"{len(given)} of them", f"at most {limits.ATTRIBUTES_MAX}")
+        raise BadValue("how many attributes", len(given), f"at most {limits.ATTRIBUTES_MAX}")
     return given
 
 
@@ -213,14 +217,28 @@ def worth(value: float) -> bytes:
 
 
 def read(form: bytes) -> Attribute:
-    """The value of a sortable form."""
+    """The value of a sortable form.
+
+    Raises:
+        LogDamaged: it is none.
+    """
     kind, body = form[:1], form[1:]
-    if kind == TRUTH:
-        return body != b"\0"
-    if kind == TEXT:
-        return body.decode()
-    if kind == TIME:
-        return Time(int.from_bytes(body, "big") - _SIGN)
+    try:
+        match kind, len(body):
+            case b"b", 1:
+                return body != b"\0"
+            case b"s", _:
+                return body.decode()
+            case b"t", 8:
+                return Time(int.from_bytes(body, "big") - _SIGN)
+            case b"n", 11:
+                return _number(body)
+    except (ValueError, OverflowError) as error:
+        raise LogDamaged(f"{form!r} is no value of an attribute: {error}") from error
+    raise LogDamaged(f"{form!r} is no value of an attribute")
+
+
+def _number(body: bytes) -> int | float:
     ordered = int.from_bytes(body[:8], "big")
     (below,) = struct.unpack(">d", struct.pack(">Q", ordered ^ (_SIGN if ordered & _SIGN else _ALL)))
     return int(below) + int.from_bytes(body[8:10], "big") if body[10:] == b"i" else float(below)

@@ -107,6 +107,19 @@ def value_in(text: str, name: str) -> AttributeValue:
     return read
 
 
+def written(name: str, value: AttributeValue) -> str:
+    """An attribute as text, as `parsed` takes it."""
+    if isinstance(value, datetime):
+        return f"{name}={msgspec.to_builtins(value)}"
+    if not isinstance(value, str):
+        return f"{name}={msgspec.json.encode(value).decode()}"
+    try:
+        as_it_stands = value_in(value, name) == value and value.isprintable()
+    except BadValue:
+        as_it_stands = False
+    return f"{name}={value if as_it_stands else msgspec.json.encode(value).decode()}"
+
+
 def _time_in(text: str, name: str) -> datetime:
     wanted = "a time with its zone, such as 2026-01-31T12:00:00Z; put text that is meant to be none in double quotes ('\"...\"')"
     try:
