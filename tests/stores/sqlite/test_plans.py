@@ -21,8 +21,9 @@ from perdure.testing.conformance.world import World, key, letter, queue
 SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other)\b")
 """What goes through a whole table."""
 SORT = "USE TEMP B-TREE FOR ORDER BY"
-SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= ")
-"""Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept, what has an attribute in a range."""
+SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
+"""Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept; and in lists for people, what has an
+attribute in a range, a family, and ids of one beginning."""
 WHERE: list[Where] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": Is("!=", 1)}, {"cents": Is("exists")}, {"cents": Is("<", 9), "customer": "c1"}]
 """Conditions of each kind."""
 ATTRIBUTES = indexed(checked({"cents": 1, "customer": "c1"}))

@@ -21,7 +21,7 @@ from perdure.core import attributes, values
 from perdure.core.attributes import AttributeValue
 from perdure.core.errors import BadValue, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import Letter
-from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
+from perdure.core.ops import DEFAULT_RETRY, Call, Err, Keep, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Settlement
 from perdure.programs.code import approving, gates, waiting
@@ -616,7 +616,8 @@ class Context:
             BadName, BadValue: a name or a value can't be kept, or there would be too many; nothing is changed.
         """
         path, instance = self._enter("set_attributes").take("set_attributes"), self._instance
-        asked = attributes.checked_changes(instance.attributes, changes)
+        recalled = instance.execution.memo.recalls(path, Keep())  # an earlier life of the execution has passed here: it had other attributes then
+        asked = () if recalled else attributes.checked_changes(instance.attributes, changes)
         kept = instance.remember(path, lambda: attributes.encoded(asked), role="attributes")
         instance.attributes = attributes.merged(instance.attributes, attributes.decoded(kept))
 

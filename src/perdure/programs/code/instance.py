@@ -96,8 +96,9 @@ class Instance:
         """Take one given event; return what the workflow wants because of it."""
         if self._divergence is not None:
             raise self._divergence
+        if remembered is None or remembered is not self._remembered:  # else the execution does not have yet what was changed because of the event before
+            self.attributes = execution.attributes
         self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
-        self.attributes = execution.attributes  # to which is added what the program changes from here on
         self._take(event)
         self.loop.drive()
         self._conclude()
