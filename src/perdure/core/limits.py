@@ -38,3 +38,6 @@ ATTRIBUTES_MAX = 32
 
 ATTRIBUTE_BYTES_MAX = 1024
 """The longest text that an attribute may be, in UTF-8."""
+
+CONDITIONS_MAX = 32
+"""Conditions on attributes that a list may be asked with."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from perdure.core import limits
 from perdure.core.attributes import NAME, AttributeValue, Indexed, checked_attribute_name, checked_value, sortable, worth
 from perdure.core.errors import BadValue
 
@@ -73,7 +74,10 @@ def conditions(where: Where | None) -> tuple[Condition, ...]:
         return ()
     if not isinstance(where, Mapping):
         raise BadValue("where", where, 'a mapping of attributes to what they are, such as {"customer": "c1", "cents": Is(">=", 500)}')
-    return tuple(_condition(checked_attribute_name(name), one) for name, wanted in where.items() for one in _comparisons(wanted))
+    found = [(checked_attribute_name(name), one) for name, wanted in where.items() for one in _comparisons(wanted)]
+    if len(found) > limits.CONDITIONS_MAX:
+        raise BadValue("how many conditions", len(found), f"at most {limits.CONDITIONS_MAX}")
+    return tuple(_condition(name, one) for name, one in found)
 
 
 def parsed(texts: Iterable[str]) -> dict[str, Sequence[Is]]:
