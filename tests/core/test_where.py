@@ -105,6 +105,8 @@ def test_a_comparison_takes_what_it_can_compare() -> None:
         ("due>=2026-01-31T13:00:00+01:00", ("due", Is(">=", DUE))),
         ("day=2026-01-31", ("day", Is("=", "2026-01-31"))),
         ("a.b-c_1=x", ("a.b-c_1", Is("=", "x"))),
+        ('code="=x"', ("code", Is("=", "=x"))),
+        ("code= ", ("code", Is("=", ""))),
         ("größe>1", ("größe", Is(">", 1))),
     ],
 )
@@ -128,7 +130,10 @@ def test_texts_about_one_name_hold_together() -> None:
         ("due<2026-01-31T12:00:00", "a time with its zone"),
         ("due<2026-01-31T12:00", "a time with its zone"),
         ("due<2026-13-31 12:00:00Z", "a time with its zone"),
-        ("vip>true", "use = or !="),
+        ("vip>true", "'vip>true' is not compared so: True and False are equal to something or not, use = or !="),
+        ("customer==c1", "attribute customer: '=c1' is not a value; put text that begins so in double quotes"),
+        ("cents=>500", "'>500' is not a value"),
+        ("cents=< 500", "'< 500' is not a value"),
     ],
 )
 def test_text_that_is_no_condition_is_refused(text: str, said: str) -> None:
@@ -141,3 +146,22 @@ def test_text_that_is_no_condition_is_refused(text: str, said: str) -> None:
 def test_what_is_written_is_read_as_the_same(value: Any) -> None:
     ((name, (found,)),) = where.parsed([where.written("a", value)]).items()
     assert (name, found) == ("a", Is("=", value)) and kind(found.value) is kind(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("c1", "a=c1"),
+        ("c 1", 'a="c 1"'),
+        ("", 'a=""'),
+        ("5", 'a="5"'),
+        ("=x", 'a="=x"'),
+        ("true", 'a="true"'),
+        (True, "a=true"),
+        (5, "a=5"),
+        (5.0, "a=5.0"),
+        (DUE, "a=2026-01-31T12:00:00Z"),
+    ],
+)
+def test_text_is_quoted_where_it_would_be_read_as_something_else_or_seem_to_be_several(value: Any, written: str) -> None:
+    assert where.written("a", value) == written

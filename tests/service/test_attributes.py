@@ -10,6 +10,7 @@ import pytest
 from perdure import Context, Is, Key, Retry, step, workflow
 from perdure.client import AsyncClient
 from perdure.core.errors import BadName, BadValue, ExecutionFailed
+from perdure.core.where import Where
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
@@ -83,7 +84,8 @@ async def healthy(client: AsyncClient) -> bool:
 async def test_each_comparison_finds_those_that_have_such_a_value_and_no_others(c: Cluster, client: AsyncClient) -> None:
     started: dict[str, Any] = {"whole": 500, "real": 500.0, "more": 500.5, "text": "500", "truth": True, "one": 1, "due": DUE, "käse": "🐘", "none": ""}
     for id, value in started.items():
-        await client.start(plain, id=id, attributes={"a": value, "id": id})
+        given: dict[str, Any] = {"a": value, "id": id}
+        await client.start(plain, id=id, attributes=given)
     await client.start(plain, id="bare")
     expected: list[tuple[Any, list[str]]] = [
         (500, ["whole", "real"]),
@@ -113,7 +115,7 @@ async def test_each_comparison_finds_those_that_have_such_a_value_and_no_others(
 
 @virtually
 async def test_what_is_listed_says_its_attributes_with_their_types(c: Cluster, client: AsyncClient) -> None:
-    given = {"a": 500.0, "b": 500, "c": True, "d": "500", "e": DUE}
+    given: dict[str, Any] = {"a": 500.0, "b": 500, "c": True, "d": "500", "e": DUE}
     handle = await client.start(plain, id="e", attributes=given)
     (listed,) = await client.list()
     for told in (listed.attributes, (await handle.status()).attributes):
@@ -127,7 +129,8 @@ async def test_what_is_listed_says_its_attributes_with_their_types(c: Cluster, c
 async def test_pages_of_those_that_are_found_have_each_once(c: Cluster, client: AsyncClient) -> None:
     for number in range(23):
         await client.start(plain, id=f"{number:02}", attributes={"n": number, "third": number % 3 == 0})
-    for where, count in (({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)):
+    asked: list[tuple[Where, int]] = [({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)]
+    for where, count in asked:
         pages, last = list[str](), None
         while page := await client.list(where=where, limit=5, older_than=last):
             pages += [one.key.id for one in page]
@@ -160,9 +163,10 @@ def test_a_condition_that_makes_no_sense_is_refused_and_it_says_what_is_meant(wh
 
 @virtually
 async def test_a_start_with_attributes_that_can_t_be_kept_starts_nothing(c: Cluster, client: AsyncClient) -> None:
-    for attributes in ({"a": None}, {"a b": 1}, {"a": "x" * 2000}, {f"a{number}": 1 for number in range(33)}, "a"):
+    bad: list[Any] = [{"a": None}, {"a b": 1}, {"a": "x" * 2000}, {f"a{number}": 1 for number in range(33)}, "a"]
+    for attributes in bad:
         with pytest.raises((BadValue, BadName), match="attribute"):
-            await client.start(plain, id="e", attributes=attributes)  # type: ignore[arg-type]  # which is the point
+            await client.start(plain, id="e", attributes=attributes)
     assert await client.list() == []
 
 

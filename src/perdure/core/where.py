@@ -92,7 +92,11 @@ def parsed(texts: Iterable[str]) -> dict[str, Sequence[Is]]:
         if match is None:
             raise BadValue("where", text, "of the form name=value, with one of =, !=, <, <=, >, >=, or a name alone")
         sign: Any = match["sign"] or "exists"
-        found.setdefault(match["name"], []).append(Is(sign) if match["sign"] is None else Is(sign, value_in(match["value"], match["name"])))
+        value = None if match["sign"] is None else value_in(match["value"], match["name"])
+        try:
+            found.setdefault(match["name"], []).append(Is(sign, value))
+        except BadValue as error:
+            raise BadValue("where", text, error.expected) from error
     return dict(found)
 
 
@@ -100,12 +104,15 @@ def value_in(text: str, name: str) -> AttributeValue:
     """The value that is written as text: a number, true or false, a time with its zone, text ``"in quotes"``; anything else is text as it stands.
 
     Raises:
-        BadValue: it looks like a time and has no zone, or is a value that no attribute has.
+        BadValue: it looks like a time and has no zone, begins like a comparison, or is a value that no attribute has.
     """
     try:
         read = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return _time_in(text.strip(), name) if _TIME.fullmatch(text.strip()) else text.strip()
+        text = text.strip()
+        if text.startswith(("=", "<", ">")):
+            raise BadValue(f"attribute {name}", text, "a value; put text that begins so in double quotes ('\"...\"')") from None
+        return _time_in(text, name) if _TIME.fullmatch(text) else text
     if not isinstance(read, str | int | float | bool):
         raise BadValue(f"attribute {name}", text, "a value that attributes have; put text in double quotes")
     return read
@@ -118,7 +125,7 @@ def written(name: str, value: AttributeValue) -> str:
     if not isinstance(value, str):
         return f"{name}={msgspec.json.encode(value).decode()}"
     try:
-        as_it_stands = value_in(value, name) == value and value.isprintable()
+        as_it_stands = value_in(value, name) == value and value.isprintable() and value.split() == [value]
     except BadValue:
         as_it_stands = False
     return f"{name}={value if as_it_stands else msgspec.json.encode(value).decode()}"

@@ -161,7 +161,8 @@ async def turning(ctx: Any) -> Any:
         await turn.step(once)
         turn.set_attributes({"turn": turn.number, f"at{turn.number % 2}": True, f"at{(turn.number + 1) % 2}": None})
         if turn.number == 40:
-            return ctx.execution.attributes
+            break
+    return ctx.execution.attributes
 
 
 def test_a_loop_changes_them_in_each_turn() -> None:

@@ -61,7 +61,7 @@ async def use(world: World) -> None:
         await world.commit(key(id), await version(world, id), release=True, compacted=b"all", acks=(Ack(key(id), "start"),), attributes=ATTRIBUTES)
     assert await world.keys(key("5")) is not None and await world.store.heads(Filter(tenant="acme", limit=3))
     for asked in map(conditions, WHERE):
-        for status in (None, {"pending"}, {"running", "failed"}):
+        for status in (None, frozenset({"pending"}), frozenset({"running", "failed"})):
             await world.store.heads(Filter(statuses=status, where=asked, older_than=key("5")))
         for which in (Filter(tenant="acme"), Filter(workflow="order"), Filter(id_prefix="1"), Filter(root=key("1")), Filter(keys=(key("1"),))):
             await world.store.heads(msgspec.structs.replace(which, where=asked, limit=3))
