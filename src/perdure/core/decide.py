@@ -215,6 +215,8 @@ class _Draft:
         execution = self.execution
         if execution.started is not None or execution.ended is not None:
             if message.parent is not None and (execution.ended is not None or message.parent not in execution.watchers):
+                if self._goes_on_with(message.parent):
+                    yield e.Reopened(self.now_s, f"its parent {message.parent.key} was retried")
                 yield e.Watched(message.parent, self.now_s)
             return
         if message.expires_at_s is not None and self.now_s > message.expires_at_s:
@@ -226,6 +228,12 @@ class _Draft:
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
         yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth)
+
+    def _goes_on_with(self, parent: messages.Parent) -> bool:
+        """Whether this has failed, was cancelled or undone, and is to be done for a parent that was reopened since."""
+        execution = self.execution
+        in_vain = execution.ended is not None and (execution.ended.status != "completed" or execution.completed is not None)
+        return in_vain and execution.removed is None and execution.seen.wants_more(parent)
 
     def settle(self, message: messages.Settle) -> Iterator[e.Event]:
         """Take an answer, if the operation is open and on this attempt."""

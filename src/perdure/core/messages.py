@@ -15,11 +15,12 @@ from perdure.core.paths import Key, Path
 from perdure.core.values import NOTHING, Value
 
 
-class Parent(msgspec.Struct, frozen=True, gc=False):
-    """Who waits for an execution: the operation at `path` of the execution `key`."""
+class Parent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Who waits for an execution: the operation at `path` of the execution `key`, which was reopened `life` times before it opened that."""
 
     key: Key
     path: Path
+    life: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
