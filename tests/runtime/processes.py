@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 import msgspec
@@ -43,13 +43,15 @@ MARK = "PERDURE_TEST_STAGE"
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that a step did: `began`, `failed` or `ended`, under its idempotency key, in which try and process, when on the monotonic clock."""
+    """Something that a step did: `began`, `failed` or `ended`, under its idempotency key, in which try and process, when on the monotonic clock,
+    and what it was about, if that was said."""
 
     event: str
     key: str
     attempt: int
     process: int
     at_s: float
+    about: Any = None
 
 
 class Process:
