@@ -28,7 +28,7 @@ class Leg(NamedTuple):
 
     `workflows` are those of a deploy; `steps` are done from `queues`. `drive` starts and does what people do, and returns once all that it waits for has
     come; `check` looks at what was done, and returns figures. A clerk is what a process of its own does with a client: killed, it is begun again.
-    `reopens`: executions are retried, so a step may be done again after it has failed. `given` are keys of steps whose results somebody gave.
+    `given` says of the key of a step whether somebody gave its result, so that it need not have been done.
     """
 
     workflows: Callable[[int], Sequence[Workflow[..., Any]]]
@@ -42,4 +42,4 @@ class Leg(NamedTuple):
     clerks: Mapping[str, Callable[..., None]] = {}
     every_s: tuple[float, float] = (0.08, 0.25)
     engines: int = 2
-    compacts: bool = False
+    given: Callable[[str], bool] = lambda _: False

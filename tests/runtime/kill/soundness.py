@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -56,7 +56,7 @@ class Witness:
                 assert number < self._done_before.get(effect.key, inf), f"it had succeeded before, and ran again: {effect}"
         for history in histories.values():
             is_sound(history)
-        is_done(effects, histories)
+        is_done(effects, histories, self._leg.given)
         is_announced(effects, histories)
         nothing_is_left(self._stage)
         return histories
@@ -76,17 +76,13 @@ def succeeded(history: History) -> set[str]:
 
 
 def undone(history: History) -> set[str]:
-    """The keys of the steps that were undone, and of what undid them: a further life of the execution does both again."""
+    """The keys of the steps that were undone, and of what undid them: a further life of the execution does both again. So it does all, if it was
+    retried from a step on."""
     known = calls(history)
+    if any(isinstance(event, e.Reopened) and event.before for event in history.events):
+        return set(known.values())
     undoing = [path for path in known if path[0] == UNDO]
     return {known[path] for path in undoing} | {known[path[1:]] for path in undoing if path[1:] in known}
-
-
-def given(histories: Mapping[Key, History]) -> set[str]:
-    """The keys of the steps whose results somebody gave."""
-    return {
-        idempotency_key(key, event.path) for key, history in histories.items() for event in history.events if isinstance(event, e.Preset)
-    }
 
 
 def is_sound(history: History) -> None:
@@ -115,11 +111,12 @@ def is_sound(history: History) -> None:
     assert (folded.status, folded.version) == (head.status, head.version)
 
 
-def is_done(effects: Sequence[Effect], histories: Mapping[Key, History]) -> None:
+def is_done(effects: Sequence[Effect], histories: Mapping[Key, History], is_given: Callable[[str], bool]) -> None:
     """What is remembered as done was done at least once; what was done is known."""
     done = {effect.key for effect in effects if effect.event == "ended"}
-    remembered = set[str]().union(*(succeeded(history) for history in histories.values())) - given(histories)
-    assert remembered <= done, f"settled, and never done: {sorted(remembered - done)[:10]}"
+    remembered = set[str]().union(*(succeeded(history) for history in histories.values()))
+    invented = {key for key in remembered - done if not is_given(key)}
+    assert not invented, f"settled, and never done: {sorted(invented)[:10]}"
     compacted = tuple(f"{key}:" for key, history in histories.items() if any(isinstance(event, e.Snapshot) for event in history.events))
     known = set[str]().union(*(calls(history).values() for history in histories.values()))
     strange = {effect.key for effect in effects if effect.event == "began"} - known
