@@ -26,7 +26,9 @@ from perdure.core.events import Event, Opened
 from perdure.core.ops import Call
 from perdure.core.paths import Key, idempotency_key
 from perdure.core.paths import Path as Place
-from perdure.stores.base import Filter, Head
+from perdure.stores.base import Filter, Head, Store
+from perdure.stores.codecs import Codec
+from perdure.stores.coded import CodedStore
 from perdure.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +131,7 @@ class Stage:
         self.directory = directory
         self.file = directory / "perdure.db"
         self.url = f"sqlite:///{self.file}"
+        self.codec: Codec | None = None
         self.processes: list[Process] = []
         self._numbers = count(1)
         self._mark = uuid4().hex
@@ -185,7 +188,8 @@ class Stage:
         return asyncio.run(self._histories(known or {}))
 
     async def _histories(self, known: Mapping[Key, "History"]) -> dict[Key, "History"]:
-        store = SqliteStore(self.file)
+        file = SqliteStore(self.file)
+        store: Store = file if self.codec is None else CodedStore(file, self.codec)
         found = dict[Key, History]()
         try:
             for head in await store.heads(ALL_HEADS):

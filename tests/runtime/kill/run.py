@@ -14,8 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from perdure import Compressed, Encrypted
 from perdure.client import Client
 from perdure.core.paths import Key
+from perdure.stores.encryption import parse_keys
 from tests.runtime.kill.leg import Leg, Size
 from tests.runtime.kill.ledger import Ledger
 from tests.runtime.kill.soundness import Witness, open_heads
@@ -130,7 +132,8 @@ class Run:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A client that is not killed."""
-        with Client(self.url) as client:
+        keys = self.environment.get("PERDURE_KEYS")
+        with Client(self.url, codec=None if keys is None else Encrypted(parse_keys(keys), Compressed(), required=True)) as client:
             yield client
 
     def key(self, workflow: Any, id: str) -> Key:
