@@ -60,9 +60,9 @@ class Processes:
         except BrokenPipeError:
             return
 
-    def engine(self, deploy: int, environment: dict[str, str]) -> int:
-        """Begin an engine."""
-        number: int = self._ask(fork="engine", url=self._url, deploy=deploy, environment=environment)
+    def engine(self, deploy: int, environment: dict[str, str], url: str = "") -> int:
+        """Begin an engine; of no deploy, one that serves no queues."""
+        number: int = self._ask(fork="engine", url=url or self._url, deploy=deploy, environment=environment)
         return number
 
     def clerk(self, name: str, arguments: list[Any], environment: dict[str, str]) -> int:
@@ -209,8 +209,8 @@ class Run:
 
     # clerks
 
-    def clerk(self, name: str, *arguments: Any, kills: int = 3) -> int:
-        """Have a clerk do its work, killed so often at drawn moments and begun again; return how often it really was killed."""
+    def clerk(self, name: str, *arguments: Any, kills: int = 3, after: Callable[[], None] = lambda: None) -> int:
+        """Have a clerk do its work, killed so often at drawn moments and begun again; look `after` each. Return how often it really was killed."""
         killed, draw = 0, random.Random(f"{self.seed}:{name}:{arguments}")
         for _ in range(kills):
             pid = self.processes.clerk(name, list(arguments), self.environment)
@@ -218,6 +218,7 @@ class Run:
             code = self.processes.kill(pid)
             assert code in (0, -signal.SIGKILL), f"{name} ended with {code}: {self.processes.stem.complained}"
             killed += code != 0
+            after()
         pid = self.processes.clerk(name, list(arguments), self.environment)
         until(lambda: self.processes.code(pid) is not None, f"{name} has done its work", END_S)
         assert self.processes.code(pid) == 0, f"{name}: {self.processes.stem.complained}"
