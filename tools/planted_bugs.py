@@ -629,6 +629,22 @@ BUGS = [
         "if False:",
         service("pending"),
     ),
+    Bug(
+        "what is replaced by a start",
+        "who dies after starting the next has not left both to run",
+        "service/operations.py",
+        "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])\n",
+        "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])\n        _ = besides and await access.store.commit(besides)\n",
+        service("pending"),
+    ),
+    Bug(
+        "what was requeued before",
+        "a command that was killed, and is given again, finds what it has done",
+        "service/dead_letters.py",
+        "    if discarded and await",
+        "    if False and await",
+        service("dead_letters"),
+    ),
     # transactions and steps at work
     Bug(
         "who may carry out a transaction",
