@@ -634,7 +634,7 @@ BUGS = [
         "who dies after starting the next has not left both to run",
         "service/operations.py",
         "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])\n",
-        "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])\n        _ = besides and await access.store.commit(besides)\n",
+        "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])\n        besides and await access.store.commit(besides)\n",
         service("pending"),
     ),
     Bug(

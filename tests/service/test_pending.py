@@ -93,7 +93,7 @@ async def test_a_start_and_what_it_replaces_are_one_change_so_that_a_client_that
         changes.append(len(wanted))
         return await commit(wanted)
 
-    c.store.commit = counted  # type: ignore[method-assign]
+    c.store.commit = counted  # type: ignore[assignment,method-assign]  # watched
     second = await client.start(notes, 1, id="row", debounce="5s")
     assert [(await handle.status()).status for handle in (first, second)] == ["cancelled", "pending"] and changes == [2]
 

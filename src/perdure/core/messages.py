@@ -61,16 +61,18 @@ class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
-    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone."""
+    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone. `unwanted`: a parent waits no longer."""
 
     reason: str = ""
     undo: bool = True
+    unwanted: bool = False
 
 
 class Terminate(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
-    """End as cancelled at once; the program gets no say."""
+    """End as cancelled at once; the program gets no say. `unwanted`: a parent waits no longer."""
 
     reason: str = ""
+    unwanted: bool = False
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="undo"):

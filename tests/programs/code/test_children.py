@@ -10,6 +10,7 @@ from perdure.core import events as e
 from perdure.core import limits, messages
 from perdure.core.errors import BadValue
 from perdure.core.messages import Cancel
+from perdure.core.paths import Key
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import MemoryDisk
 from tests.programs.code.engines import settle, virtually, world
@@ -326,6 +327,27 @@ async def test_a_child_that_was_cancelled_with_its_failed_parent_goes_on_when_th
         await asyncio.sleep(60)
         assert await w.result(key) == "slow"
         assert did == ["begun", "slow"]
+
+
+@virtually
+async def test_a_child_that_somebody_cancelled_stays_so_when_its_parent_is_retried() -> None:
+    @workflow
+    async def slow(ctx: Context) -> None:
+        await ctx.sleep("1h")
+
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.call(slow.with_(id="slow"))
+
+    async with world(parent, slow) as w:
+        key = await w.start(parent)
+        await asyncio.sleep(60)
+        await w.tell(Key("default", "slow", "slow"), Cancel("no longer"))
+        for _ in range(2):
+            with pytest.raises(ExecutionFailed, match="no longer"):
+                await w.result(key)
+            await w.tell(key, messages.Retry())
+            await asyncio.sleep(60)
 
 
 @virtually

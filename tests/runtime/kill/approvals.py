@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from perdure import Context, DecisionRefused, HasEnded, NotFound, Notice, Timeout, step, workflow
+from perdure import Context, DecisionRefused, HasEnded, NotFound, Notice, step, workflow
 from perdure.client import Client
 from perdure.core.ops import APPROVAL
 from perdure.core.paths import Key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing, write
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 
@@ -79,7 +79,8 @@ def asked(client: Client, number: int) -> Iterator[Any]:
 def is_reminded(client: Client, number: int) -> bool:
     """Whether people have been reminded often enough."""
     one = client.approval(str(number))
-    return sum(said.value["kind"] == "reminder" for said in client.get(one.key).stream(follow=False)) >= REMINDERS
+    reminders: int = sum(said.value["kind"] == "reminder" for said in client.get(one.key).stream(follow=False))
+    return reminders >= REMINDERS
 
 
 def drive(run: Run) -> None:

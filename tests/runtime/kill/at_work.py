@@ -9,8 +9,8 @@ from typing import Any
 from perdure import Context, NeedsAttention, Retry, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
-from tests.runtime.kill.leg import Leg, Size
 from tests.runtime.kill.ledger import note
+from tests.runtime.kill.leg import Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import Effect, History
 

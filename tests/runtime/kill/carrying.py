@@ -12,8 +12,8 @@ from perdure.client import Client
 from perdure.core.paths import Key
 from perdure.stores.base import Filter
 from perdure.stores.sqlite.looking import SqliteLook
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 

@@ -8,8 +8,8 @@ from perdure import Context, Ok, Retry, Rollback, step, workflow
 from perdure.core import events as e
 from perdure.core.ops import Spawn
 from perdure.core.paths import Key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 
@@ -97,7 +97,7 @@ def drive(run: Run) -> None:
         handles = [client.start(family, number, id=str(number)) for number in run.numbers()]
         for number, handle in enumerate(handles):
             if is_cancelled(number):
-                run.until(lambda handle=handle: handle.query("there"), "it can be cancelled")  # type: ignore[misc]
+                run.until(lambda handle=handle: handle.query("there"), "it can be cancelled")  # type: ignore[misc]  # mypy infers no lambda with a default
                 handle.cancel("enough")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from perdure import Context, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 

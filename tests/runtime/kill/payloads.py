@@ -12,8 +12,8 @@ from perdure.client import Client
 from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
 from perdure.stores.sqlite.rekey import key_uses, rekey
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 

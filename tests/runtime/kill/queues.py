@@ -11,8 +11,8 @@ from perdure import Context, Queue, Rate, step, workflow
 from perdure.client import Client
 from perdure.core import events as e
 from perdure.core.paths import Key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import Effect, History
 
@@ -161,15 +161,18 @@ def drafts(histories: Mapping[Key, History]) -> int:
     rows: dict[str, dict[int, History]] = {}
     for key, history in histories.items():
         if key.workflow == "draft":
-            row, _, number = key.id.partition("@")
-            rows.setdefault(row, {})[int(number)] = history
+            row, _, place = key.id.partition("@")
+            rows.setdefault(row, {})[int(place)] = history
     replaced = 0
     for row, drawn in rows.items():
         assert sorted(drawn) == list(range(1, len(drawn) + 1)) and drawn[len(drawn)].head.status == "completed", row
         for number in range(1, len(drawn)):
-            history, next_after_s = drawn[number], drawn[number + 1].head.created_at_s - drawn[number].head.created_at_s
+            history = drawn[number]
+            next_after_s = drawn[number + 1].head.created_at_s - history.head.created_at_s
             replaced += history.head.status == "cancelled"
-            assert history.head.status == "cancelled" or next_after_s > DEBOUNCE_S - 0.001, f"{history.head.key} ran, though the next came {next_after_s} s later"
+            assert history.head.status == "cancelled" or next_after_s > DEBOUNCE_S - 0.001, (
+                f"{history.head.key} ran, though the next came {next_after_s} s later"
+            )
     return replaced
 
 

@@ -11,8 +11,8 @@ from perdure import AlreadyThere, Context, HasEnded, PerdureError, Retry, Workfl
 from perdure.client import Client
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key, idempotency_key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing, note
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 
@@ -179,4 +179,6 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     return f"{len(wanted)} executions, as wanted"
 
 
-LEG = Leg(lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), clerks={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge")))
+LEG = Leg(
+    lambda _: (bill, open_bill), drive, check, Size(16, 14), Size(160, 150), clerks={"repair": repair}, given=lambda key: key.endswith((":hang", ":charge"))
+)

@@ -18,8 +18,8 @@ from perdure import Compressed, Encrypted
 from perdure.client import Client
 from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
-from tests.runtime.kill.leg import Leg, Size
 from tests.runtime.kill.ledger import Ledger
+from tests.runtime.kill.leg import Leg, Size
 from tests.runtime.kill.soundness import Witness, open_heads
 from tests.runtime.kill.stem import READY, TOLD, WANTED
 from tests.runtime.processes import History, Process, Stage, until
@@ -186,7 +186,7 @@ class Run:
                     place = draw.randrange(len(self._engines))
                     pid = self._engines[place]
                     if draw.random() > STARTING:
-                        until(lambda pid=pid: self._ready(pid) or self.processes.code(pid) is not None, "an engine is ready")  # type: ignore[misc]
+                        until(lambda pid=pid: self._ready(pid) or self.processes.code(pid) is not None, "an engine is ready")  # type: ignore[misc]  # mypy infers no lambda with a default
                     ends_s = time.monotonic() + (AIM_S if draw.random() < AIMED else 0.0)
                     while time.monotonic() < ends_s and not ledger.is_busy(pid):
                         time.sleep(0.002)
@@ -204,7 +204,7 @@ class Run:
         """The numbers of the executions, handed out one by one while engines are being killed, the last but shortly before the last kill."""
         for number in range(self.size.executions):
             due = self.size.kills * number // self.size.executions
-            self.until(lambda due=due: len(self.killed) >= due or not self._thread.is_alive(), "engines are killed")  # type: ignore[misc]
+            self.until(lambda due=due: len(self.killed) >= due or not self._thread.is_alive(), "engines are killed")  # type: ignore[misc]  # mypy infers no lambda with a default
             yield number
 
     # clerks
@@ -259,10 +259,10 @@ class Run:
         self._thread.join()
         self._raise()
         for pid in self._engines:
-            until(lambda pid=pid: self._ready(pid), "an engine is ready")  # type: ignore[misc]
+            until(lambda pid=pid: self._ready(pid), "an engine is ready")  # type: ignore[misc]  # mypy infers no lambda with a default
             self.processes.stop(pid)
         for pid in self._engines:
-            until(lambda pid=pid: self.processes.code(pid) is not None, "an engine stops")  # type: ignore[misc]
+            until(lambda pid=pid: self.processes.code(pid) is not None, "an engine stops")  # type: ignore[misc]  # mypy infers no lambda with a default
             assert self.processes.code(pid) == 0, self.processes.stem.complained
         histories = self.witness.testify(self.ledger.read())
         self.verify()

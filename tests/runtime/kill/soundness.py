@@ -64,9 +64,7 @@ class Witness:
 
 def calls(history: History) -> dict[Place, str]:
     """The keys of the steps of an execution."""
-    return {
-        event.path: idempotency_key(history.head.key, event.path) for event in history.events if isinstance(event, e.Opened) and isinstance(event.op, Call)
-    }
+    return {event.path: idempotency_key(history.head.key, event.path) for event in history.events if isinstance(event, e.Opened) and isinstance(event.op, Call)}
 
 
 def succeeded(history: History) -> set[str]:

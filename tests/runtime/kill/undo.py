@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure import Context, ExecutionFailed, Retry, Rollback, Timeout, step, step_info, workflow
+from perdure import Context, Retry, Rollback, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core.ops import Ok
 from perdure.core.paths import UNDO, Key, idempotency_key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing, note
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.kill.soundness import calls
 from tests.runtime.processes import History
@@ -106,7 +106,7 @@ def drive(run: Run) -> None:
         handles = [(WHYS[number % len(WHYS)], number, client.start(KINDS[WHYS[number % len(WHYS)]], number, id=str(number))) for number in run.numbers()]
         for why, _, handle in handles:
             if why == "cancel":
-                run.until(lambda handle=handle: handle.query("there"), "it can be cancelled")  # type: ignore[misc]
+                run.until(lambda handle=handle: handle.query("there"), "it can be cancelled")  # type: ignore[misc]  # mypy infers no lambda with a default
                 handle.cancel("enough")
             elif why == "hand":
                 _ = handle.result(60.0)
@@ -114,12 +114,12 @@ def drive(run: Run) -> None:
         for why, number, _ in handles:
             if number % STUCK_EVERY == 0:
                 stuck = client.get(f"child {number}" if why == "child" else str(number), hand if why == "child" else KINDS[why])
-                run.until(lambda one=stuck, why=why: one.status().status == "needs_attention" or is_early(one, why), "it is stuck")  # type: ignore[misc]
+                run.until(lambda one=stuck, why=why: one.status().status == "needs_attention" or is_early(one, why), "it is stuck")  # type: ignore[misc]  # mypy infers no lambda with a default
                 (run.stage.directory / mended(number)).touch()
                 if stuck.status().status == "needs_attention":
                     stuck.resume()
         for why, _, handle in handles:
-            run.until(lambda handle=handle, why=why: is_over(handle, why), f"{why} is undone")  # type: ignore[misc]
+            run.until(lambda handle=handle, why=why: is_over(handle, why), f"{why} is undone")  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def is_early(handle: Any, why: str) -> bool:

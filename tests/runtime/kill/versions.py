@@ -10,8 +10,8 @@ from perdure import Context, HasEnded, Workflow, step, workflow
 from perdure.client import Client
 from perdure.core import events as e
 from perdure.core.paths import Key
-from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.ledger import doing
+from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import History
 
@@ -110,7 +110,7 @@ def drive(run: Run) -> None:
         for handle in gates[-3:]:
             handle.send("shipped")
         for handle in gates:
-            run.until(lambda handle=handle: is_through(handle), f"{handle} has ended")  # type: ignore[misc]
+            run.until(lambda handle=handle: is_through(handle), f"{handle} has ended")  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def is_over(client: Client, name: str, executions: int) -> bool:
