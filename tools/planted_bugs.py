@@ -543,6 +543,22 @@ BUGS = [
         code("undo"),
     ),
     Bug("depth", "a recursion ends", "programs/code/children.py", "execution.depth >= limits.DEPTH_MAX", "execution.depth >= 10**6", code("children")),
+    Bug(
+        "a retried parent",
+        "its child goes on too",
+        "core/decide.py",
+        "return in_vain and execution.removed is None and execution.seen.wants_more(parent)",
+        "return False",
+        (*code("children"), "-k", "retried"),
+    ),
+    Bug(
+        "a parent that only waits",
+        "what has failed for it stays failed until it is retried",
+        "core/seen.py",
+        "return parent.life > self.lives.get((parent.key, parent.path), 0)",
+        "return True",
+        (*code("children"), "-k", "second_parent"),
+    ),
     Bug("what becomes of a child", "it goes on if that is wanted", "core/effects.py", 'op.on_cancel != "detach" and', "", code("children")),
     Bug(
         "two failures in a row",
@@ -612,6 +628,22 @@ BUGS = [
         "if wanted.singleton and row and row[0].status not in ENDED:",
         "if False:",
         service("pending"),
+    ),
+    Bug(
+        "what is replaced by a start",
+        "who dies after starting the next has not left both to run",
+        "service/operations.py",
+        "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])\n",
+        "answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])\n        besides and await access.store.commit(besides)\n",
+        service("pending"),
+    ),
+    Bug(
+        "what was requeued before",
+        "a command that was killed, and is given again, finds what it has done",
+        "service/dead_letters.py",
+        "    if discarded and await",
+        "    if False and await",
+        service("dead_letters"),
     ),
     # transactions and steps at work
     Bug(

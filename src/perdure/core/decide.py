@@ -71,6 +71,10 @@ def decide(execution: Execution, message: Message, program: Program, now_s: floa
     return draft.decision
 
 
+_LARGE: Mapping[type[Op], str] = {Call: "args", Keep: "value", Spawn: "input", Send: "body"}
+"""The fields of operations that may be large."""
+
+
 class _Draft:
     """A decision in the making."""
 
@@ -159,21 +163,12 @@ class _Draft:
 
     def _light(self, op: Op) -> Op:
         """The operation with its large value put among the blobs."""
-        match op:
-            case Call(args=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, args=light)
-            case Keep(value=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, value=light)
-            case Spawn(input=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, input=light)
-            case Send(body=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, body=light)
-            case _:
-                return op
+        name = _LARGE.get(type(op))
+        if name is None:
+            return op
+        value = getattr(op, name)
+        light = offload(value, self.decision.blobs)
+        return op if light is value else msgspec.structs.replace(op, **{name: light})
 
     def _trim(self, path: Path, before: int) -> None:
         first = self.execution.trimmed.get(path, 0)
@@ -214,9 +209,13 @@ class _Draft:
         """Begin, or note that somebody else waits for the end too."""
         execution = self.execution
         if execution.started is not None or execution.ended is not None:
-            if message.parent is not None and (execution.ended is not None or message.parent not in execution.watchers):
+            if message.parent is None or (execution.ended is None and message.parent in execution.watchers):
+                return
+            if self._goes_on_with(message.parent):
+                yield e.Reopened(self.now_s, f"its parent {message.parent.key} was retried")
+            if execution.started is not None or execution.ended is not None:
                 yield e.Watched(message.parent, self.now_s)
-            return
+                return
         if message.expires_at_s is not None and self.now_s > message.expires_at_s:
             yield e.Ended("cancelled", Err("cancelled", ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
             return
@@ -226,6 +225,13 @@ class _Draft:
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
         yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth, message.attributes)
+
+    def _goes_on_with(self, parent: messages.Parent) -> bool:
+        """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""
+        execution = self.execution
+        unwanted = execution.cancelling is not None and execution.cancelling.unwanted
+        in_vain = execution.ended is not None and (execution.ended.status == "failed" or execution.completed is not None or unwanted)
+        return in_vain and execution.removed is None and execution.seen.wants_more(parent)
 
     def settle(self, message: messages.Settle) -> Iterator[e.Event]:
         """Take an answer, if the operation is open and on this attempt."""
@@ -273,17 +279,22 @@ class _Draft:
         if execution.ended is not None or ((execution.cancelling is not None or execution.undoing) and execution.parked is None):
             return
         if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
-            yield self._cancelled(message.reason)
+            yield from self._end(message)
             return
         if execution.parked is not None:
             yield e.Resumed(self.now_s, message.reason)
         if execution.cancelling is None:
-            yield e.Cancelling(self.now_s, message.reason, undo=message.undo)
+            yield e.Cancelling(self.now_s, message.reason, undo=message.undo, unwanted=message.unwanted)
 
     def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:
         """End at once."""
         if self.execution.ended is None:
-            yield self._cancelled(message.reason)
+            yield from self._end(message)
+
+    def _end(self, message: messages.Cancel | messages.Terminate) -> Iterator[e.Event]:
+        if message.unwanted:
+            yield e.Cancelling(self.now_s, message.reason, undo=False, unwanted=True)
+        yield self._cancelled(message.reason)
 
     def discard(self, message: messages.Discard) -> Iterator[e.Event]:
         """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""

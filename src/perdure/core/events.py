@@ -160,12 +160,14 @@ class Progressed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
-    """The program was told to unwind, because somebody wants that or its deadline has passed; what it has done is to be undone, or not."""
+    """The program was told to unwind, because somebody wants that, its deadline has passed, or it is `unwanted`: its parent waits no longer. What it has
+    done is to be undone, or not."""
 
     at_s: float
     reason: str = ""
     deadline: bool = False
     undo: bool = True
+    unwanted: bool = False
 
 
 class Undoing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_SHORT):

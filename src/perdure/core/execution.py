@@ -149,7 +149,7 @@ class Execution:
         self.started, self.attributes = event, event.attributes
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
         if event.parent is not None:
-            self.watchers.append(event.parent)
+            self.watchers = self.seen.watched(self.watchers, event.parent)
 
     def _fork(self, event: e.Forked) -> None:
         self.now_s = event.at_s
@@ -163,8 +163,7 @@ class Execution:
 
     def _watched(self, event: e.Watched) -> None:
         self.now_s = event.at_s
-        if event.parent not in self.watchers:
-            self.watchers.append(event.parent)
+        self.watchers = self.seen.watched(self.watchers, event.parent)
 
     def _arrive(self, event: e.Arrived) -> None:
         self._remember_message(event)
@@ -321,7 +320,7 @@ class Execution:
 
     def _reopen(self, event: e.Reopened) -> None:
         self.now_s = event.at_s
-        self.ended, self.parked, self.cancelling, self.undoing = None, None, None, False
+        self.ended, self.completed, self.parked, self.cancelling, self.undoing = None, None, None, None, False
         self.reopened += 1
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
@@ -356,7 +355,7 @@ class Execution:
     def _refresh(self, event: e.Snapshot) -> None:
         self.version, self.now_s = event.version, event.at_s
         self.state = dict(event.state)
-        self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys))
+        self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives)
         self.sent = dict(event.sent)
         self.emitted, self.attributes, self.archive = event.emitted, event.attributes, event.archive
         self.logged_events, self.dead_events = event.kept + 1, 0

@@ -16,11 +16,12 @@ from perdure.core.paths import Key, Path
 from perdure.core.values import NOTHING, Value
 
 
-class Parent(msgspec.Struct, frozen=True, gc=False):
-    """Who waits for an execution: the operation at `path` of the execution `key`."""
+class Parent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Who waits for an execution: the operation at `path` of the execution `key`, which was reopened `life` times before it opened that."""
 
     key: Key
     path: Path
+    life: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
@@ -62,16 +63,18 @@ class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
-    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone."""
+    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone. `unwanted`: a parent waits no longer."""
 
     reason: str = ""
     undo: bool = True
+    unwanted: bool = False
 
 
 class Terminate(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
-    """End as cancelled at once; the program gets no say."""
+    """End as cancelled at once; the program gets no say. `unwanted`: a parent waits no longer."""
 
     reason: str = ""
+    unwanted: bool = False
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="undo"):
