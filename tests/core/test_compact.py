@@ -202,7 +202,7 @@ async def counts(ctx: Any) -> Any:
     async for turn in ctx.loop("audit", state=0, keep=2):
         before = turn.execution.attributes
         turn.set_attributes({"turn": before["turn"] + 1, "first": None, f"at{turn.number % 5}": turn.number})
-        await turn.step("look", once, turn.number)
+        await turn.step(f"look {before['turn'] % 7}", once, turn.number)
         turn.set_attributes({"sum": before.get("sum", 0) + turn.number, "last": f"turn {turn.number}"})
         if turn.number == 60:
             break

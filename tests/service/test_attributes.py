@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import Context, Is, Key, Retry, step, workflow
+from perdure.async_handle import AsyncHandle
 from perdure.client import AsyncClient
 from perdure.core.errors import BadName, BadValue, ExecutionFailed
 from perdure.core.where import Where
@@ -183,6 +184,18 @@ async def test_a_second_start_changes_no_attributes_and_a_replaced_one_has_the_n
     assert last.key.id.startswith("d@") and await healthy(client)
 
 
+@virtually
+async def test_what_was_paused_or_cancelled_before_it_began_is_found_as_it_was_started(c: Cluster, client: AsyncClient) -> None:
+    for id, tell in (("p", AsyncHandle.pause), ("c", AsyncHandle.cancel)):
+        await tell(await client.start(plain, id=id, attributes={"a": id}))
+    await client.start(plain, id="t", ttl="1s", attributes={"a": "t"})
+    await settle(2)
+    await c.engine(plain)
+    await settle()
+    assert [(one.key.id, one.status) for one in await client.list(where={"a": Is("exists")})] == [("t", "cancelled"), ("c", "cancelled"), ("p", "paused")]
+    assert await healthy(client)
+
+
 # Changed by workflows.
 
 
@@ -254,6 +267,8 @@ async def test_a_retry_goes_on_with_them_a_rerun_begins_as_it_began_and_a_fork_a
         await settle()
         assert (await one.status()).attributes["stage"] == stage and (await one.status()).attributes["kept"] == 1
     broken.clear()
+    other = await handle.fork("ship", input=("c9", 900), id="other")
+    assert (await other.result(timeout="1h"))["customer"] == "c9" and await found(client, {"customer": "c9"}) == ["other"]
     await handle.retry()
     assert await handle.result() == (await handle.status()).attributes == {"customer": "c1", "stage": "shipped", "kept": 1}
     await again.send("go")
