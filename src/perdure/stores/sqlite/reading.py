@@ -81,7 +81,7 @@ def read_heads(execute: Execute, which: Filter) -> list[Head]:
     where.also(bool(which.id_prefix), "id >= ?", after)
     where.also(bool(which.id_prefix) and before is not None, "id < ?", before)
     narrow = _narrow(which)
-    rare = None if narrow else min(which.where, key=lambda condition: not condition.points, default=None)
+    rare = None if narrow else attributes.rarest(execute, which.where)
     for condition in which.where:
         if condition is not rare:
             text_of_it, arguments = attributes.holds(condition)
