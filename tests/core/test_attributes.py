@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core import attributes as a
+from perdure.core import limits
 from perdure.core.errors import BadName, BadValue, LogDamaged
 from perdure.core.values import encode
 
@@ -108,6 +109,13 @@ def test_there_are_32_at_most_after_each_change() -> None:
     assert len(a.merged(full, a.checked_changes(full, {"b": 1, "a0": None, "never": None}))) == 32
     with pytest.raises(BadValue, match="is not a mapping of names to values"):
         a.checked(["a"])  # type: ignore[arg-type]  # which is the point
+
+
+def test_a_change_is_never_too_large_for_the_log() -> None:
+    largest = {f"𐐀{number:𐐀<63}": "é" * 512 for number in range(32)}
+    assert len(a.encoded(a.checked_changes((), largest))) < limits.BLOB_BYTES_MIN
+    with pytest.raises(BadValue, match="how many attributes: 33 is not at most 32"):
+        a.checked_changes(a.checked(largest), dict.fromkeys([*largest, "b"]))
 
 
 def test_a_change_keeps_what_it_does_not_name() -> None:

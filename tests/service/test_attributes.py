@@ -1,6 +1,8 @@
 """Claims about finding executions by attributes: as they were started with, as their workflow has changed them, and as those that came of them have them."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,12 @@ import pytest
 from perdure import Context, Is, Key, Retry, step, workflow
 from perdure.async_handle import AsyncHandle
 from perdure.client import AsyncClient
+from perdure.core.attributes import read
 from perdure.core.errors import BadName, BadValue, ExecutionFailed
 from perdure.core.where import Where
+from perdure.runtime.engine import Engine
+from perdure.runtime.host import open_store
+from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
@@ -343,3 +349,23 @@ async def test_in_a_file_they_are_found_again_when_it_is_opened_again(tmp_path: 
         assert await found(client, {"a": 2**62}) == ["e", "f"] and await found(client, {"a": 2**62, "b": Is("<", "ê")}) == ["e"]
         assert (await (await client.get("e")).status()).attributes == {"a": 2**62, "b": "é"}
     await asyncio.gather(SqliteStore(tmp_path / "perdure.db").close())
+
+
+async def test_where_payloads_are_encrypted_they_are_in_the_clear_and_found(tmp_path: Path) -> None:
+    file = tmp_path / "perdure.db"
+    store = open_store(f"sqlite:///{file}", codec=Encrypted({"a": bytes(range(32))}))
+    engine = Engine(store, [order.code])
+    running = asyncio.create_task(engine.run())
+    await engine.ready()
+    async with AsyncClient(store) as client:
+        handle = await client.start(order, "secret", id="e", attributes={"open": "in the clear"})
+        await handle.send("go")
+        await handle.result(timeout="10s")
+        assert await found(client, {"open": "in the clear", "stage": "shipped"}) == ["e"] and await healthy(client)
+    engine.stop()
+    await running
+    await store.close()
+    with closing(sqlite3.connect(file)) as database:
+        told = {name: read(value) for name, value in database.execute("SELECT name, value FROM attributes")}
+        assert told == {"open": "in the clear", "customer": "secret", "stage": "shipped"}
+        assert b"secret" not in b"".join(row for (row,) in database.execute("SELECT row FROM log"))
