@@ -346,19 +346,19 @@ class Execution:
         for path in list(self.open):
             self._close(path)
 
+    def _evict(self, event: e.Evicted) -> None:
+        self.now_s, self.dead_events = event.at_s, self.dead_events + 1
+
     def _remove(self, event: e.Removed) -> None:
         self.now_s, self.removed = event.at_s, event
 
     def _refresh(self, event: e.Snapshot) -> None:
-        self.version = event.version
-        self.now_s = event.at_s
+        self.version, self.now_s = event.version, event.at_s
         self.state = dict(event.state)
         self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives)
         self.sent = dict(event.sent)
-        self.emitted = event.emitted
-        self.archive = event.archive
-        self.logged_events = event.kept + 1
-        self.dead_events = 0
+        self.emitted, self.archive = event.emitted, event.archive
+        self.logged_events, self.dead_events = event.kept + 1, 0
 
 
 _APPLY: dict[type, Callable[[Any, Any], None]] = {
@@ -380,6 +380,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Parked: Execution._park,
     e.Resumed: Execution._resume,
     e.Reopened: Execution._reopen,
+    e.Evicted: Execution._evict,
     e.Turned: Execution._turn,
     e.Opened: Execution._open,
     e.Dropped: Execution._drop,
