@@ -85,6 +85,7 @@ ACTING = {
     "undo_others": "undo failing waiting",
     "pause": "pause waiting --reason lunch",
     "resume": "resume paused changed",
+    "evict": "evict waiting --reason 'it hangs'",
     "doctor": "doctor",
     "doctor_none": "doctor --db sqlite:///none/none.db",
     "doctor_wrong": "doctor --db sqlite:///text.db",

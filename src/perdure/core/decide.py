@@ -97,8 +97,7 @@ class _Draft:
                 why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
                 self._record(e.Ended("failed", Err("failed", ErrorInfo("EndlessDecision", why)), self.now_s))
                 return
-            following = self._at_once(self.ready.popleft())
-            if following is not None:
+            if (following := self._at_once(self.ready.popleft())) is not None:
                 yield from self._feed(following)
 
     def _feed(self, event: e.Event) -> Generator[Load, bytes, None]:
@@ -166,8 +165,7 @@ class _Draft:
         name = _LARGE.get(type(op))
         if name is None:
             return op
-        value = getattr(op, name)
-        light = offload(value, self.decision.blobs)
+        light = offload(value := getattr(op, name), self.decision.blobs)
         return op if light is value else msgspec.structs.replace(op, **{name: light})
 
     def _trim(self, path: Path, before: int) -> None:
@@ -182,11 +180,10 @@ class _Draft:
         cancelling, completed = self.execution.cancelling, self.execution.completed
         if completed is not None:
             self._record(e.Ended(completed.status, completed.outcome, self.now_s))
-            return
-        if cancelling is not None:
+        elif cancelling is not None:
             self._record(self._deadline_exceeded(cancelling.reason) if cancelling.deadline else self._cancelled(cancelling.reason))
-            return
-        self._record(e.Ended(status, self._light_outcome(outcome), self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
+        else:
+            self._record(e.Ended(status, self._light_outcome(outcome), self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
 
     def _at_once(self, path: Path) -> e.Event | None:
         """The event by which an open operation settles without waiting, if it does."""
@@ -336,6 +333,11 @@ class _Draft:
         if self.execution.ended is None and self.execution.parked is None:
             yield e.Parked("paused", self.now_s, (message.reason,) if message.reason else ())
 
+    def evict(self, message: messages.Evict) -> Iterator[e.Event]:
+        """Have it on record that it leaves; the engine does the rest."""
+        if self.execution.started is not None and self.execution.ended is None:
+            yield e.Evicted(self.now_s, message.reason)
+
     def resume(self, message: messages.Resume | messages.Retry) -> Iterator[e.Event]:
         """Go on from where it was parked. What has become due meanwhile is done at the next tick, behind the messages that came with this one."""
         if self.execution.parked is not None:
@@ -391,6 +393,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Preset: _Draft.preset,
     messages.Pause: _Draft.pause,
     messages.Resume: _Draft.resume,
+    messages.Evict: _Draft.evict,
     messages.Discard: _Draft.discard,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,

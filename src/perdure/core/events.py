@@ -205,6 +205,13 @@ class Reopened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     before: Path = ()
 
 
+class Evicted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="v", rename=_SHORT):
+    """Somebody had the execution leave the engine that had it. What that was performing is given back behind this."""
+
+    at_s: float
+    reason: str = ""
+
+
 class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
     """In a compacted log: the loop at `path` stood at the beginning of `turn`, with the state `value`. Earlier turns are gone."""
 
@@ -296,6 +303,7 @@ Given = (
     | Parked
     | Resumed
     | Reopened
+    | Evicted
     | Turned
     | Attributed
     | Removed

@@ -225,23 +225,20 @@ class Execution:
 
     def _retry(self, event: e.Retrying) -> None:
         promise = self._wait_again(event, "retrying")
-        promise.failures += 1
-        promise.interruptions = 0
+        promise.failures, promise.interruptions = promise.failures + 1, 0
 
     def _interrupt(self, event: e.Interrupted) -> None:
         self._wait_again(event, "interrupted").interruptions += not event.given_back
 
     def _try(self, event: e.Tried) -> None:
         promise = self.open[event.path]
-        self.now_s = event.at_s
-        promise.attempt = event.attempt
+        self.now_s, promise.attempt = event.at_s, event.attempt
         promise.events += 1
         self.opened.perform(promise, event.by, self.now_s)
 
     def _progress(self, event: e.Progressed) -> None:
         promise = self.open[event.path]
-        self.now_s = event.at_s
-        promise.progress = event.body
+        self.now_s, promise.progress = event.at_s, event.body
         promise.events += 1
         self.opened.beat(promise, event.at_s)
 
@@ -349,6 +346,9 @@ class Execution:
     def _attribute(self, event: e.Attributed) -> None:
         self.now_s, self.attributes = event.at_s, event.attributes
 
+    def _evict(self, event: e.Evicted) -> None:
+        self.now_s, self.dead_events = event.at_s, self.dead_events + 1
+
     def _remove(self, event: e.Removed) -> None:
         self.now_s, self.removed = event.at_s, event
 
@@ -380,6 +380,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Parked: Execution._park,
     e.Resumed: Execution._resume,
     e.Reopened: Execution._reopen,
+    e.Evicted: Execution._evict,
     e.Turned: Execution._turn,
     e.Opened: Execution._open,
     e.Dropped: Execution._drop,

@@ -110,6 +110,12 @@ class Resume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     reason: str = ""
 
 
+class Evict(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="evict"):
+    """Leave the engine that has it: what that performs is given back, and whoever is next goes on from the log."""
+
+    reason: str = ""
+
+
 class Discard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="discard"):
     """Nobody will mend it: what has failed, or needs attention, is cancelled as it stands, and not gone on with."""
 
@@ -142,7 +148,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Discard | Lost | Progress | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

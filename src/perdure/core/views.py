@@ -119,6 +119,8 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.waiting", (), {"why": _parked(event)}
         case e.Resumed(_, reason):
             yield "execution.resumed", (), {"reason": reason}
+        case e.Evicted(_, reason):
+            yield "execution.evicted", (), {"reason": reason}
         case e.Undoing(_, reason):
             yield "execution.undoing", (), {"reason": reason}
         case e.Reopened(_, reason):

@@ -35,7 +35,7 @@ class Warm:
     `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
     handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
     not begun. `compact_from` is how many events its log is to have before compacting it is tried again. `attributes` are those that its head has, and
-    `indexed` those of the fold of which they were made, if they were made here.
+    `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more.
     """
 
     __slots__ = (
@@ -50,6 +50,7 @@ class Warm:
         "in_hand",
         "indexed",
         "key",
+        "leaving",
         "log_bytes",
         "pinned",
         "program",
@@ -82,6 +83,7 @@ class Warm:
         self.touched_s = 0.0
         self.taken = 0
         self.compact_from = 0
+        self.leaving = False
 
     @property
     def parks(self) -> bool:

@@ -213,6 +213,15 @@ async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:
     _ = await _tell(access, key, messages.Pause(reason), "pause", wait)
 
 
+async def evict(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """Have an execution leave the engine that has it, and go on from its log; one that no engine has is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to evict.
+    """
+    _ = await _tell(access, key, messages.Evict(reason), "evict", wait)
+
+
 async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:
     """Have what is paused or parked go on; what is neither is left as it is. Return the version behind which to watch it.
 
