@@ -249,8 +249,8 @@ BUGS = [
         "cancel wins",
         "what was cancelled ends as cancelled",
         DECIDE,
-        "        if cancelling is not None:\n            self._record",
-        "        if False:\n            self._record",
+        "        elif cancelling is not None:\n            self._record",
+        "        elif False:\n            self._record",
         core("decide"),
     ),
     Bug(
