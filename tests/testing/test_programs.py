@@ -22,6 +22,7 @@ from perdure.core.paths import Key
 from perdure.programs.code.declare import Step
 from perdure.programs.code.results import Ok, Record, Won
 from perdure.testing import nodes as n
+from perdure.testing.changes import changed
 from perdure.testing.oracle import CENTURY_S, Prediction, Stuck, predict
 from perdure.testing.programs import Child, Program, World, as_workflow, children, generate
 from perdure.testing.virtual import run
@@ -51,7 +52,7 @@ def test_a_seed_gives_the_same_program_in_every_process(hash_seed: str) -> None:
 
 
 def test_a_hundred_seeds_have_everything() -> None:
-    nodes = [node for seed in range(100) for node in n.walk(generate(Random(seed), 20).root)]
+    nodes = [node for seed in range(100) for node in n.walk(changed(generate(Random(seed), 20), Random(seed)).root)]
     steps = [node for node in nodes if isinstance(node, n.Step)]
     assert {type(node) for node in nodes} == set(get_args(n.Node))
     assert {type(step.behaviour) for step in steps} == set(get_args(n.Behaviour))

@@ -112,11 +112,11 @@ async def restore(engine: "Engine", warm: Warm) -> None:
             warm.undecided.appendleft(Item(messages.Diverge(diff)))
             return
     end_stale(warm, execution)
-    answered = {(item.message.path, item.message.attempt) for item in warm.undecided if isinstance(item.message, messages.Settle)}
+    told = {(item.message.path, item.message.attempt) for item in warm.undecided if isinstance(item.message, messages.Settle | messages.Lost)}
     for promise in reversed(execution.opened.performing()):
         flight = warm.flights.get(promise.path)
-        if (promise.path, promise.attempt) in answered:
-            continue  # who performed it is gone, and had answered in a transaction
+        if (promise.path, promise.attempt) in told:
+            continue  # who performed it is gone, and had answered in a transaction; or it was given back here
         if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:
             warm.undecided.appendleft(Item(messages.Lost(promise.path, promise.attempt)))
 

@@ -5,6 +5,7 @@ found, because the engine under test would take that for trouble of its store; i
 """
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,12 @@ class Auditor:
         self.effects: dict[tuple[str, str], set[CallKey]] = {}
         self.zombies: Counter[CallKey] = Counter()
         self.acknowledged: set[int] = set()
+        self._deploy_of: Callable[[str], int] = lambda _: sys.maxsize
+        self._needs: Callable[[Key], int] = lambda _: 0
+
+    def permits(self, deploy_of: Callable[[str], int], needs: Callable[[Key], int]) -> None:
+        """From now on a holder may find that an execution differs from its code, if that is of an older deploy than what the execution needs."""
+        self._deploy_of, self._needs = deploy_of, needs
 
     def complain(self, problem: str) -> None:
         """Note something that should not be."""
@@ -86,6 +93,7 @@ class Auditor:
         self._timeouts(known, commit, events)
         for event in events:
             self._before(known, event)
+            self._of_its_code(known, event, commit.holder)
             known.shadow.apply(event)
             self._after(known, event)
         shadow = known.shadow
@@ -142,14 +150,22 @@ class Auditor:
                 once = (sender, sent, key)
                 self.expect(once not in known.arrived, lambda: f"{where}: {event} has come before")
                 known.arrived.add(once)
-            case e.Parked("diverged", _, detail):
-                self.complain(f"{where}: diverged: {detail}")
             case e.Ended(status) if shadow.cancelling is not None:
                 self.expect(status == "cancelled", lambda: f"{where}: it was cancelled, and ended as {status}")
         if isinstance(event, e.Settled):
             self._settled(shadow, event, where)
         if isinstance(event, e.Received):
             self._received(known, event, where)
+
+    def _of_its_code(self, known: Known, event: e.Event, holder: str) -> None:
+        """Code goes on with what it is meant for, and with nothing else."""
+        shadow, where = known.shadow, f"{known.shadow.key} at {known.shadow.version + 1}"
+        if isinstance(event, e.Parked) and event.reason == "diverged":
+            deploy, needs = self._deploy_of(holder), self._needs(shadow.key)
+            self.expect(deploy < needs, lambda: f"{where}: diverged on code of deploy {deploy}, and needs {needs}: {event.detail}")
+            self.counts["diverged"] += 1
+        version = event.version if isinstance(event, e.Started) else 0 if shadow.started is None else shadow.started.version
+        self.expect(version <= self._deploy_of(holder) + 1, lambda: f"{where}: version {version} came to code of deploy {self._deploy_of(holder)}")
 
     def _settles(self, known: Known, path: Path, where: str) -> None:
         once = (known.shadow.reopened, path)
@@ -204,8 +220,9 @@ class Auditor:
                 self.tries[key, path] = 1
             case e.Tried(path, attempt):
                 self.tries[key, path] = attempt
-            case e.Interrupted(path):
+            case e.Interrupted(path, given_back=given_back):
                 self.interruptions[key, path] += 1
+                self.counts["given back"] += given_back
             case e.Parked("interrupted", _, _, path):
                 self.interruptions[key, path] += 1
             case e.Reopened():

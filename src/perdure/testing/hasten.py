@@ -42,6 +42,10 @@ def _hastened(node: Node, come: set[str], prefix: str) -> Node:
             return replace(node, timeout_s=min(timeout_s, SHORT_S))
         case n.Guard(body) | n.Map(body=body) | n.Loop(body=body):
             return replace(node, body=again(body))
+        case n.Removed(verb):
+            return replace(node, verb=again(verb))
+        case n.Changed(ways=ways):
+            return replace(node, ways=tuple(again(way) for way in ways))
         case n.Sequence(nodes) | n.Together(nodes):
             return replace(node, nodes=tuple(again(one) for one in nodes))
         case n.Join(branches) | n.Race(branches):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.core.errors import Fatal, JoinFailed, RaceFailed, StepFailed, WorkflowError
 from perdure.core.paths import Key
+from perdure.programs.code.durations import shown
 from perdure.testing import nodes as n
 from perdure.testing.nodes import Json, Node, Program
 
@@ -14,14 +15,19 @@ if TYPE_CHECKING:
     from perdure.programs.code.context import Context
     from perdure.programs.code.declare import CodeWorkflow
 
-Workflow = Callable[[Any], Coroutine[Any, Any, Json]]
+Workflow = Callable[..., Coroutine[Any, Any, Json]]
 
 
 class World:
-    """What the steps of one execution act upon. `effects` counts how often each effect was executed."""
+    """What the steps of one execution act upon. `effects` counts how often each effect was executed, `needs` says which deploy's code an execution needs."""
 
     def __init__(self) -> None:
         self.effects: Counter[str] = Counter()
+        self.needs: dict[Key, int] = {}
+
+    def goes(self, key: Key, deploy: int) -> None:
+        """Note that an execution goes a way that code before this deploy does not know."""
+        self.needs[key] = max(deploy, self.needs.get(key, 0))
 
     def begin(self, effect: str, behaviour: n.Behaviour) -> Json:
         """Execute the effect, once more, and behave as is due at this time: return the value, or raise."""
@@ -55,9 +61,30 @@ class Child(NamedTuple):
     code: "CodeWorkflow"
 
 
-def as_workflow(program: Program, world: World) -> Workflow:
+class Code(NamedTuple):
+    """Which code runs a program: that of which deploy (0 is the first), and whether each deploy is a version of its own, which replays all before it."""
+
+    deploy: int = 0
+    pinned: bool = False
+
+    def way(self, pinned: int, ways: int) -> int:
+        """The latest way that it knows, of so many; of an execution that is pinned to a version, the latest that this one knows."""
+        return min(pinned if self.pinned else self.deploy + 1, ways)
+
+    def declared(self, workflow: Workflow, name: str, **options: Any) -> "CodeWorkflow":
+        """A workflow of this code."""
+        from perdure.programs.code.declare import CodeWorkflow
+
+        version = self.deploy + 1 if self.pinned else 1
+        return CodeWorkflow(workflow, name, version, tuple(range(1, version)), **options)
+
+
+FIRST = Code()
+
+
+def as_workflow(program: Program, world: World, code: Code = FIRST) -> Workflow:
     """The program as an async function of a context, which returns {"returned": value} or {"raised": error}."""
-    interpreter = _Interpreter(world, children(program, world))
+    interpreter = _Interpreter(world, children(program, world, code), code)
 
     async def workflow(ctx: Any) -> Any:
         try:
@@ -68,20 +95,21 @@ def as_workflow(program: Program, world: World) -> Workflow:
     return workflow
 
 
-def children(program: Program, world: World) -> dict[str, Child]:
+def children(program: Program, world: World, code: Code = FIRST) -> dict[str, Child]:
     """The workflows of the program's child executions, by name: an engine that runs the program must know them too."""
-    from perdure.programs.code.declare import Calling, CodeWorkflow
+    from perdure.programs.code.declare import Calling
 
     found: dict[str, Child] = {}
-    interpreter = _Interpreter(world, found)
+    interpreter = _Interpreter(world, found, code)
 
     def child(call: n.Call) -> Child:
         async def workflow(ctx: Any, where: str, turns: int) -> Any:
             return await interpreter.value(call.body, ctx, _Scope(ctx.execution.key, where, "", turns))
 
-        return Child(CodeWorkflow(workflow, call.name, calling=Calling(undo=call.undo)))
+        return Child(code.declared(workflow, call.name, calling=Calling(undo=call.undo)))
 
-    found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call))
+    later = {id(node) for one in n.walk(program.root) if isinstance(one, n.Changed) for way in one.ways[code.deploy + 1 :] for node in n.walk(way)}
+    found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call) and id(call) not in later)
     return found
 
 
@@ -98,8 +126,9 @@ class _Scope(NamedTuple):
 
 
 class _Interpreter:
-    def __init__(self, world: World, known: dict[str, Child]) -> None:
+    def __init__(self, world: World, known: dict[str, Child], code: Code) -> None:
         self._world = world
+        self._code = code
         self._children = known
         self._steps: dict[str, Any] = {}
 
@@ -133,6 +162,10 @@ class _Interpreter:
                 return {"approved": found.approved}
             case n.Gate(name, latest):
                 return {"way": await ctx.version(name, latest)}
+            case n.Changed():
+                return await self._changed(node, ctx, scope)
+            case n.Removed():
+                return await self._removed(node, ctx, scope)
             case n.Together(nodes):
                 return await asyncio.gather(*(self._verb(one, ctx, scope) for one in nodes))
             case n.Call(name):
@@ -148,6 +181,24 @@ class _Interpreter:
                 return await self._loop(node, ctx, scope)
             case n.Join() | n.Map() | n.Race():
                 return await self._branches(node, ctx, scope)
+        return None
+
+    async def _changed(self, node: n.Changed, ctx: Any, scope: _Scope) -> Json:
+        latest = self._code.way(ctx.execution.version, len(node.ways))
+        asks = latest > 1 and not self._code.pinned
+        way = await ctx.version(node.name, latest) if asks else latest
+        if asks:
+            self._world.goes(scope.key, way - 1)
+        _ = await self.value(node.ways[way - 1], ctx, scope)
+        return {"changed": node.name}
+
+    async def _removed(self, node: n.Removed, ctx: Any, scope: _Scope) -> Json:
+        if (ctx.execution.version if self._code.pinned else self._code.deploy + 1) <= node.by:
+            _ = await self.value(node.verb, ctx, scope)
+        elif not self._code.pinned:
+            if not ctx._instance.replaying:
+                self._world.goes(scope.key, node.by)
+            await ctx.removed(*_remembered(node.verb, scope.items))
         return None
 
     async def _branches(self, node: n.Join | n.Map | n.Race, ctx: Any, scope: _Scope) -> Json:
@@ -231,6 +282,21 @@ def _declared(node: n.Step, world: World) -> Any:
             return function
         case _:
             return step(retry=retry, timeout=node.timeout_s)(function)
+
+
+def _remembered(verb: n.Verb, items: str) -> tuple[str, str]:
+    """The name that a verb has by itself, and its kind, as `ctx.removed` takes them."""
+    match verb:
+        case n.Step(name, form=form):
+            return {"named": f"{name} by name", "renamed": f"{name} renamed"}.get(form, name), "step"
+        case n.Sleep(duration_s):
+            return f"sleep:{shown(duration_s)}", "sleep"
+        case n.Listen(message):
+            return f"listen:{message}{items}", "listen"
+        case n.Keep(name):
+            return name, "keep"
+        case n.Call(name):
+            return f"call:{name}", "call"
 
 
 def undoing(effect: str) -> str:

@@ -125,6 +125,22 @@ class Gate(msgspec.Struct, frozen=True, tag=True):
     latest: int
 
 
+class Changed(msgspec.Struct, frozen=True, tag=True):
+    """Code that deploys have changed: the way w runs `ways[w - 1]`, and code of deploy d knows the ways up to d + 1. That of deploy 0 goes the
+    first one without asking. What a way returns is not looked at, and none fails.
+    """
+
+    name: str
+    ways: "tuple[Node, ...]"
+
+
+class Removed(msgspec.Struct, frozen=True, tag=True):
+    """A verb that code has before deploy `by`, and not any more from then on. What it returns is not looked at, and it does not fail."""
+
+    verb: "Verb"
+    by: int = 1
+
+
 class Join(msgspec.Struct, frozen=True, tag=True):
     """Branches side by side; with `catch`, JoinFailed is a value."""
 
@@ -183,7 +199,11 @@ class Guard(msgspec.Struct, frozen=True, tag=True):
     body: "Node"
 
 
-Node = Step | Attempt | Sleep | Listen | Gather | Send | Keep | Tell | Raise | Approve | Gate | Join | Map | Race | Loop | Together | Call | Sequence | Guard
+Verb = Step | Sleep | Listen | Keep | Call
+"""What may be removed."""
+
+Leaf = Step | Attempt | Sleep | Listen | Gather | Send | Keep | Tell | Raise | Approve | Gate
+Node = Leaf | Changed | Removed | Join | Map | Race | Loop | Together | Call | Sequence | Guard
 
 
 class Message(NamedTuple):
@@ -210,9 +230,9 @@ def walk(node: Node) -> Iterator[Node]:
     """The node and all within it, the outer ones first."""
     yield node
     match node:
-        case Attempt(inner) | Guard(inner) | Map(body=inner) | Loop(body=inner) | Call(body=inner):
+        case Attempt(inner) | Guard(inner) | Map(body=inner) | Loop(body=inner) | Call(body=inner) | Removed(inner):
             yield from walk(inner)
-        case Sequence(nodes) | Together(nodes):
+        case Sequence(nodes) | Together(nodes) | Changed(ways=nodes):
             for one in nodes:
                 yield from walk(one)
         case Join(branches) | Race(branches):

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.testing import nodes as n
+from perdure.testing.changes import changed
 from perdure.testing.faults import NO_FAULTS, Faults
 from perdure.testing.nodes import Program
 from perdure.testing.programs import generate
@@ -21,7 +22,8 @@ class Options(msgspec.Struct, frozen=True):
     Every so many seconds, on average: an engine is killed, one is stopped, an epoch is raised, a late answer comes, an execution is
     paused for a moment, one is evicted. In a blackout all engines are killed, and none is started for `blackout_s`. Logs are compacted from
     `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
-    `reaches`.
+    `reaches`. At each of `deploys_at_s` newer code begins to come to one process after the other, `rollout_s` apart at most; `pinned`, it is a
+    newer version of the programs.
     """
 
     engines: int = 2
@@ -43,6 +45,9 @@ class Options(msgspec.Struct, frozen=True):
     cancel_after_s: float | None = None
     compact_from: int = 4
     as_written: bool = False
+    deploys_at_s: tuple[float, ...] = ()
+    rollout_s: float = 5.0
+    pinned: bool = False
 
     @property
     def troubled(self) -> bool:
@@ -52,7 +57,20 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> tuple[list[Program], Options]:
-    """The programs and the world that a seed stands for."""
+    """The programs and the world that a seed stands for. What is drawn later changes nothing of what was drawn before."""
+    programs, options = _drawn(seed, faults, always_suspend, store)
+    return _with_deploys(Random(f"{seed}: deploys"), programs, options)
+
+
+def _with_deploys(rng: Random, programs: list[Program], options: Options) -> tuple[list[Program], Options]:
+    if rng.random() >= 0.4:
+        return programs, options
+    deploys_at_s = tuple(sorted(rng.choice((2.0, 8.0, 30.0)) * rng.random() for _ in range(rng.randint(1, 3))))
+    rollout_s, pinned = rng.choice((2.0, 10.0, 40.0)), rng.random() < 0.3
+    return [changed(program, rng) for program in programs], replace(options, deploys_at_s=deploys_at_s, rollout_s=rollout_s, pinned=pinned)
+
+
+def _drawn(seed: int, faults: bool, always_suspend: bool, store: Kind) -> tuple[list[Program], Options]:
     rng = Random(f"{seed}: world")
     programs = [generate(rng, rng.choice((3, 6, 10, 20))) for _ in range(rng.choice((1, 1, 2)))]
     engines, reaches = rng.choice((2, 2, 3)), rng.choice((1, 1, 3))

@@ -21,7 +21,8 @@ Reading = Generator[None, None, Json]
 
 
 class Prediction(NamedTuple):
-    """The result, how often each effect is executed if nothing crashes, and how often at most those of branches that lose a race."""
+    """The result, how often each effect is executed if nothing crashes, and how often at most those of branches that lose a race, and of what
+    only some code does."""
 
     result: Json
     effects: Counter[str]
@@ -111,6 +112,12 @@ class _Oracle:
                 return {"approved": approves}
             case n.Gate(_, latest):
                 return {"way": latest}
+            case n.Removed(verb):
+                yield from self._perhaps(verb, scope)
+            case n.Changed(name, ways):
+                for way in ways:
+                    yield from self._perhaps(way, scope)
+                return {"changed": name}
             case n.Guard(body):
                 try:
                     return {"fine": (yield from self.read(body, scope))}
@@ -128,6 +135,12 @@ class _Oracle:
             case n.Race():
                 return (yield from self._race(node, scope))
         return None
+
+    def _perhaps(self, node: Node, scope: _Scope) -> Reading:
+        """What some code does, and other code does not."""
+        effects, done = Counter[str](), Counter[str]()
+        self.lost += [effects, done]
+        yield from self.read(node, scope._replace(effects=effects, done=done))
 
     def _call(self, node: n.Call, scope: _Scope) -> Reading:
         """A child undoes what it has done if it fails; what it has done by completing may be undone with its parent."""

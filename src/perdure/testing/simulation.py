@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextvars import copy_context
 from random import Random
 from typing import Any
 
@@ -19,21 +18,19 @@ from perdure.core.paths import Key, Path
 from perdure.core.program import program_name
 from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import CodeWorkflow
-from perdure.runtime.engine import Engine
 from perdure.stores.base import Post
 from perdure.testing import nodes as n
-from perdure.testing.audit import Auditor, acting_for
+from perdure.testing.audit import Auditor
 from perdure.testing.audited import AuditedStore, AuditedWorld
 from perdure.testing.disks import Disk
-from perdure.testing.faults import NO_FAULTS, FaultyStore, Gate
+from perdure.testing.faults import NO_FAULTS, FaultyStore
 from perdure.testing.hasten import hasten
-from perdure.testing.interpreter import as_workflow, children, undoing
+from perdure.testing.interpreter import Code, as_workflow, children, undoing
 from perdure.testing.options import Options
 from perdure.testing.oracle import Prediction, predict
+from perdure.testing.processes import Process
 from perdure.testing.virtual import VirtualLoop
 
-LEASE_S = 5.0
-POLL_S = 1.0
 PAUSE_MAX_S = 5.0
 """How long an execution is paused at most: not so long that what is waited for with a timeout comes too late."""
 
@@ -47,75 +44,8 @@ class Case(msgspec.Struct):
     key: Key
     program: n.Program
     world: AuditedWorld
-    workflows: list[CodeWorkflow]
+    workflows: dict[int, list[CodeWorkflow]]
     prediction: Prediction
-
-
-class Process:
-    """One engine after another, each on the store through a gate of its own."""
-
-    def __init__(self, simulation: "Simulation", name: str) -> None:
-        self.name = name
-        self.engine: Engine | None = None
-        self.gate = Gate()
-        self.store: FaultyStore | None = None
-        self.ended = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-        self.starts: list[asyncio.Task[bool]] = []
-        self._simulation = simulation
-        self._lives = 0
-        self._context = copy_context()
-        self._context.run(acting_for.set, lambda: self.engine.holder if self.engine is not None else "")
-
-    async def live(self) -> None:
-        """Run engines for ever, a new one whenever the last has ended."""
-        simulation = self._simulation
-        while True:
-            self._begin()
-            await self.ended.wait()
-            await self._bury()
-            down_s = simulation.down_until_s - simulation.loop.now_s
-            await asyncio.sleep(max(down_s, simulation.rng.uniform(0.0, simulation.options.down_max_s) if simulation.troubled else 0.0))
-
-    def _begin(self) -> None:
-        simulation = self._simulation
-        self._lives += 1
-        self.ended = ended = asyncio.Event()
-        self.gate = Gate(ended.set)
-        self.store = FaultyStore(simulation.store, simulation.rng, simulation.faults, gate=self.gate, counts=simulation.counts)
-        idle_s = 0.0 if simulation.options.always_suspend else simulation.rng.choice((0.5, 3.0, 60.0))
-        holder, seeds = f"{self.name}.{self._lives}", Random(f"{self.name}.{self._lives}")
-        self.engine = Engine(self.store, simulation.workflows, holder=holder, lease_s=LEASE_S, poll_s=POLL_S, idle_s=idle_s, seed=lambda: seeds.getrandbits(62))
-        self.task = simulation.loop.create_task(self.engine.run(), name=holder, context=self._context.copy())
-        self.task.add_done_callback(lambda _: ended.set())
-
-    async def _bury(self) -> None:
-        """End what a dead engine still does."""
-        engine, task = self.engine, self.task
-        if engine is None or task is None:
-            return
-        if not self.gate.dead and not task.cancelled() and (error := task.exception()) is not None:
-            self._simulation.auditor.complain(f"{engine.holder} failed: {error!r}")
-        self.gate.kill()
-        while left := [one for one in (task, *engine._tasks, *self.starts) if not one.done()]:
-            await self._simulation.loop.kill(left)
-        self.starts.clear()
-        self.engine = None
-
-    def start(self, key: Key, value: bytes) -> None:
-        """Have the present engine start an execution; that may fail, as everything may."""
-        engine = self.engine
-        if engine is not None and engine.joined:
-            self.starts.append(self._simulation.loop.create_task(engine.start(key, value), context=self._context.copy()))
-
-    def warm_is_the_same(self) -> None:
-        """Compare what the engine has in memory with what was written, where it is at the same version."""
-        simulation, engine = self._simulation, self.engine
-        for warm in () if engine is None else engine._warm:
-            head, known = simulation.store.head(warm.key), simulation.auditor.known.get(warm.key)
-            if head is not None and known is not None and warm.execution is not None and not warm.busy and warm.execution.version == head.version:
-                simulation.auditor.same(f"the fold in the memory of {self.name}", warm.execution, known.shadow)
-                simulation.counts["warm folds compared"] += 1
 
 
 class Simulation:
@@ -134,7 +64,8 @@ class Simulation:
         self.down_until_s = 0.0
         self.processes: list[Process] = []
         self.cases = [self._case(number, program) for number, program in enumerate(programs)]
-        self.workflows = [workflow for case in self.cases for workflow in case.workflows]
+        self.deploys: dict[str, int] = {}
+        self.auditor.permits(self._deploy_of, self._needs)
         self._tasks: list[asyncio.Task[Any]] = []
         self._began_s = loop.now_s
 
@@ -142,14 +73,32 @@ class Simulation:
         fast = program if self.options.as_written else hasten(program, f"{number}.")
         world = AuditedWorld(self.store, str(number))
         name = f"program{number}"
-        workflows = [CodeWorkflow(as_workflow(fast, world), name), *(child.code for child in children(fast, world).values())]
+        codes = [Code(deploy, self.options.pinned) for deploy in range(len(self.options.deploys_at_s) + 1)]
+        workflows = {
+            code.deploy: [code.declared(as_workflow(fast, world, code), name), *(child.code for child in children(fast, world, code).values())]
+            for code in codes
+        }
         return Case(Key("t", name, "x"), fast, world, workflows, predict(fast))
+
+    def workflows(self, deploy: int) -> list[CodeWorkflow]:
+        """All workflows, in the code of a deploy."""
+        return [workflow for case in self.cases for workflow in case.workflows[deploy]]
+
+    def _deploy_of(self, holder: str) -> int:
+        """Whose code a process runs that holds something under this name."""
+        return self.deploys[holder.partition("~")[0]]
+
+    def _needs(self, key: Key) -> int:
+        """Whose code an execution needs at least, because of the way that it went."""
+        return max(case.world.needs.get(key, 0) for case in self.cases)
 
     async def run(self) -> None:
         """All of it: trouble, then quiet, then what must be true at the end."""
         self.processes = [Process(self, f"engine{number}") for number in range(self.options.engines)]
         for work in (*(process.live() for process in self.processes), self._relay(), self._look_after(), *(self._send(case) for case in self.cases)):
             self._at_once(work)
+        for number, at_s in enumerate(self.options.deploys_at_s):
+            self._at_once(self._deploy(number + 1, at_s))
         trouble = [asyncio.create_task(work) for work in self._troubles()] if self.troubled else []
         await self._until_quiet()
         self._calm(trouble)
@@ -192,13 +141,22 @@ class Simulation:
         if not started:
             await self._start(case, store)
 
+    async def _deploy(self, deploy: int, at_s: float) -> None:
+        """Newer code comes to one process after the other; until it has, that may begin again with what it had."""
+        await asyncio.sleep(at_s)
+        self.counts["deploys"] += 1
+        for process in self.rng.sample(self.processes, len(self.processes)):
+            process.upgrade(deploy)
+            await asyncio.sleep(self.rng.uniform(0.0, self.options.rollout_s))
+
     async def _start(self, case: Case, store: FaultyStore) -> None:
         # A start that comes by mail comes after the messages that were sent before it; one that is made here, at any time.
         if self.rng.random() < 0.3 and all(message.at_s > 0 for message in case.program.messages):
             self.rng.choice(self.processes).start(case.key, NO_ARGS)
             await asyncio.sleep(self.rng.uniform(0.0, 3.0))
-        opening = Opening(program_name(case.key.workflow, 1), case.key)
-        await self._post(store, Send(case.key, "start", messages.encode(messages.Start(1, NO_ARGS, 7)), opens=opening))
+        version = self.rng.randint(0, len(self.options.deploys_at_s) + 1) if self.options.pinned else 1
+        opening = Opening(program_name(case.key.workflow, version), case.key)
+        await self._post(store, Send(case.key, "start", messages.encode(messages.Start(version, NO_ARGS, 7)), opens=opening))
 
     async def _post(self, store: FaultyStore, send: Send) -> None:
         while True:
@@ -230,13 +188,13 @@ class Simulation:
         return interrupts
 
     async def _look_after(self) -> None:
-        """What a person does about an execution that was parked because its step was interrupted too often."""
+        """What a person does about an execution that was parked because its step was interrupted too often, or came to older code than it needs."""
         seen: set[tuple[Key, int]] = set()
         while True:
             await asyncio.sleep(2.0)
             for key, known in list(self.auditor.known.items()):
                 parked = known.shadow.parked
-                if parked is not None and parked.reason == "interrupted" and (key, known.shadow.version) not in seen:
+                if parked is not None and parked.reason in ("interrupted", "diverged") and (key, known.shadow.version) not in seen:
                     seen.add((key, known.shadow.version))
                     self.counts["resumed"] += 1
                     await self.store.commit([Post(sends=(Send(key, f"retry:{known.shadow.version}", messages.encode(messages.Retry())),))])

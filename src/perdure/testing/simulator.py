@@ -73,7 +73,7 @@ def _counted(simulation: Simulation) -> dict[str, int]:
     counts = simulation.counts + simulation.auditor.counts
     counts["kills"] = simulation.kills
     counts["effects"] = sum(sum(case.world.effects.values()) for case in simulation.cases)
-    counts["interruptions"] = sum(simulation.auditor.interruptions.values())
+    counts["interruptions"] = sum(simulation.auditor.interruptions.values()) - counts["given back"]
     counts["zombies"] = sum(simulation.auditor.zombies.values())
     return dict(sorted(counts.items()))
 
