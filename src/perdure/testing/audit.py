@@ -24,6 +24,7 @@ from perdure.core.paths import Key, Path, text
 from perdure.programs.code.info import StepInfo, running
 from perdure.stores.base import Commit, Head
 from perdure.testing.faults import Killed
+from perdure.testing.leases import Leases, TryKey
 
 CallKey = tuple[Key, Path]
 """Which call: of which execution, at which path."""
@@ -53,9 +54,10 @@ class Auditor:
         self.counts: Counter[str] = Counter()
         self.tries: dict[CallKey, int] = {}
         self.interruptions: Counter[CallKey] = Counter()
-        self.runs: Counter[tuple[Key, Path, int]] = Counter()
+        self.runs: Counter[TryKey] = Counter()
         self.effects: dict[tuple[str, str], set[CallKey]] = {}
         self.zombies: Counter[CallKey] = Counter()
+        self.done_by: Counter[tuple[TryKey, str]] = Counter()
         self.acknowledged: set[int] = set()
         self._deploy_of: Callable[[str], int] = lambda _: sys.maxsize
         self._needs: Callable[[Key], int] = lambda _: 0
@@ -230,20 +232,28 @@ class Auditor:
             case e.Dropped():
                 known.taken &= known.taken - known.shadow.mailbox.letters.keys()
 
-    def ran(self, world: str, effect: str, head: Callable[[Key], Head | None], is_dead: Callable[[str], bool]) -> None:
+    def ran(self, world: str, effect: str, head: Callable[[Key], Head | None], is_dead: Callable[[str], bool], leases: Leases) -> None:
         """An effect happens in the world, now."""
         info, holder = running.get(None), acting_for.get()()
         if info is None:
             return
-        self.effects.setdefault((world, effect), set()).add((info.execution, info.path))
+        call, this = (info.execution, info.path), (info.execution, info.path, info.attempt)
+        self.effects.setdefault((world, effect), set()).add(call)
+        if leases.handed[this]:
+            self.done_by[this, holder] += 1
+            where = f"{info.execution}: {text(info.path)}, try {info.attempt}"
+            self.expect(self.done_by[this, holder] <= leases.handed_to[this, holder], lambda: f"{where} ran oftener at {holder} than it was handed over to it")
+            self.performed(info, this in leases.strays or leases.holds(this, holder), leases.handed[this], this in leases.strays)
+            return
         held = head(info.execution)
         self.performed(info, held is not None and held.holder == holder and not is_dead(holder))
 
-    def performed(self, info: StepInfo, holding: bool = True) -> None:
-        """A try of a step begins, now; `holding` says whether in the process that holds its execution."""
+    def performed(self, info: StepInfo, holding: bool = True, times: int = 1, stray: bool = False) -> None:
+        """A try of a step begins, now; `holding` says whether in the process that holds its execution, or has leased it. It was handed over so
+        many times; what is `stray` may be over."""
         call, where = (info.execution, info.path), f"{info.execution}: {text(info.path)}, try {info.attempt}"
         self.runs[(*call, info.attempt)] += 1
-        self.expect(self.runs[(*call, info.attempt)] == 1, lambda: f"{where} ran twice")
+        self.expect(self.runs[(*call, info.attempt)] <= times, lambda: f"{where} ran twice")
         known = self.known.get(info.execution)
         self.expect(known is not None and self.tries.get(call, 0) >= info.attempt, lambda: f"{where} ran before that was durable")
         if known is None or not holding:
@@ -251,7 +261,7 @@ class Auditor:
             return
         promise = known.shadow.open.get(info.path)
         settled = (known.shadow.reopened, info.path) in known.settled
-        self.expect(not settled and (promise is None or promise.attempt == info.attempt), lambda: f"{where} ran when it was over: {promise}")
+        self.expect(stray or (not settled and (promise is None or promise.attempt == info.attempt)), lambda: f"{where} ran when it was over: {promise}")
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from perdure.core.attributes import indexed
 from perdure.core.mail import Ack, Mail, Send
-from perdure.core.paths import Address, Key
+from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
 from perdure.testing.aside import AtOnce
 from perdure.testing.audit import Auditor
 from perdure.testing.interpreter import World
+from perdure.testing.leases import Handed, Leases
 from perdure.testing.nodes import Behaviour, Json
 
 EVERYTHING = Filter(limit=sys.maxsize)
@@ -44,6 +45,7 @@ class AuditedStore:
         self._numbers: dict[int, int] = {}
         self._rings: list[Callable[[], None]] = []
         self._rang = False
+        self.lines = Leases(auditor.complain, lambda holder: not self.is_dead(holder))
         inner.on_wake(self._has_rung)
 
     def becomes(self, inner: Store) -> None:
@@ -59,7 +61,7 @@ class AuditedStore:
 
     def ran(self, world: str, effect: str) -> None:
         """An effect happens in the world, now."""
-        self.auditor.ran(world, effect, self.head, self.is_dead)
+        self.auditor.ran(world, effect, self.head, self.is_dead, self.lines)
 
     def is_dead(self, holder: str) -> bool:
         """Whether a holder's lease has run out, or was given back."""
@@ -125,7 +127,12 @@ class AuditedStore:
         assigned = tuple(Assignment(one.head, tuple(map(self._numbered, one.mail))) for one in claimed.executions)
         for assignment in assigned:
             self._assigned(assignment, before[assignment.head.key].holder, claim.holder)
-        return replace(claimed, executions=assigned)
+        work = tuple(map(self._numbered, claimed.work))
+        self.auditor.expect(may or not work, lambda: f"{claim.holder} leased work, dead or in epoch {claim.epoch}")
+        handed = [_begun(head) for one in assigned if (head := before[one.head.key]).holder != claim.holder]
+        handed += self.lines.leased(work, claim.holder)
+        self.lines.check(handed, self.heads_now(), {to.name: self._box(to).values() for to in self._addresses if isinstance(to, Queue)}, self._clock())
+        return replace(claimed, executions=assigned, work=work)
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`."""
@@ -149,6 +156,8 @@ class AuditedStore:
         """See `Store.renew`."""
         returns = lease_s > 0 and holder not in self._lives_until_s and any(head.holder == holder for head in self.heads_now())
         moment: Moment = self.at_once(self.inner.renew(holder, lease_s, about))
+        if lease_s <= 0 or holder not in self._lives_until_s:
+            self.lines.end(holder)
         if lease_s > 0:
             self._lives_until_s[holder] = moment.now_s + lease_s
         else:
@@ -180,6 +189,8 @@ class AuditedStore:
     async def limit(self, queue: str, limits: Limits | None) -> None:
         """See `Store.limit`."""
         self.at_once(self.inner.limit(queue, limits))
+        self.lines.limit(queue, limits)
+        self._ring()
 
     async def queues(self) -> list[QueueStand]:
         """See `Store.queues`."""
@@ -196,6 +207,7 @@ class AuditedStore:
         """See `Store.raise_epoch`."""
         self._epoch = self.at_once(self.inner.raise_epoch())
         self._lives_until_s.clear()
+        self.lines.end()
         self._ring()
         return self._epoch
 
@@ -221,6 +233,7 @@ class AuditedStore:
     def arrive(self, origin: int) -> None:
         """Let the first entry of the outbox of reach `origin` arrive."""
         entry = self.outboxes[origin][0]
+        self.lines.stray([entry] if isinstance(entry, Send) else [])
         with self._mailing([entry]):
             self.inner.arrive(entry)  # type: ignore[attr-defined]  # what has outboxes has it
         if isinstance(entry, Send):
@@ -236,6 +249,7 @@ class AuditedStore:
         heads = {key: self.head(key) for key in _concerned(change)}
         waiting = sum(map(len, self.outboxes))
         self._rang = False
+        self.lines.stray(change.sends if isinstance(change, Post) else ())
         with self._mailing([*change.acks, *change.sends]) as mail:
             answer: Answer = self.at_once(self.inner.commit([change]))[0]
         if not isinstance(answer, Committed):
@@ -244,6 +258,8 @@ class AuditedStore:
             same = same and all(self.head(key) == head for key, head in heads.items())
             self.auditor.expect(same, lambda: f"{change}: a refused change changed something")
             return answer
+        done = [to for to, box in mail.items() if isinstance(to, Queue) and box.keys() - self._box(to).keys()]
+        self.auditor.expect(self._rang or not done, lambda: f"work of {done} is done, which makes room, and nobody was rung")
         woken = [key for key, head in heads.items() if not _is_awake(head, answer.now_s) and _is_awake(self.head(key), answer.now_s)]
         self.auditor.expect(self._rang or not woken, lambda: f"{woken} became ready, and nobody was rung")
         if isinstance(change, Commit):
@@ -326,7 +342,11 @@ class AuditedStore:
     def _may_wake(self, change: Commit | Post, answer: Answer) -> bool:
         if not isinstance(answer, Committed):
             return False
-        return bool(change.sends) or (isinstance(change, Commit) and _is_awake(self.head(change.key), answer.now_s))
+        if change.sends or any(isinstance(ack.to, Queue) for ack in change.acks):
+            return True
+        head = self.head(change.key) if isinstance(change, Commit) else None
+        makes_room = isinstance(change, Commit) and change.release and head is not None and self.lines.is_limited(head.queue)
+        return makes_room or _is_awake(head, answer.now_s)
 
 
 def _concerned(change: Commit | Post) -> set[Key]:
@@ -337,6 +357,11 @@ def _concerned(change: Commit | Post) -> set[Key]:
 
 def _is_awake(head: Head | None, now_s: float) -> bool:
     return head is not None and any(at_s is not None and at_s <= now_s for at_s in (head.wake_at_s, head.mail_at_s))
+
+
+def _begun(head: Head) -> Handed:
+    """What a claim has handed over, by the head before it."""
+    return Handed(head.queue, "executions", head.lane, head.version == 0)
 
 
 class AuditedWorld(World):

@@ -1,6 +1,6 @@
-"""Changes: a program with places that deploys change, each by a gate or a mark of what was removed. What comes of it depends on none of them.
+"""Changes to random programs: places that deploys change, each by a gate or a mark of what was removed, and queues. What comes of a program depends on neither.
 
-A change is put between the nodes of a sequence, wherever that stands: in branches that win or lose, items, turns, children.
+A place that deploys change is put between the nodes of a sequence, wherever that stands: in branches that win or lose, items, turns, children.
 """
 
 from random import Random
@@ -21,7 +21,31 @@ def changed(program: Program, rng: Random) -> Program:
     root = changes.within(program.root, _Place())
     if not changes.count:
         root = n.Sequence((changes.change(_Place()), root))
-    return Program(root, program.messages)
+    return replace(program, root=root)
+
+
+def queued(program: Program, rng: Random, lines: list[n.Line]) -> Program:
+    """The program, some of whose steps and children, or itself, are put into these queues.
+
+    A step that hangs for ever is not, as nobody would tell its worker to let go of it; and as whoever performs it itself is at work for as long,
+    and takes a place that its own children may wait for, nothing of such a program begins in a queue of few places.
+    """
+    hangs = any(isinstance(node, n.Step) and isinstance(node.behaviour, n.Hangs) and node.timeout_s is None for node in n.walk(program.root))
+    spacious = [line.name for line in lines if not hangs or (line.concurrency is None and line.per_key is None)]
+
+    def perhaps(node: Node) -> Node:
+        if not isinstance(node, n.Step | n.Call) or rng.random() < 0.4:
+            return node
+        priority = rng.choice((0, 0, 0, 5))
+        if isinstance(node, n.Call):
+            return replace(node, queue=rng.choice(spacious), priority=priority) if spacious else node
+        waits = isinstance(node.behaviour, n.Hangs)
+        if waits and node.timeout_s is None:
+            return node
+        timeout_s = node.timeout_s if waits else None  # the time that it waits in the queue counts
+        return replace(node, queue=rng.choice(lines).name, priority=priority, timeout_s=timeout_s)
+
+    return replace(program, root=n.rebuilt(program.root, perhaps), queue=rng.choice(["", *spacious]))
 
 
 class _Place(NamedTuple):

@@ -16,11 +16,11 @@ MESSAGES_FASTER = 120.0
 
 
 def hasten(program: Program, prefix: str = "") -> Program:
-    """The program with short waits; `prefix` goes in front of the names of its children, so that several programs share a world."""
+    """The program with short waits; `prefix` goes in front of the names of its children and of what workers do, so that several programs share a world."""
     sent = {node.message for node in n.walk(program.root) if isinstance(node, n.Send)}
     come = sent | {message.name.partition("[")[0] for message in program.messages}
     messages = tuple(message._replace(at_s=message.at_s / MESSAGES_FASTER) for message in program.messages)
-    return Program(_hastened(program.root, come, prefix), messages)
+    return replace(program, root=_hastened(program.root, come, prefix), messages=messages)
 
 
 def _hastened(node: Node, come: set[str], prefix: str) -> Node:
@@ -29,9 +29,9 @@ def _hastened(node: Node, come: set[str], prefix: str) -> Node:
 
     match node:
         case n.Step():
-            return _step(node)
+            return _step(node, prefix)
         case n.Attempt(step):
-            return n.Attempt(_step(step))
+            return n.Attempt(_step(step, prefix))
         case n.Sleep(duration_s):
             return n.Sleep(duration_s if duration_s >= CENTURY_S else min(duration_s, SHORT_S))
         case n.Listen(message, timeout_s) | n.Gather(message, timeout_s=timeout_s) if timeout_s is not None:
@@ -53,7 +53,8 @@ def _hastened(node: Node, come: set[str], prefix: str) -> Node:
     return node
 
 
-def _step(step: n.Step) -> n.Step:
+def _step(step: n.Step, prefix: str) -> n.Step:
+    step = replace(step, name=prefix + step.name) if step.queue else step
     match step.behaviour:
         case n.Answers(duration_s=duration_s):
             return replace(step, behaviour=replace(step.behaviour, duration_s=min(duration_s, SHORT_S)), timeout_s=step.timeout_s and LONG_S)

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.core.errors import Fatal, JoinFailed, RaceFailed, StepFailed, WorkflowError
@@ -13,7 +14,8 @@ from perdure.testing.nodes import Json, Node, Program
 
 if TYPE_CHECKING:
     from perdure.programs.code.context import Context
-    from perdure.programs.code.declare import CodeWorkflow
+    from perdure.programs.code.declare import CodeWorkflow, Step
+    from perdure.programs.code.queues import Queue
 
 Workflow = Callable[..., Coroutine[Any, Any, Json]]
 
@@ -62,10 +64,12 @@ class Child(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Which code runs a program: that of which deploy (0 is the first), and whether each deploy is a version of its own, which replays all before it."""
+    """Which code runs a program: that of which deploy (0 is the first), whether each deploy is a version of its own, which replays all before it, and
+    the queues that it declares."""
 
     deploy: int = 0
     pinned: bool = False
+    queues: "Mapping[str, Queue]" = MappingProxyType({})
 
     def way(self, pinned: int, ways: int) -> int:
         """The latest way that it knows, of so many; of an execution that is pinned to a version, the latest that this one knows."""
@@ -106,7 +110,8 @@ def children(program: Program, world: World, code: Code = FIRST) -> dict[str, Ch
         async def workflow(ctx: Any, where: str, turns: int) -> Any:
             return await interpreter.value(call.body, ctx, _Scope(ctx.execution.key, where, "", turns))
 
-        return Child(code.declared(workflow, call.name, calling=Calling(undo=call.undo)))
+        calling = Calling(undo=call.undo, queue=call.queue, line=code.queues.get(call.queue), priority=call.priority)
+        return Child(code.declared(workflow, call.name, calling=calling))
 
     later = {id(node) for one in n.walk(program.root) if isinstance(one, n.Changed) for way in one.ways[code.deploy + 1 :] for node in n.walk(way)}
     found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call) and id(call) not in later)
@@ -243,7 +248,7 @@ class _Interpreter:
     def _call(self, node: n.Step, scope: _Scope) -> tuple[Any, ...]:
         """What a verb is given to run a step: perhaps a name, the function and its arguments."""
         if node.name not in self._steps:
-            self._steps[node.name] = _declared(node, self._world)
+            self._steps[node.name] = _declared(node, self._world, self._code)
         named = (f"{node.name} by name",) if node.form == "named" else ()
         return *named, self._steps[node.name], node.name + scope.where, scope.turns
 
@@ -265,23 +270,34 @@ def _function(node: n.Step, world: World) -> Callable[[str, int], Any]:
     return function
 
 
-def _declared(node: n.Step, world: World) -> Any:
+def as_queue(line: n.Line) -> "Queue":
+    """The queue as code declares it. Children and steps are both told in which turn they are, which is the key."""
+    from perdure.programs.code.queues import Queue, Rate
+
+    rate = None if line.interval_s is None else Rate(1, line.interval_s, line.burst)
+    return Queue(line.name, line.concurrency, "turns", line.per_key, rate, priority=True)
+
+
+def steps(program: Program, world: World, code: Code) -> "list[Step[Any, Any, Any]]":
+    """The steps of the program that workers do."""
+    return [_declared(node, world, code) for node in n.walk(program.root) if isinstance(node, n.Step) and node.queue]
+
+
+def _declared(node: n.Step, world: World, code: Code) -> Any:
     """The function itself if it needs no options, else a declared step, with what undoes it."""
     from perdure.programs.code.declare import Retry, step
 
     function = _function(node, world)
-    if node.undo:
-        declared = step(retry=Retry() if node.tries is None else Retry(max=node.tries), timeout=node.timeout_s)(function)
-        _ = declared.undo(in_doubt=node.undo == "in_doubt")(lambda result, effect, turns: world.begin(undoing(effect), n.Answers()))
-        return declared.with_(name=f"{node.name} renamed") if node.form == "renamed" else declared
     retry = Retry() if node.tries is None else Retry(max=node.tries)
-    match node.form:
-        case "renamed":
-            return step(function).with_(name=f"{node.name} renamed", retry=retry, timeout=node.timeout_s)
-        case "plain" | "named" if node.tries is None and node.timeout_s is None:
-            return function
-        case _:
-            return step(retry=retry, timeout=node.timeout_s)(function)
+    if not node.undo and not node.queue and node.form in ("plain", "named") and node.tries is None and node.timeout_s is None:
+        return function
+    place: dict[str, Any] = {"queue": code.queues[node.queue], "priority": node.priority} if node.queue else {}
+    if node.form == "renamed" and not node.undo:
+        return step(function).with_(name=f"{node.name} renamed", retry=retry, timeout=node.timeout_s, **place)
+    declared = step(retry=retry, timeout=node.timeout_s, **place)(function)
+    if node.undo:
+        _ = declared.undo(in_doubt=node.undo == "in_doubt")(lambda result, effect, turns: world.begin(undoing(effect), n.Answers()))
+    return declared.with_(name=f"{node.name} renamed") if node.form == "renamed" else declared
 
 
 def _remembered(verb: n.Verb, items: str) -> tuple[str, str]:

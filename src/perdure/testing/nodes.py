@@ -1,9 +1,10 @@
 """The syntax of the workflow programs that `programs` generates and runs, and `oracle` predicts: plain data, which msgspec writes as JSON and reads again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 Form = Literal["plain", "declared", "named", "renamed"]
 """How a program writes a step: a plain function, a declared step, with a name in front, or `with_` other options."""
@@ -44,7 +45,8 @@ Behaviour = Answers | Fails | GivesUp | Hangs
 class Step(msgspec.Struct, frozen=True, tag=True):
     """A step: `tries` None is the default retry, 3 tries. With `echo` it returns [value, turns that the innermost loop has done].
 
-    `undo` says when it is undone, should the execution that it is in fail: once it is done, or also when that is in doubt.
+    `undo` says when it is undone, should the execution that it is in fail: once it is done, or also when that is in doubt. In a `queue`,
+    workers do it.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     sync: bool = False
     echo: bool = False
     undo: Literal["", "done", "in_doubt"] = ""
+    queue: str = ""
+    priority: int = 0
 
 
 class Attempt(msgspec.Struct, frozen=True, tag=True):
@@ -180,11 +184,13 @@ class Together(msgspec.Struct, frozen=True, tag=True):
 
 
 class Call(msgspec.Struct, frozen=True, tag=True):
-    """A child execution of the workflow called `name`, awaited; with `undo`, it is undone with the execution that calls it."""
+    """A child execution of the workflow called `name`, awaited; with `undo`, it is undone with the execution that calls it. It may begin in a `queue`."""
 
     name: str
     body: "Node"
     undo: bool = False
+    queue: str = ""
+    priority: int = 0
 
 
 class Sequence(msgspec.Struct, frozen=True, tag=True):
@@ -215,11 +221,27 @@ class Message(NamedTuple):
     key: str
 
 
+class Line(msgspec.Struct, frozen=True):
+    """A queue with priorities, and perhaps limits: at a time, of each key (the turns that a step or child is told), one per so many seconds."""
+
+    name: str
+    concurrency: int | None = None
+    per_key: int | None = None
+    interval_s: float | None = None
+    burst: int = 1
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has any limit."""
+        return self.concurrency is not None or self.per_key is not None or self.interval_s is not None
+
+
 class Program(msgspec.Struct, frozen=True):
-    """A workflow, and what is sent to it from outside, in order."""
+    """A workflow, what is sent to it from outside, in order, and the queue in which it begins."""
 
     root: Node
     messages: tuple[Message, ...] = ()
+    queue: str = ""
 
 
 class Mishap(Exception):
@@ -238,3 +260,25 @@ def walk(node: Node) -> Iterator[Node]:
         case Join(branches) | Race(branches):
             for one in branches.values():
                 yield from walk(one)
+
+
+def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with `change` made to it and to all within it, the inner ones first."""
+
+    def again(inner: Any) -> Any:
+        return rebuilt(inner, change)
+
+    match node:
+        case Attempt(step):
+            node = Attempt(again(step))
+        case Removed(verb):
+            node = replace(node, verb=again(verb))
+        case Guard(body) | Map(body=body) | Loop(body=body) | Call(body=body):
+            node = replace(node, body=again(body))
+        case Sequence(nodes) | Together(nodes):
+            node = replace(node, nodes=tuple(map(again, nodes)))
+        case Changed(ways=ways):
+            node = replace(node, ways=tuple(map(again, ways)))
+        case Join(branches) | Race(branches):
+            node = replace(node, branches={name: again(body) for name, body in branches.items()})
+    return change(node)

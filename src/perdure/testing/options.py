@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.testing import nodes as n
-from perdure.testing.changes import changed
+from perdure.testing.changes import changed, queued
 from perdure.testing.faults import NO_FAULTS, Faults
 from perdure.testing.nodes import Program
 from perdure.testing.programs import generate
@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True):
     paused for a moment, one is evicted. In a blackout all engines are killed, and none is started for `blackout_s`. Logs are compacted from
     `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
     `reaches`. At each of `deploys_at_s` newer code begins to come to one process after the other, `rollout_s` apart at most; `pinned`, it is a
-    newer version of the programs.
+    newer version of the programs. What waits in queues is done by `workers`; in those without limits, by engines too if they serve them.
     """
 
     engines: int = 2
@@ -48,6 +48,9 @@ class Options(msgspec.Struct, frozen=True):
     deploys_at_s: tuple[float, ...] = ()
     rollout_s: float = 5.0
     pinned: bool = False
+    lines: tuple[n.Line, ...] = ()
+    workers: int = 0
+    engines_serve: bool = False
 
     @property
     def troubled(self) -> bool:
@@ -59,7 +62,8 @@ class Options(msgspec.Struct, frozen=True):
 def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store: Kind = "memory") -> tuple[list[Program], Options]:
     """The programs and the world that a seed stands for. What is drawn later changes nothing of what was drawn before."""
     programs, options = _drawn(seed, faults, always_suspend, store)
-    return _with_deploys(Random(f"{seed}: deploys"), programs, options)
+    programs, options = _with_deploys(Random(f"{seed}: deploys"), programs, options)
+    return _with_queues(Random(f"{seed}: queues"), programs, options)
 
 
 def _with_deploys(rng: Random, programs: list[Program], options: Options) -> tuple[list[Program], Options]:
@@ -68,6 +72,19 @@ def _with_deploys(rng: Random, programs: list[Program], options: Options) -> tup
     deploys_at_s = tuple(sorted(rng.choice((2.0, 8.0, 30.0)) * rng.random() for _ in range(rng.randint(1, 3))))
     rollout_s, pinned = rng.choice((2.0, 10.0, 40.0)), rng.random() < 0.3
     return [changed(program, rng) for program in programs], replace(options, deploys_at_s=deploys_at_s, rollout_s=rollout_s, pinned=pinned)
+
+
+def _with_queues(rng: Random, programs: list[Program], options: Options) -> tuple[list[Program], Options]:
+    if rng.random() >= 0.4:
+        return programs, options
+    lines = [_line(rng, name) for name in ("narrow", "wide")[: rng.randint(1, 2)]]
+    workers, engines_serve = rng.randint(1, 3), rng.random() < 0.5
+    return [queued(program, rng, lines) for program in programs], replace(options, lines=tuple(lines), workers=workers, engines_serve=engines_serve)
+
+
+def _line(rng: Random, name: str) -> n.Line:
+    concurrency, per_key = rng.choice((None, 1, 1, 2)), rng.choice((None, None, 1))
+    return n.Line(name, concurrency, per_key, rng.choice((None, None, None, 0.5)), rng.randint(1, 2))
 
 
 def _drawn(seed: int, faults: bool, always_suspend: bool, store: Kind) -> tuple[list[Program], Options]:

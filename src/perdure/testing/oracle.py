@@ -169,7 +169,10 @@ class _Oracle:
                 scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())
                 while True:
                     yield
-        scope.effects[effect] += tries
+        if isinstance(node.behaviour, n.Hangs) and node.queue:
+            self.lost.append(Counter({effect: tries}))  # its time may be over before its turn comes
+        else:
+            scope.effects[effect] += tries
         scope.done.update([undoing(effect)] if node.undo == "in_doubt" else ())
         kind, error = ("timeout", "") if isinstance(node.behaviour, n.Hangs) else ("exhausted", " " + getattr(node.behaviour, "error", "ValueError"))
         raise _Failure(f"StepFailed {kind} {tries}{error}")

@@ -1,4 +1,4 @@
-"""The processes of a simulated world: each runs one engine after another, on the store through a gate of its own."""
+"""The processes of a simulated world: each runs one engine after another, or one worker, on the store through a gate of its own."""
 
 import asyncio
 from contextvars import copy_context
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
+from perdure.runtime.worker import Worker
 from perdure.testing.audit import acting_for
 from perdure.testing.faults import FaultyStore, Gate
 
@@ -18,11 +19,12 @@ POLL_S = 1.0
 
 
 class Process:
-    """One engine after another, each on the store through a gate of its own, and with the code of the latest deploy that has come here."""
+    """One engine after another, or one worker, each on the store through a gate of its own, and with the code of the latest deploy that has come here."""
 
-    def __init__(self, simulation: "Simulation", name: str) -> None:
+    def __init__(self, simulation: "Simulation", name: str, *, works: bool = False) -> None:
         self.name = name
-        self.engine: Engine | None = None
+        self.works = works
+        self.runs: Engine | Worker | None = None
         self.gate = Gate()
         self.store: FaultyStore | None = None
         self.ended = asyncio.Event()
@@ -32,10 +34,15 @@ class Process:
         self._simulation = simulation
         self._lives = 0
         self._context = copy_context()
-        self._context.run(acting_for.set, lambda: self.engine.holder if self.engine is not None else "")
+        self._context.run(acting_for.set, lambda: self.holder)
+
+    @property
+    def holder(self) -> str:
+        """The name under which the present engine or worker holds anything."""
+        return self.runs._membership.name if self.runs is not None else ""
 
     async def live(self) -> None:
-        """Run engines for ever, a new one whenever the last has ended."""
+        """Run engines or workers for ever, a new one whenever the last has ended."""
         simulation = self._simulation
         while True:
             self._begin()
@@ -49,28 +56,49 @@ class Process:
         self._lives += 1
         self.ended = ended = asyncio.Event()
         self.gate = Gate(ended.set)
-        self.store = FaultyStore(simulation.store, simulation.rng, simulation.faults, gate=self.gate, counts=simulation.counts)
-        idle_s = 0.0 if simulation.options.always_suspend else simulation.rng.choice((0.5, 3.0, 60.0))
-        holder, seeds = f"{self.name}.{self._lives}", Random(f"{self.name}.{self._lives}")
-        simulation.deploys[holder] = self.deploy
-        self.engine = Engine(
-            self.store, simulation.workflows(self.deploy), holder=holder, lease_s=LEASE_S, poll_s=POLL_S, idle_s=idle_s, seed=lambda: seeds.getrandbits(62)
-        )
-        self.task = simulation.loop.create_task(self.engine.run(), name=holder, context=self._context.copy())
+        self.store = store = FaultyStore(simulation.store, simulation.rng, simulation.faults, gate=self.gate, counts=simulation.counts)
+        holder = f"{self.name}.{self._lives}"
+        self.runs = runs = self._worker(store, holder) if self.works else self._engine(store, holder)
+        self.task = simulation.loop.create_task(runs.run(), name=holder, context=self._context.copy())
         self.task.add_done_callback(lambda _: ended.set())
 
+    def _engine(self, store: FaultyStore, holder: str) -> Engine:
+        simulation, seeds = self._simulation, Random(holder)
+        idle_s = 0.0 if simulation.options.always_suspend else simulation.rng.choice((0.5, 3.0, 60.0))
+        simulation.deploys[holder] = self.deploy
+        return Engine(
+            store,
+            simulation.workflows(self.deploy),
+            queues=simulation.served,
+            declares=simulation.queues.values(),
+            holder=holder,
+            lease_s=LEASE_S,
+            poll_s=POLL_S,
+            idle_s=idle_s,
+            seed=lambda: seeds.getrandbits(62),
+        )
+
+    def _worker(self, store: FaultyStore, holder: str) -> Worker:
+        simulation = self._simulation
+        return Worker(store, simulation.steps, queues=simulation.queues, limit=simulation.rng.choice((1, 3, 10)), holder=holder, lease_s=LEASE_S, poll_s=POLL_S)
+
     async def _bury(self) -> None:
-        """End what a dead engine still does."""
-        engine, task = self.engine, self.task
-        if engine is None or task is None:
+        """End what the dead still do."""
+        runs, task = self.runs, self.task
+        if runs is None or task is None:
             return
         if not self.gate.dead and not task.cancelled() and (error := task.exception()) is not None:
-            self._simulation.auditor.complain(f"{engine.holder} failed: {error!r}")
+            self._simulation.auditor.complain(f"{self.holder} failed: {error!r}")
         self.gate.kill()
-        while left := [one for one in (task, *engine._tasks, *self.starts) if not one.done()]:
+        while left := [one for one in (task, *_tasks(runs), *self.starts) if not one.done()]:
             await self._simulation.loop.kill(left)
         self.starts.clear()
-        self.engine = None
+        self.runs = None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The present engine, if there is one."""
+        return self.runs if isinstance(self.runs, Engine) else None
 
     def start(self, key: Key, value: bytes) -> None:
         """Have the present engine start an execution; that may fail, as everything may."""
@@ -78,16 +106,28 @@ class Process:
         if engine is not None and engine.joined:
             self.starts.append(self._simulation.loop.create_task(engine.start(key, value), context=self._context.copy()))
 
+    def kill(self) -> None:
+        """Kill whatever runs."""
+        self._simulation.counts["killed at a time"] += not self.gate.dead
+        self.gate.kill()
+
+    def stop(self) -> None:
+        """Stop whatever runs, in good order."""
+        if self.runs is not None and (not isinstance(self.runs, Engine) or self.runs.joined):
+            self._simulation.counts["stopped"] += 1
+            self.runs.stop()
+
     def upgrade(self, deploy: int) -> None:
-        """Newer code has come: the present engine is stopped for it, or dies of it."""
+        """Code has come: if it is newer, the present engine is stopped for it, or dies of it."""
+        if deploy <= self.deploy:
+            return
         self.deploy = deploy
-        if self.engine is None or self.gate.dead:
+        if self.runs is None or self.gate.dead:
             return
         if self._simulation.troubled and self._simulation.rng.random() < 0.5:
-            self._simulation.counts["killed at a time"] += 1
-            self.gate.kill()
+            self.kill()
         else:
-            self.engine.stop()
+            self.runs.stop()
 
     def warm_is_the_same(self) -> None:
         """Compare what the engine has in memory with what was written, where it is at the same version."""
@@ -97,3 +137,7 @@ class Process:
             if head is not None and known is not None and warm.execution is not None and not warm.busy and warm.execution.version == head.version:
                 simulation.auditor.same(f"the fold in the memory of {self.name}", warm.execution, known.shadow)
                 simulation.counts["warm folds compared"] += 1
+
+
+def _tasks(runs: Engine | Worker) -> list["asyncio.Task[None]"]:
+    return list(runs._tasks) if isinstance(runs, Engine) else [*runs._at_work.values(), *runs._telling]

@@ -25,7 +25,7 @@ from perdure.testing.audited import AuditedStore, AuditedWorld
 from perdure.testing.disks import Disk
 from perdure.testing.faults import NO_FAULTS, FaultyStore
 from perdure.testing.hasten import hasten
-from perdure.testing.interpreter import Code, as_workflow, children, undoing
+from perdure.testing.interpreter import Code, as_queue, as_workflow, children, steps, undoing
 from perdure.testing.options import Options
 from perdure.testing.oracle import Prediction, predict
 from perdure.testing.processes import Process
@@ -63,8 +63,12 @@ class Simulation:
         self.troubled = options.troubled
         self.down_until_s = 0.0
         self.processes: list[Process] = []
+        self.queues = {line.name: as_queue(line) for line in options.lines}
+        self.served = [line.name for line in options.lines if options.engines_serve and not line.is_limited]
         self.cases = [self._case(number, program) for number, program in enumerate(programs)]
         self.deploys: dict[str, int] = {}
+        newest = self._code(len(options.deploys_at_s))
+        self.steps = [step for case in self.cases for step in steps(case.program, case.world, newest)]
         self.auditor.permits(self._deploy_of, self._needs)
         self._tasks: list[asyncio.Task[Any]] = []
         self._began_s = loop.now_s
@@ -73,12 +77,15 @@ class Simulation:
         fast = program if self.options.as_written else hasten(program, f"{number}.")
         world = AuditedWorld(self.store, str(number))
         name = f"program{number}"
-        codes = [Code(deploy, self.options.pinned) for deploy in range(len(self.options.deploys_at_s) + 1)]
+        codes = [self._code(deploy) for deploy in range(len(self.options.deploys_at_s) + 1)]
         workflows = {
             code.deploy: [code.declared(as_workflow(fast, world, code), name), *(child.code for child in children(fast, world, code).values())]
             for code in codes
         }
         return Case(Key("t", name, "x"), fast, world, workflows, predict(fast))
+
+    def _code(self, deploy: int) -> Code:
+        return Code(deploy, self.options.pinned, self.queues)
 
     def workflows(self, deploy: int) -> list[CodeWorkflow]:
         """All workflows, in the code of a deploy."""
@@ -95,6 +102,7 @@ class Simulation:
     async def run(self) -> None:
         """All of it: trouble, then quiet, then what must be true at the end."""
         self.processes = [Process(self, f"engine{number}") for number in range(self.options.engines)]
+        self.processes += [Process(self, f"worker{number}", works=True) for number in range(self.options.workers)]
         for work in (*(process.live() for process in self.processes), self._relay(), self._look_after(), *(self._send(case) for case in self.cases)):
             self._at_once(work)
         for number, at_s in enumerate(self.options.deploys_at_s):
@@ -151,11 +159,12 @@ class Simulation:
 
     async def _start(self, case: Case, store: FaultyStore) -> None:
         # A start that comes by mail comes after the messages that were sent before it; one that is made here, at any time.
-        if self.rng.random() < 0.3 and all(message.at_s > 0 for message in case.program.messages):
+        queue = case.program.queue
+        if self.rng.random() < 0.3 and not queue and all(message.at_s > 0 for message in case.program.messages):
             self.rng.choice(self.processes).start(case.key, NO_ARGS)
             await asyncio.sleep(self.rng.uniform(0.0, 3.0))
         version = self.rng.randint(0, len(self.options.deploys_at_s) + 1) if self.options.pinned else 1
-        opening = Opening(program_name(case.key.workflow, version), case.key)
+        opening = Opening(program_name(case.key.workflow, version), case.key, queue, case.world.name if queue else "")
         await self._post(store, Send(case.key, "start", messages.encode(messages.Start(version, NO_ARGS, 7)), opens=opening))
 
     async def _post(self, store: FaultyStore, send: Send) -> None:
@@ -220,24 +229,19 @@ class Simulation:
 
     def _kill_one(self) -> None:
         process = self.rng.choice(self.processes)
-        if process.engine is not None:
+        if process.runs is not None:
             process.warm_is_the_same()
-            self.counts["killed at a time"] += not process.gate.dead
-            process.gate.kill()
+            process.kill()
 
     def _stop_one(self) -> None:
-        process = self.rng.choice(self.processes)
-        if process.engine is not None and process.engine.joined:
-            self.counts["stopped"] += 1
-            process.engine.stop()
+        self.rng.choice(self.processes).stop()
 
     async def _black_out(self, at_s: float) -> None:
         await asyncio.sleep(at_s)
         self.counts["blackouts"] += 1
         self.down_until_s = self.loop.now_s + self.options.blackout_s
         for process in self.processes:
-            self.counts["killed at a time"] += not process.gate.dead
-            process.gate.kill()
+            process.kill()
 
     def _raise_epoch(self) -> None:
         self.counts["epochs"] += 1
@@ -346,7 +350,7 @@ class Simulation:
         for effect in sorted({*prediction.effects, *case.world.effects}):
             count, calls = case.world.effects[effect], auditor.effects.get((case.world.name, effect), set())
             least = prediction.effects.get(effect, 0)
-            again = sum(auditor.interruptions[call] for call in calls) if calls else lost
+            again = sum(auditor.interruptions[call] + self.store.lines.again(call, auditor.tries[call]) for call in calls) if calls else lost
             most = (least or prediction.maybe.get(effect, 0)) + again
             if cancelled and effect.startswith(undoing("")):  # what was done until then is undone
                 most += case.world.effects[effect.removeprefix(undoing(""))]
