@@ -356,7 +356,7 @@ class Engine:
             self._endings.tell(warm.key, execution.ended)
         if execution is not None and not warm.held:
             self._alarm.at(execution.wake_at())
-        if execution is not None and (execution.ended is not None or (warm.leaving and not warm.held)) and not warm.undecided:
+        if execution is not None and (execution.ended is not None or warm.leaving) and not warm.held and not warm.undecided:
             self._warm.drop(warm)
         self._warm.weigh(warm)
         if self._idle_s <= 0 and not warm.undecided:

@@ -77,9 +77,9 @@ class Holder:
         self._generation += 1
         self.name = f"{self.name.partition('~')[0]}~{self._generation}"
 
-    async def let_go(self) -> None:
-        """Let go everything that is held under the present name."""
-        _ = await persistently(lambda: self._store.renew(self.name, 0))
+    async def let_go(self, name: str | None = None) -> None:
+        """Let go everything that is held under the present name, or an earlier one."""
+        _ = await persistently(lambda: self._store.renew(name or self.name, 0))
 
     async def leave(self) -> None:
         """Let go everything, if the store can be told; if not, the lease will run out."""

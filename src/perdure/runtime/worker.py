@@ -120,8 +120,9 @@ class Worker:
         for task in self._at_work.values():
             task.cancel()
         self._at_work.clear()
-        await self._membership.let_go()
-        self._membership.rename()
+        before = self._membership.name
+        self._membership.rename()  # at once, so that what is still on its way to the old name is not begun
+        await self._membership.let_go(before)
         _ = await self._membership.join()
 
     async def _claim(self) -> None:
@@ -129,8 +130,9 @@ class Worker:
         free = self._limit - len(self._at_work)
         if free <= 0:
             return
+        name, asked_s = self._membership.name, asyncio.get_running_loop().time()
         try:
-            claimed = await self.store.claim(Claim(holder=self._membership.name, epoch=self._membership.epoch, queues=self.queues, limit=free))
+            claimed = await self.store.claim(Claim(holder=name, epoch=self._membership.epoch, queues=self.queues, limit=free))
         except StoreError as error:
             logger.warning("could not claim: %s; what the store may have leased is let go", error)
             await self._begin_anew()
@@ -139,6 +141,13 @@ class Worker:
         self._patience = Patience()
         self._clock.told(claimed.now_s)
         self._alarm.at(claimed.next_at_s)
+        if name != self._membership.name:  # it came back under another name meanwhile, and has let go what this one was given
+            self._ring.set()
+            return
+        if claimed.work and not self._membership.unbroken(asked_s):  # the answer took so long that others may have been given the same
+            await self._begin_anew()
+            self._ring.set()
+            return
         for mail in claimed.work:
             lease = (self._membership.name, mail.number)
             if lease not in self._at_work:
