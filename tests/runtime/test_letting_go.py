@@ -71,3 +71,13 @@ async def test_however_often_a_step_was_given_back_its_first_interruption_does_n
     await engine.kill()
     assert await c.result(await c.engine(one), one) == "x"
     assert len(begun) == limits.INTERRUPTIONS_MAX + 2 and done == ["x"]
+
+
+@virtually
+async def test_what_a_stop_gives_back_is_uncounted_also_where_the_execution_has_left_memory(c: Cluster) -> None:
+    engine = await c.engine(one, idle_s=0.0)
+    assert await c.start(engine, one, "x", 10.0)
+    await asyncio.sleep(5)
+    await engine.stop()
+    assert await c.result(await c.engine(one), one) == "x"
+    assert [event.given_back for event in await c.events(key(one)) if isinstance(event, e.Interrupted)] == [True]

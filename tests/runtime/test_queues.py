@@ -1,16 +1,19 @@
 """Claims about queues: never above a limit, whoever dies; nobody starves; limits are changed while all runs."""
 
 import asyncio
+import threading
 from collections import Counter
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from perdure import Context, ExecutionFailed, Queue, Rate, step, workflow
+from perdure import Context, Err, ExecutionFailed, Queue, Rate, Retry, step, workflow
 from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
+from perdure.runtime.engine import Engine
 from perdure.stores.base import Limits
+from perdure.stores.memory import MemoryStore
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 
@@ -242,3 +245,37 @@ async def test_a_key_that_the_workflow_does_not_have_is_an_error_where_it_is_sta
     handle = await client.start(queued.with_(queue=Queue("q", per_key="tenant")), "a", tenant="acme", id="x")
     (head,) = [head for head in await c.store.heads() if head.key == handle.key]
     assert (head.queue, head.lane, head.priority) == ("q", "acme", 0)
+
+
+may_end = threading.Event()
+
+
+@step(timeout=0.05, retry=Retry(max=1))
+def in_thread() -> None:
+    assert may_end.wait(20.0)
+
+
+@workflow(queue=Queue("one", concurrency=1))
+async def first(ctx: Context) -> str:
+    outcome = await ctx.attempt(in_thread)
+    return outcome.kind if isinstance(outcome, Err) else ""
+
+
+@workflow(queue=Queue("one", concurrency=1))
+async def second(ctx: Context) -> str:
+    return "second"
+
+
+async def test_an_execution_that_ends_before_its_thread_keeps_its_place_until_that_has_ended_too() -> None:
+    store = MemoryStore()
+    engine = Engine(store, [first.code, second.code], poll_s=0.05)
+    running = asyncio.create_task(engine.run())
+    async with AsyncClient(store) as client:
+        assert await client.run(first) == "timeout"
+        handle = await client.start(second)
+        await asyncio.sleep(0.3)
+        assert (await handle.status()).status == "pending"
+        may_end.set()
+        assert await handle.result(timeout=10.0) == "second"
+    engine.stop()
+    await running

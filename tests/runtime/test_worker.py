@@ -12,6 +12,9 @@ from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, Ne
 from perdure.core import events as e
 from perdure.core import limits, messages
 from perdure.core.paths import Queue
+from perdure.stores.base import Claim, Claimed, Moment
+from perdure.stores.memory import MemoryStore
+from perdure.testing.faults import NO_FAULTS, Faults
 from perdure.testing.virtual import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
 
@@ -440,3 +443,81 @@ async def test_a_worker_that_is_stopped_before_it_has_joined_ends(c: Cluster) ->
     worker.inner.stop()
     async with asyncio.timeout(5):
         await worker.running
+
+
+class Late(MemoryStore):
+    """A store that has given work to the worker "late" before it answers it; and that answers its letting go when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop().time)
+        self.answers, self.lets_go = asyncio.Event(), asyncio.Event()
+        self.answers.set()
+        self.lets_go.set()
+
+    async def claim(self, claim: Claim) -> Claimed:
+        claimed = await super().claim(claim)
+        if claim.holder == "late":
+            await self.answers.wait()
+        return claimed
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+        if holder == "late" and lease_s <= 0:
+            await self.lets_go.wait()
+        return await super().renew(holder, lease_s, about)
+
+
+@virtually
+async def test_work_that_comes_after_its_worker_has_taken_another_name_is_not_begun(c: Cluster) -> None:
+    c.store = store = Late()
+    engine = await c.engine(paying)
+    await c.worker(charge, holder="late")
+    await settle()
+    store.answers.clear()
+    assert await c.start(engine, paying, "x", 60.0)
+    await settle()
+    await c.worker(charge)
+    await store.raise_epoch()
+    await asyncio.sleep(2 * LEASE_S)
+    assert begun == ["x"]
+    store.answers.set()
+    assert await c.result(engine, paying) == "charged x"
+    assert begun == ["x"]
+
+
+@virtually
+async def test_work_that_comes_while_its_worker_takes_another_name_is_not_begun(c: Cluster) -> None:
+    c.store = store = Late()
+    engine = await c.engine(paying)
+    await c.worker(charge, holder="late")
+    await settle()
+    store.answers.clear()
+    store.lets_go.clear()
+    assert await c.start(engine, paying, "x", 60.0)
+    await settle()
+    await store.raise_epoch()
+    await asyncio.sleep(2 * LEASE_S)
+    store.answers.set()
+    await asyncio.sleep(1)
+    store.lets_go.set()
+    assert await c.result(engine, paying) == "charged x"
+    assert begun == ["x"]
+
+
+@virtually
+async def test_work_that_comes_after_the_lease_of_its_worker_is_not_begun(c: Cluster) -> None:
+    c.store = store = Late()
+    engine = await c.engine(paying)
+    late = await c.worker(charge, holder="late")
+    await settle()
+    store.answers.clear()
+    assert await c.start(engine, paying, "x", 60.0)
+    await settle()
+    late.store.faults = Faults(fail_before=1.0, failing=frozenset({"renew"}))
+    await c.worker(charge)
+    await asyncio.sleep(2 * LEASE_S)
+    assert begun == ["x"]
+    store.answers.set()
+    await asyncio.sleep(1)
+    late.store.faults = NO_FAULTS
+    assert await c.result(engine, paying) == "charged x"
+    assert begun == ["x"]
