@@ -24,8 +24,8 @@ PROVED_IN_FILES = 2_000
 PROVED_BATCH = 100
 
 FAULTS = """
-arrived twice, blackouts, delayed after, delayed before, epochs, failed after, failed before, frozen after, frozen before, killed after, killed at a time,
-killed before, lost ring, pauses, resend, stopped, stray answers
+arrived twice, blackouts, delayed after, delayed before, deploys, diverged, epochs, failed after, failed before, frozen after, frozen before, handed over,
+handed over again, killed after, killed at a time, killed before, lost ring, pauses, resend, stopped, stray answers
 """.replace("\n", " ")
 
 DIGESTS = """
@@ -164,6 +164,72 @@ def test_steps_that_are_interrupted_too_often_are_parked_and_all_resumed(seed: i
     assert not report.problems, "\n".join(report.problems)
     assert report.counts["Parked"] >= 2
     assert report.counts["Resumed"] >= 1
+
+
+def changed_everywhere(turns: int = 3) -> n.Program:
+    """A program whose every place is changed by two deploys: in turns, items, children and branches that lose."""
+
+    def change(name: str) -> tuple[n.Node, ...]:
+        ways = (n.Keep(f"{name} 1"), n.Sequence((n.Sleep(0.5), n.Step(f"{name} 2"))), n.Call(f"{name} child", n.Step(f"{name} 3")))
+        return n.Changed(f"{name} gate", ways), n.Removed(n.Step(f"{name} gone", n.Answers(1, 1)), 1), n.Step(f"{name} stays", n.Answers(name))
+
+    loses = n.Sequence((*change("lost"), n.Listen("never")))
+    nodes = (
+        n.Loop("loop", turns, n.Sequence(change("turn")), {"commit_every": 2}),
+        n.Map((1, 2), n.Sequence(change("item"))),
+        n.Call("child", n.Sequence(change("inner"))),
+        n.Race({"a": loses, "b": n.Sequence(change("won"))}),
+        *change("last"),
+    )
+    return n.Program(n.Sequence(nodes))
+
+
+@pytest.mark.parametrize("pinned", [False, True], ids=["gates", "versions"])
+@pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
+def test_executions_go_on_while_newer_code_comes_and_older_code_parks_what_it_does_not_know(always_suspend: bool, pinned: bool) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(6):
+        options = Options(engines=3, always_suspend=always_suspend, deploys_at_s=(1.0, 4.0), rollout_s=5.0, pinned=pinned)
+        report = simulate(changed_everywhere(12), seed, options)
+        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+        counts.update(report.counts)
+    assert counts["deploys"] == 12 and (counts["diverged"] == 0) == pinned
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_engines_may_die_at_any_time_between_deploys(seed: int) -> None:
+    faults = Faults(kill_before=0.03, kill_after=0.03, delay=0.2)
+    options = Options(engines=3, faults=faults, kill_every_s=1.0, kills_max=60, deploys_at_s=(1.0, 8.0), rollout_s=10.0, pinned=seed % 2 == 1)
+    report = simulate([changed_everywhere(), changed_everywhere(8)], seed, options)
+    assert not report.problems, "\n".join(report.problems)
+    assert report.counts["kills"] > 10
+
+
+def in_queues(program: n.Program, *names: str) -> n.Program:
+    """The program, all of whose steps and children are in queues, one in this and the next in that."""
+    queue = iter(names * 1000)
+
+    def put(node: n.Node) -> n.Node:
+        return replace(node, queue=next(queue)) if isinstance(node, n.Step | n.Call) else node
+
+    return replace(program, root=n.rebuilt(program.root, put), queue=names[0])
+
+
+LINES = (n.Line("narrow", concurrency=1), n.Line("keyed", per_key=1), n.Line("slow", interval_s=0.5, burst=2), n.Line("wide"))
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+@pytest.mark.parametrize("an_engine_serves", [False, True], ids=["workers", "workers and engines"])
+def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(line: n.Line, an_engine_serves: bool) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(3):
+        programs = [in_queues(changed_everywhere(), line.name), in_queues(changed_everywhere(), line.name)]
+        faults = Faults(kill_before=0.02, kill_after=0.02, freeze=0.01)
+        options = Options(workers=3, lines=(line,), an_engine_serves=an_engine_serves, faults=faults, kill_every_s=1.0, epoch_every_s=20.0, kills_max=40)
+        report = simulate(programs, seed, options)
+        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+        counts.update(report.counts)
+    assert counts["kills"] > 60 and counts["handed over"] > 50 and counts["handed over again"] > 0
 
 
 def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:

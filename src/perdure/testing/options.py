@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True):
     paused for a moment, one is evicted. In a blackout all engines are killed, and none is started for `blackout_s`. Logs are compacted from
     `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
     `reaches`. At each of `deploys_at_s` newer code begins to come to one process after the other, `rollout_s` apart at most; `pinned`, it is a
-    newer version of the programs. What waits in queues is done by `workers`; in those without limits, by engines too if they serve them.
+    newer version of the programs. What waits in queues is done by `workers`; in those without limits, by the first engine too if `an_engine_serves`.
     """
 
     engines: int = 2
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True):
     pinned: bool = False
     lines: tuple[n.Line, ...] = ()
     workers: int = 0
-    engines_serve: bool = False
+    an_engine_serves: bool = False
 
     @property
     def troubled(self) -> bool:
@@ -78,8 +78,8 @@ def _with_queues(rng: Random, programs: list[Program], options: Options) -> tupl
     if rng.random() >= 0.4:
         return programs, options
     lines = [_line(rng, name) for name in ("narrow", "wide")[: rng.randint(1, 2)]]
-    workers, engines_serve = rng.randint(1, 3), rng.random() < 0.5
-    return [queued(program, rng, lines) for program in programs], replace(options, lines=tuple(lines), workers=workers, engines_serve=engines_serve)
+    workers, an_engine_serves = rng.randint(1, 3), rng.random() < 0.5
+    return [queued(program, rng, lines) for program in programs], replace(options, lines=tuple(lines), workers=workers, an_engine_serves=an_engine_serves)
 
 
 def _line(rng: Random, name: str) -> n.Line:

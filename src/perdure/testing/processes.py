@@ -69,7 +69,7 @@ class Process:
         return Engine(
             store,
             simulation.workflows(self.deploy),
-            queues=simulation.served,
+            queues=simulation.served if self.name == "engine0" else (),
             declares=simulation.queues.values(),
             holder=holder,
             lease_s=LEASE_S,

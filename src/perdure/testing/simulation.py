@@ -64,7 +64,7 @@ class Simulation:
         self.down_until_s = 0.0
         self.processes: list[Process] = []
         self.queues = {line.name: as_queue(line) for line in options.lines}
-        self.served = [line.name for line in options.lines if options.engines_serve and not line.is_limited]
+        self.served = [line.name for line in options.lines if options.an_engine_serves and not line.is_limited]
         self.cases = [self._case(number, program) for number, program in enumerate(programs)]
         self.deploys: dict[str, int] = {}
         newest = self._code(len(options.deploys_at_s))

@@ -74,6 +74,8 @@ def _counted(simulation: Simulation) -> dict[str, int]:
     counts["kills"] = simulation.kills
     counts["effects"] = sum(sum(case.world.effects.values()) for case in simulation.cases)
     counts["interruptions"] = sum(simulation.auditor.interruptions.values()) - counts["given back"]
+    handed = simulation.store.lines.handed
+    counts["handed over"], counts["handed over again"] = len(handed), handed.total() - len(handed)
     counts["zombies"] = sum(simulation.auditor.zombies.values())
     return dict(sorted(counts.items()))
 
