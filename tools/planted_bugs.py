@@ -32,6 +32,8 @@ DIES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "not_late or parked")
 NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothing_fails")
 WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
+DEPLOYS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "newer_code or between_deploys")
+QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
 
 
 def core(module: str) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ TABLES = "stores/sqlite/tables.py"
 FAIRNESS = "stores/fairness.py"
 ANSWERABLE = 'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing")'
 MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
-INSTANCE, REBUILD = "programs/code/instance.py", "core/rebuild.py"
+INSTANCE, REBUILD, GATES = "programs/code/instance.py", "core/rebuild.py", "programs/code/gates.py"
 
 BUGS = [
     # the store
@@ -842,6 +844,160 @@ BUGS = [
         "if there.get(name) != by_log.get(name):",
         "if False:",
         service("verify"),
+    ),
+    # deploys
+    Bug(
+        "way that is remembered",
+        "who went one way goes it again, whatever newer code would do",
+        GATES,
+        "    way: int = instance.decode(kept, int, path)\n",
+        "    way: int = instance.decode(kept, int, path) and latest\n",
+        DEPLOYS,
+        quick=True,
+    ),
+    Bug(
+        "before there was a gate",
+        "who has passed a place before there was a gate went the oldest way",
+        GATES,
+        "    if instance.replaying and not instance.is_next(path):\n        return OLDEST\n",
+        "    if instance.replaying and not instance.is_next(path):\n        return latest\n",
+        DEPLOYS,
+    ),
+    Bug(
+        "newer ways",
+        "code that does not know the way an execution went does not go on with it",
+        GATES,
+        "    if way > latest:\n",
+        "    if False:\n",
+        DEPLOYS,
+    ),
+    Bug(
+        "what is removed is remembered",
+        "what was removed from the code is taken from the log",
+        INSTANCE,
+        "        self._remembered.popleft()\n        if not settles_later(event.op):\n",
+        "        if not settles_later(event.op):\n",
+        DEPLOYS,
+    ),
+    Bug(
+        "what is removed and open",
+        "what was removed while it was open is waited for as it was",
+        INSTANCE,
+        "        self.steps[path] = nothing\n",
+        "        return None\n",
+        DEPLOYS,
+    ),
+    Bug(
+        "versions of code",
+        "older code gets no executions of newer versions",
+        "programs/code/declare.py",
+        "for version in (0, self.version, *self.replays))",
+        "for version in (0, self.version, self.version + 1, *self.replays))",
+        DEPLOYS,
+        quick=True,
+    ),
+    Bug(
+        "versions that are replayed",
+        "newer code goes on with the versions that it replays",
+        "programs/code/declare.py",
+        "for version in (0, self.version, *self.replays))",
+        "for version in (0, self.version))",
+        DEPLOYS,
+    ),
+    # queues, in worlds where all die
+    Bug(
+        "places that are taken",
+        "a limit counts what is held",
+        FAIRNESS,
+        "min(most, limits.concurrency - held.total())",
+        "min(most, limits.concurrency)",
+        QUEUES,
+        quick=True,
+    ),
+    Bug(
+        "places of the dead",
+        "what the dead held takes no place",
+        "stores/memory_queues.py",
+        "if name and one.head.queue == name and self._lives(one.head.holder))",
+        "if name and one.head.queue == name and one.head.holder is not None)",
+        QUEUES,
+    ),
+    Bug(
+        "work of the dead",
+        "what dead workers had takes no place",
+        "stores/memory_queues.py",
+        "for mail in box.values() if self._lives(self._leases.get(mail.number)))",
+        "for mail in box.values() if mail.number in self._leases)",
+        QUEUES,
+    ),
+    Bug(
+        "places of a key",
+        "of each key no more is held than its limit",
+        FAIRNESS,
+        "behind >= limits.per_lane",
+        "False",
+        QUEUES,
+    ),
+    Bug(
+        "beginnings at a rate",
+        "no more begin than a rate allows",
+        FAIRNESS,
+        "        fresh -= one.fresh\n",
+        "        fresh -= 0\n",
+        QUEUES,
+    ),
+    Bug(
+        "leases on work",
+        "work is done by one worker at a time",
+        MEMORY,
+        "            self._leases[mail.number] = holder\n",
+        "",
+        QUEUES,
+    ),
+    Bug(
+        "threads of what has ended",
+        "what has ended before its thread is let go when that has ended too",
+        ENGINE,
+        "if execution is not None and (execution.ended is not None or warm.leaving) and not warm.held and not warm.undecided:",
+        "if execution is not None and (execution.ended is not None or (warm.leaving and not warm.held)) and not warm.undecided:",
+        runtime("queues"),
+        quick=True,
+    ),
+    Bug(
+        "given back from outside memory",
+        "what is given back is no interruption, also where the execution has left memory",
+        ADVANCE,
+        "isinstance(item.message, messages.Settle | messages.Lost)}",
+        "isinstance(item.message, messages.Settle)}",
+        runtime("letting_go"),
+        quick=True,
+    ),
+    Bug(
+        "another name of a worker",
+        "work that was let go is not begun",
+        "runtime/worker.py",
+        "        if name != self._membership.name:  # it came",
+        "        if False:  # it came",
+        runtime("worker"),
+        quick=True,
+    ),
+    Bug(
+        "another name at once",
+        "work that comes while its worker lets go is not begun",
+        "runtime/worker.py",
+        "        self._membership.rename()  # at once, so that what is still on its way to the old name is not begun\n"
+        "        await self._membership.let_go(before)\n",
+        "        await self._membership.let_go(before)\n        self._membership.rename()\n",
+        runtime("worker"),
+    ),
+    Bug(
+        "leases that a worker may have lost",
+        "work that comes after the lease is not begun",
+        "runtime/worker.py",
+        "        if claimed.work and not self._membership.unbroken(asked_s):",
+        "        if False:",
+        runtime("worker"),
+        quick=True,
     ),
 ]
 

@@ -194,7 +194,8 @@ class _Interpreter:
         way = await ctx.version(node.name, latest) if asks else latest
         if asks:
             self._world.goes(scope.key, way - 1)
-        _ = await self.value(node.ways[way - 1], ctx, scope)
+        known = node.ways[:latest]
+        _ = await self.value(known[way - 1], ctx, scope)
         return {"changed": node.name}
 
     async def _removed(self, node: n.Removed, ctx: Any, scope: _Scope) -> Json:
