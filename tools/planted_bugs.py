@@ -864,14 +864,6 @@ BUGS = [
         DEPLOYS,
     ),
     Bug(
-        "newer ways",
-        "code that does not know the way an execution went does not go on with it",
-        GATES,
-        "    if way > latest:\n",
-        "    if False:\n",
-        DEPLOYS,
-    ),
-    Bug(
         "what is removed is remembered",
         "what was removed from the code is taken from the log",
         INSTANCE,
