@@ -20,14 +20,17 @@ from perdure.core.errors import ChildFailed, ErrorInfo, Fatal, JoinFailed, RaceF
 from perdure.core.ops import Err
 from perdure.core.paths import Key
 from perdure.programs.code.declare import Step
+from perdure.programs.code.gates import KINDS
 from perdure.programs.code.results import Ok, Record, Won
 from perdure.testing import nodes as n
-from perdure.testing.changes import changed
+from perdure.testing.changes import changed, queued
+from perdure.testing.interpreter import FIRST, Code
 from perdure.testing.oracle import CENTURY_S, Prediction, Stuck, predict
 from perdure.testing.programs import Child, Program, World, as_workflow, children, generate
 from perdure.testing.virtual import run
 
 SEEDS = range(200)
+LINES = [n.Line("narrow", concurrency=1), n.Line("wide")]
 DIGEST = """
 from hashlib import sha256
 from random import Random
@@ -87,8 +90,24 @@ def test_kinds_can_be_left_out(kind: type) -> None:
 
 def test_a_program_is_json_and_back() -> None:
     for seed in SEEDS:
-        program = generate(Random(seed), 20)
+        program = queued(changed(generate(Random(seed), 20), Random(seed)), Random(seed), LINES)
         assert msgspec.json.decode(msgspec.json.encode(program), type=Program) == program, f"seed {seed}"
+
+
+def test_queues_change_nothing_of_what_comes_of_a_program() -> None:
+    for seed in SEEDS:
+        program = generate(Random(seed), 20)
+        before, after = predict(program), predict(queued(program, Random(seed), LINES))
+        assert after.result == before.result, f"seed {seed}"
+        assert after.effects + Counter(after.maybe) == before.effects + Counter(before.maybe), f"seed {seed}"
+
+
+def test_what_hangs_for_ever_is_in_no_queue_and_holds_none_of_its_few_places() -> None:
+    for seed in SEEDS:
+        program = queued(generate(Random(seed), 20), Random(seed), LINES)
+        endless = [node for node in n.walk(program.root) if isinstance(node, n.Step) and node.behaviour == n.Hangs() and node.timeout_s is None]
+        begun = {program.queue, *(node.queue for node in n.walk(program.root) if isinstance(node, n.Call))}
+        assert not any(node.queue for node in endless) and not (endless and "narrow" in begun), f"seed {seed}"
 
 
 # the oracle
@@ -337,22 +356,43 @@ def test_interruptions_and_delays_do_not_change_what_comes_out(size: int) -> Non
         assert set(world.effects) <= set(expected.effects) | set(expected.maybe), f"seed {seed}, size {size}"
 
 
+@pytest.mark.parametrize("pinned", [False, True], ids=["gates", "versions"])
+@pytest.mark.parametrize("deploy", range(3))
+def test_whatever_deploys_change_the_code_of_each_does_what_the_oracle_predicts(deploy: int, pinned: bool) -> None:
+    for seed in range(60):
+        program = changed(generate(Random(seed), 12), Random(seed))
+        expected = predict(program)
+        world, result = executed(program, f"schedule {seed}", code=Code(deploy, pinned))
+        assert (result, unexpected(world, expected)) == (expected.result, {}), f"seed {seed}"
+        assert (max(world.needs.values(), default=0) > 0) <= (deploy > 0 and not pinned), f"seed {seed}"
+
+
+@pytest.mark.parametrize(("deploy", "effects"), [(0, {"a", "gone"}), (1, {"b", "gone"}), (2, {"c"})])
+def test_code_of_a_deploy_goes_the_latest_way_that_it_knows_and_has_what_is_not_yet_removed(deploy: int, effects: set[str]) -> None:
+    program = Program(n.Sequence((n.Changed("gate", (ok("a"), ok("b"), ok("c"))), n.Removed(ok("gone"), 2))))
+    for pinned in (False, True):
+        world, _ = executed(program, "0", code=Code(deploy, pinned))
+        assert set(world.effects) == effects
+        assert world.needs == ({} if pinned or not deploy else {Key("", "program", "1"): deploy})
+
+
 def unexpected(world: World, expected: Prediction) -> dict[str, int]:
     """The effects that were executed more or less often than was predicted."""
     certain = {effect: count for effect, count in world.effects.items() if not 0 < count <= expected.maybe.get(effect, 0)}
     return {effect: certain.get(effect, 0) for effect in certain.keys() | expected.effects.keys() if certain.get(effect, 0) != expected.effects[effect]}
 
 
-def executed(program: Program, schedule: str, troubles: Random | None = None) -> tuple[World, Any]:
-    """The world and the result after `program` has run in virtual time, ready callbacks in an order drawn from `schedule`."""
+def executed(program: Program, schedule: str, troubles: Random | None = None, code: Code = FIRST) -> tuple[World, Any]:
+    """The world and the result after this code of `program` has run in virtual time, ready callbacks in an order drawn from `schedule`."""
 
     async def main() -> tuple[World, Any]:
         world, mailbox = World(), Mailbox()
         for message in (one for one in program.messages if not one.at_s):
             mailbox.post(message)
         sending = asyncio.create_task(send([one for one in program.messages if one.at_s], mailbox))
-        assert all(isinstance(child, Child) for child in children(program, world).values())
-        result = await as_workflow(program, world)(Plain(Key("", "program", "1"), mailbox, troubles))
+        assert all(isinstance(child, Child) for child in children(program, world, code).values())
+        plain = Plain(Key("", "program", "1"), mailbox, troubles, code.deploy + 1)
+        result = await as_workflow(program, world, code)(plain)
         sending.cancel()
         return world, result
 
@@ -404,8 +444,9 @@ def kept(value: Any) -> Any:
 class Plain:
     """The verbs of a context on plain asyncio: nothing is remembered. With `troubles`, verbs are delayed and steps interrupted at random."""
 
-    def __init__(self, key: Key, mailbox: Mailbox, troubles: Random | None) -> None:
-        self.execution = SimpleNamespace(key=key, attributes=dict[str, Any]())
+    def __init__(self, key: Key, mailbox: Mailbox, troubles: Random | None, version: int = 1) -> None:
+        self.execution = SimpleNamespace(key=key, attributes=dict[str, Any](), version=version)
+        self._instance = SimpleNamespace(replaying=False)
         self.done: list[Callable[[], Any]] = []
         self._mailbox = mailbox
         self._troubles = troubles
@@ -464,6 +505,9 @@ class Plain:
     async def version(self, name: str, latest: int) -> int:
         return latest
 
+    async def removed(self, name: str, kind: str) -> None:
+        assert name and kind in KINDS
+
     async def sleep(self, duration_s: float) -> None:
         await self._delay()
         await asyncio.sleep(duration_s)
@@ -500,7 +544,7 @@ class Plain:
 
     async def call(self, child: Child, *args: Any) -> Any:
         await self._delay()
-        plain = Plain(self.execution.key._replace(workflow=child.code.name), Mailbox(), self._troubles)
+        plain = Plain(self.execution.key._replace(workflow=child.code.name), Mailbox(), self._troubles, child.code.version)
         try:
             result = kept(await child.code.fn(plain, *args))
             self.done += plain.done if child.code.calling.undo else []
@@ -511,7 +555,7 @@ class Plain:
             raise ChildFailed(child.code.name, "failed", ErrorInfo(type(error).__name__, str(error))) from error
 
     def _branch(self) -> "Plain":
-        branch = Plain(self.execution.key, self._mailbox, self._troubles)
+        branch = Plain(self.execution.key, self._mailbox, self._troubles, self.execution.version)
         branch.done = self.done
         return branch
 
@@ -567,7 +611,7 @@ class Turns:
     """The turns of a loop."""
 
     def __init__(self, plain: Plain, state: Any) -> None:
-        self._turn = Turn(plain.execution.key, plain._mailbox, plain._troubles)
+        self._turn = Turn(plain.execution.key, plain._mailbox, plain._troubles, plain.execution.version)
         self._turn.state = state
 
     def __aiter__(self) -> "Turns":
