@@ -965,6 +965,15 @@ BUGS = [
         quick=True,
     ),
     Bug(
+        "claims while a release is looked at",
+        "what was claimed again after its release goes on",
+        ADVANCE,
+        "    while taken != warm.taken:\n",
+        "    while taken is None:\n",
+        runtime("letting_go"),
+        quick=True,
+    ),
+    Bug(
         "another name of a worker",
         "work that was let go is not begun",
         "runtime/worker.py",

@@ -1,6 +1,7 @@
 """Claims about letting go: what an engine no longer holds it does not go on with, and giving back in good order costs a step nothing, however often."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -8,10 +9,10 @@ from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Key
-from perdure.stores.base import Claim, Claimed, Log
+from perdure.stores.base import Answer, Claim, Claimed, Commit, Log, Post
 from perdure.stores.memory import MemoryStore
-from tests.runtime.cluster import Cluster
-from tests.runtime.test_engine import begun, done, key, one, virtually
+from tests.runtime.cluster import NEVER_S, Cluster, settle
+from tests.runtime.test_engine import begun, done, key, listener, one, virtually
 
 
 class Sluggish(MemoryStore):
@@ -81,3 +82,41 @@ async def test_what_a_stop_gives_back_is_uncounted_also_where_the_execution_has_
     await engine.stop()
     assert await c.result(await c.engine(one), one) == "x"
     assert [event.given_back for event in await c.events(key(one)) if isinstance(event, e.Interrupted)] == [True]
+
+
+class Crossing(MemoryStore):
+    """A store that carries out releases, and answers readers, when it is let; claims it answers at once."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop().time)
+        self.releases, self.answers = asyncio.Event(), asyncio.Event()
+        self.releases.set()
+        self.answers.set()
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        if any(isinstance(change, Commit) and change.release for change in changes):
+            await self.releases.wait()
+        return await super().commit(changes)
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        found = await super().read(key, after)
+        await self.answers.wait()
+        return found
+
+
+@virtually
+async def test_what_is_claimed_again_while_its_release_is_being_looked_at_goes_on(c: Cluster) -> None:
+    c.store = store = Crossing()
+    engine = await c.engine(listener, poll_s=NEVER_S)
+    assert await c.start(engine, listener)
+    await settle()
+    store.releases.clear()
+    await c.send(key(listener), "something else")
+    await settle()
+    await c.send(key(listener), "go", 1)  # claimed before the release takes effect
+    await settle()
+    store.answers.clear()
+    store.releases.set()  # it is let go, and that is read; then it is claimed again, and then only the reader is answered
+    await settle()
+    store.answers.set()
+    assert await asyncio.wait_for(c.result(engine, listener), 5.0) == 1

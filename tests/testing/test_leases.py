@@ -94,3 +94,10 @@ def test_what_was_let_go_is_free(who: str | None) -> None:
     watched.leases.end(who)
     watched.leases.leased([work(1, deliveries=2)], "b")
     assert watched.problems == []
+
+
+def test_work_that_is_over_is_held_by_nobody() -> None:
+    watched = Watched(Limits())
+    watched.leases.leased([work(1)], "a")
+    watched.leases.over(1)
+    assert not watched.leases.holds((Key("t", "w", "1"), STEP, 1), "a")

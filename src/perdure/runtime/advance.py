@@ -187,9 +187,15 @@ def _attributes(warm: Warm, execution: Execution) -> Indexed:
 
 
 async def _keeps(engine: "Engine", warm: Warm) -> bool:
-    """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows."""
-    found = await engine.store.read(warm.key, after=warm.version)
-    warm.held = found is not None and found.head.holder == engine.holder
+    """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows.
+
+    What it says is of before the next claim, if that was answered meanwhile.
+    """
+    taken = None
+    while taken != warm.taken:
+        taken = warm.taken
+        found = await engine.store.read(warm.key, after=warm.version)
+        warm.held = found is not None and found.head.holder == engine.holder
     return warm.held
 
 

@@ -288,6 +288,7 @@ class AuditedStore:
             for key, mail in box.items():
                 if left.get(key) != mail:
                     self.auditor.acknowledged.add(mail.number)
+                    self.lines.over(mail.number)
                     self.auditor.expect((to, key) in acked, lambda: f"{to}: {key} was delivered over itself, or is lost")  # noqa: B023  # called at once
 
     def _released(self, commit: Commit) -> None:

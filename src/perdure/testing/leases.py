@@ -61,6 +61,10 @@ class Leases:
         """How often the tries of a call were handed over to more than one."""
         return sum(max(0, self.handed[*call, attempt] - 1) for attempt in range(1, tries + 1))
 
+    def over(self, number: int) -> None:
+        """This work was answered, or taken back."""
+        self._holders.pop(number, None)
+
     def holds(self, this: TryKey, holder: str) -> bool:
         """Whether a holder has the lease on a try, and lives."""
         return self._holders.get(self._numbers.get(this, 0)) == holder and self._lives(holder)
