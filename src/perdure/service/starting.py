@@ -11,7 +11,7 @@ from perdure.programs.code.queues import Queue, called
 from perdure.service import operations
 from perdure.service.operations import Start
 
-OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "priority", "ttl", "debounce", "singleton", "tenant"))
+OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "priority", "ttl", "debounce", "singleton", "connection", "tenant"))
 """Keywords that are options of a start, and no arguments of the workflow."""
 
 PRIORITY_MAX = 2**31 - 1
