@@ -34,6 +34,7 @@ STEADY = (
     (r"\bline \d+", "line N"),
     (r"(tables +version )\d+", r"\1N"),
     (r"\b\d+(\.\d+)? ([KMGT]iB|bytes)", "SIZE"),
+    (r'"size_bytes": \d+', '"size_bytes": SIZE'),
     (r"\b\d+\.\d+\.\d+\b", "VERSION"),
     (rf"{re.escape(platform.node())}  ?\d+", "HOST PID"),
     (rf"{platform.system()} {platform.machine()}", "SYSTEM"),

@@ -86,6 +86,12 @@ def test_a_surprise_shows_in_the_first_run() -> None:
     assert decode(encode(Colour.RED, "value"), Any, "value") == "red"
 
 
+@pytest.mark.parametrize("kind", [object, list[object], dict[str, object | None]])
+def test_the_hint_object_takes_plain_data(kind: Any) -> None:
+    value = {"a": [1, None]} if "dict" in str(kind) else ["a", {"b": 1}]
+    assert decode(encode(value, "value"), kind, "value") == value
+
+
 def test_floats_that_are_no_numbers_are_kept() -> None:
     back = decode(encode([math.nan, math.inf, -math.inf, -0.0], "value"), list[float], "value")
     assert math.isnan(back[0]) and back[1:3] == [math.inf, -math.inf] and math.copysign(1, back[3]) == -1

@@ -51,6 +51,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Choose another id, or drop `strict` to be given the first.",
     ),
     "AlreadyThere": ("`rerun` or `fork` was given an id that is taken.", "Choose another, or none."),
+    "Removed": (
+        "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
+        "Look into the archive, if one was written. To do the work again, start another under another id.",
+    ),
+    "ExportRefused": (
+        "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
+        "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",
+    ),
     "HasEnded": (
         "The execution or the approval has ended, so what was asked would have no effect.",
         "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",

@@ -44,7 +44,7 @@ def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) ->
     """Those to be handed over, in their order: at most so many, as many as the limits leave room for. Of each lane and
     priority the first `most` that are fresh, and that are not, suffice."""
     limits, held = stand.limits, Counter(stand.held)
-    room = most if limits.concurrency is None else min(most, limits.concurrency - held.total())
+    room = room_in(limits, held, most)
     lanes: dict[tuple[int, str], list[Candidate]] = {}
     for one in sorted(ready, key=lambda one: (-one.priority, one.at_s, one.number), reverse=True):
         lanes.setdefault((one.priority, one.lane), []).append(one)
@@ -77,6 +77,11 @@ def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) ->
         else:
             heappop(heads)
     return chosen
+
+
+def room_in(limits: Limits, held: Counter[str], most: int) -> int:
+    """How many of at most so many the limits leave room for, whatever their lanes."""
+    return most if limits.concurrency is None else min(most, limits.concurrency - held.total())
 
 
 def next_turn(turn: float, now_s: float) -> float:

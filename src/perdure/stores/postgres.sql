@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NU
 CREATE TABLE IF NOT EXISTS blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
 
 -- Queues that have limits. What is in one is marked as `limited`: so it is in the indexes of queues, and in none where other claims would have
--- to pass it by. Turns count what the queue has handed over; a lane remembers its last.
+-- to pass it by. A turn is when something was handed over; a lane remembers its last.
 CREATE TABLE IF NOT EXISTS queues (
     name text PRIMARY KEY,
     concurrency bigint,

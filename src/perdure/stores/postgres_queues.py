@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
 from perdure.stores.postgres_text import escaped, unescaped
 
 WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
@@ -195,7 +195,7 @@ async def _handed(fetch: Fetch, ask: _Statements, queues: dict[str, Queue], aske
     held = {name: Counter[str]() for name in queues}
     for name, lane, count in map(tuple, await fetch(ask.held, asked.now_s, [*map(escaped, queues)]) if queues else ()):
         held[name][lane] = count
-    rooms = {name: _room(queue.limits, held[name], asked.limit) for name, queue in queues.items()}
+    rooms = {name: room_in(queue.limits, held[name], asked.limit) for name, queue in queues.items()}
     names = [name for name, room in rooms.items() if room > 0]
     if not names:
         return []
@@ -221,7 +221,3 @@ async def _taken(fetch: Fetch, take: str, stands: dict[str, Stand], ready: dict[
         if not busy:
             return [Found(one.number, one.at_s, name, one.lane, one.fresh) for name, of in chosen.items() for one in of]
         ready = {name: [one for one in of if one.number not in busy] for name, of in ready.items()}
-
-
-def _room(limits: Limits, held: Counter[str], most: int) -> int:
-    return most if limits.concurrency is None else min(most, limits.concurrency - held.total())

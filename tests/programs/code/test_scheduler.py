@@ -515,7 +515,7 @@ REFUSED: list[tuple[str, str, Callable[[], Any]]] = [
     ("loop.run_until_complete()", "await, ctx.join(...) or ctx.call(...)", lambda: here().run_until_complete(here().create_future())),
     ("loop.set_task_factory()", "the engine's", lambda: here().set_task_factory(None)),
     ("eager_start=True", "asyncio.create_task(...) as it is", lambda: here().create_task(forever(), eager_start=True)),
-    ("asyncio.as_completed() on coroutines", "asyncio.as_completed() on tasks", lambda: next(iter(asyncio.as_completed([forever()])))),
+    ("asyncio.as_completed() on coroutines", "ctx.as_completed(...)", lambda: next(iter(asyncio.as_completed([forever()])))),
 ]
 
 

@@ -40,7 +40,7 @@ async def invite(ctx: Context, names: list[str]) -> None:
         "error",
         "asyncio.as_completed or asyncio.wait on bare coroutines",
         "asyncio keeps bare coroutines in a set, and starts the one with the lowest address first.",
-        "make tasks of them with asyncio.create_task(...), or use ctx.join(...)",
+        "use ctx.as_completed(...) or ctx.wait(...), or make tasks of them with asyncio.create_task(...)",
         """
 import asyncio
 

@@ -5,6 +5,7 @@ Verbs that settle at once (`send`, `set`, `emit`, `keep`) have done it when they
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import Context as Variables
@@ -22,7 +23,7 @@ from perdure.core.mailbox import Letter
 from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Settlement
-from perdure.programs.code import approving, gates
+from perdure.programs.code import approving, gates, waiting
 from perdure.programs.code import branches as flow
 from perdure.programs.code import children as family
 from perdure.programs.code.approving import Approving
@@ -421,6 +422,34 @@ class Context:
         path = scope.take(f"map:{aim}", name)
         started: list[flow.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, fn, item)) for number, item in enumerate(items)]
         return self._verb(path, self._map(scope, path, started, limit, f"map {aim} over {len(started)}"))
+
+    def wait(
+        self, *awaitables: Awaitable[T], timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED, name: str | None = None
+    ) -> Verb[tuple[list[asyncio.Task[T]], list[asyncio.Task[T]]]]:
+        """Wait for what verbs return, or for tasks, as `asyncio.wait` does: return those that are done and those that are not, each in the order given.
+
+        What is not done goes on, and may be waited for again. `timeout` is durable; when it is over, nothing is raised.
+        `return_when` is one of asyncio's constants.
+        """
+        scope = self._enter("wait")
+        limit = None if timeout is None else Sleep(seconds(timeout, "wait(timeout)"))
+        when = waiting.checked_when(return_when)
+        tasks = waiting.tasks_of("wait", self._instance.loop, awaitables)
+        path = scope.take("wait", name)
+        return self._verb(path, self._wait(path, tasks, when, limit))
+
+    async def _wait(self, path: Path, tasks: list[asyncio.Task[T]], when: str, limit: Sleep | None) -> tuple[list[asyncio.Task[T]], list[asyncio.Task[T]]]:
+        self._instance.started(path)
+        await waiting.wait(self._instance.loop, tasks, when, None if limit is None else self._sleep(path, limit))
+        return [task for task in tasks if task.done()], [task for task in tasks if not task.done()]
+
+    def as_completed(self, *awaitables: Awaitable[T]) -> waiting.Completed[T]:
+        """What verbs return, or tasks, as each comes to its end, as `asyncio.as_completed` does: ``async for task in ctx.as_completed(...): await task``.
+
+        It waits for none longer than the workflow asks for the next: leave it by `break`, and the others go on.
+        """
+        self._enter("as_completed")
+        return waiting.Completed(self._instance.loop, waiting.tasks_of("as_completed", self._instance.loop, awaitables))
 
     def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Scope, Path, list[flow.Branch]]:
         scope = self._enter(verb)

@@ -106,7 +106,7 @@ _STEP = "a step, where real work belongs: ctx.step(fn, ...)"
 _MESSAGE = "a message: ctx.listen(signal) here, and client.get(id).send(signal, body) where it comes from"
 _ENGINE = "await, ctx.join(...) or ctx.call(...): this loop is driven by the engine, from the execution's log"
 _SETTINGS = "the loop as it is: its settings are the engine's, and the same on every replay"
-_AS_COMPLETED = "asyncio.as_completed() on tasks, made by asyncio.create_task(...): of bare coroutines, asyncio starts the one with the lowest address first"
+_AS_COMPLETED = "ctx.as_completed(...), or tasks, made by asyncio.create_task(...): of bare coroutines, asyncio starts the one with the lowest address first"
 _EAGER = "asyncio.create_task(...) as it is: here tasks start in the order in which they are created"
 
 _ENSURE_FUTURE = frozenset({"ensure_future", "_ensure_future"})

@@ -44,6 +44,7 @@ class SyncContext:
 
     Each does what the verb of the same name does on `Context`, and returns when that has settled. Where the execution is cancelled, or leaves
     memory, while a verb waits, the verb raises `asyncio.CancelledError` or `Evicted`, which are no `Exception` and not to be caught.
+    There is no `wait` and no `as_completed`: what goes on side by side here are the branches of a join, a map or a race.
     """
 
     __slots__ = ("_context", "_strand")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from perdure.stores.base import Lease
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.lives import Life, bury, lives, pid, strays
+from perdure.stores.sqlite.reading import HELD_BY
 from perdure.stores.sqlite.rings import Bell, listen, silence
 
 PROCESSES = "SELECT name, port, token, wakes, news FROM processes"
@@ -25,8 +26,9 @@ NAME = "INSERT INTO holders (name) VALUES (?) ON CONFLICT (name) DO NOTHING"
 LET_GO = "UPDATE holders SET process = NULL, until_s = NULL, about = NULL WHERE name = ?"
 LET_ALL_GO = "UPDATE holders SET process = NULL, until_s = NULL, about = NULL"
 FORGET = "DELETE FROM holders WHERE name = ?"
-HOLDS = "SELECT EXISTS (SELECT 1 FROM heads WHERE holder = ?) OR EXISTS (SELECT 1 FROM mail WHERE holder = ? AND queue IS NOT NULL)"
-LEASES = """SELECT name, process, until_s, coalesce(about, x''), (SELECT count(*) FROM heads WHERE holder = name),
+HOLDS = f"""SELECT EXISTS (SELECT 1 FROM heads WHERE {HELD_BY.format(who="?1")})
+    OR EXISTS (SELECT 1 FROM mail WHERE holder = ?1 AND queue IS NOT NULL)"""
+LEASES = f"""SELECT name, process, until_s, coalesce(about, x''), (SELECT count(*) FROM heads WHERE {HELD_BY.format(who="name")}),
     (SELECT count(*) FROM mail WHERE holder = name AND queue IS NOT NULL) FROM holders WHERE until_s IS NOT NULL ORDER BY name"""
 CHANGED = "UPDATE meta SET membership = membership + 1"
 
@@ -203,7 +205,7 @@ def standing(execute: Execute, presence: Presence, now_s: float) -> Standing:
 
 def forgettable(execute: Execute, gone: list[str]) -> list[str]:
     """Those that hold nothing."""
-    return [name for name in gone if not execute(HOLDS, (name, name)).fetchone()[0]]
+    return [name for name in gone if not execute(HOLDS, (name,)).fetchone()[0]]
 
 
 def leases(execute: Execute, presence: Presence, now_s: float) -> list[Lease]:

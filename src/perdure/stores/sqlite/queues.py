@@ -1,17 +1,19 @@
 """Queues that have limits: what is ready in them, found by their lanes, and how they stand. What of it is handed over, `fairness` says.
 
 Executions of such a queue are marked as `limited`, so that they are in the indexes of queues and in none where other claims would
-have to pass them by. A lane is found behind the one before it, however much waits in each.
+have to pass them by. A line holds what has the same lane and priority, and either was begun or was not; it is found behind the one before
+it, however much waits in each.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
+from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.reading import text
 
@@ -24,30 +26,35 @@ FORGET = "DELETE FROM queues WHERE name = ?"
 FORGET_LANES = "DELETE FROM lanes WHERE queue = ?"
 MARK = "UPDATE heads SET limited = ? WHERE queue = ? AND queue <> ''"
 QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
-SERVED = "SELECT lane, turn FROM lanes WHERE queue = ? AND work = ?"
 SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, ?)
     ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn"""
 TURN = "UPDATE queues SET turn = ?, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?"
 
-HELD = "SELECT lane, holder, count(*) FROM heads WHERE limited = 1 AND queue = ? AND holder > '' GROUP BY lane, holder"
+_IN_QUEUE = "FROM heads INDEXED BY heads_by_queue WHERE queue <> '' AND limited = 1 AND queue = ?1"
+HELD = f"SELECT lane, holder, count(*) {_IN_QUEUE} AND holder > '' GROUP BY lane, holder"
 LEASED = "SELECT lane, holder, count(*) FROM mail WHERE queue = ? AND holder > '' GROUP BY lane, holder"
 
-# Of each lane the first few that are due, and nobody's.
-_LANES = """WITH RECURSIVE lanes(lane) AS (SELECT (SELECT min(lane) FROM {table} WHERE {free} AND queue = ?1)
-    UNION ALL SELECT (SELECT min(lane) FROM {table} WHERE {free} AND queue = ?1 AND {table}.lane > lanes.lane) FROM lanes WHERE lane IS NOT NULL)
-    SELECT {columns} FROM lanes CROSS JOIN {table} AS ready WHERE ready.number IN (SELECT number FROM {table} WHERE {free} AND queue = ?1
-    AND {table}.lane = lanes.lane AND {at} <= ?2 AND {fresh} {{wanted}} ORDER BY priority DESC, {at}, number LIMIT ?3)"""
-_HEADS = {"table": "heads", "free": "limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL", "at": "ready_at_s"}
-_HEADS["columns"] = "ready.number, ready.lane, priority, ready_at_s, version = 0"
-_WORK = {"table": "mail", "free": "queue IS NOT NULL AND holder IS NULL", "at": "due_at_s"}
-_WORK["columns"] = "ready.number, ready.lane, priority, due_at_s, deliveries = 0"
-FRESH, BEGUN = _LANES.format(**_HEADS, fresh="version = 0"), _LANES.format(**_HEADS, fresh="version > 0")
-FRESH_WORK, WORK_AGAIN = _LANES.format(**_WORK, fresh="deliveries = 0"), _LANES.format(**_WORK, fresh="deliveries > 0")
-ORPHANS = "SELECT number, lane, priority, ready_at_s, version = 0 FROM heads WHERE limited = 1 AND queue = ? AND holder IN ({holders}) {wanted}"
-ORPHANED_WORK = "SELECT number, lane, priority, due_at_s, deliveries = 0 FROM mail WHERE queue = ? AND holder IN ({holders})"
-OWN = "SELECT number, ready_at_s FROM heads WHERE limited = 1 AND queue = ? AND holder = ? AND ready_at_s <= ? {wanted}"
+# Of each line the first few that are due, and nobody's. One line is found behind the other, in the index where each is a stretch.
+_LINES = """WITH RECURSIVE lines(head) AS (SELECT (SELECT number {line} ORDER BY lane, begun, priority LIMIT 1)
+    UNION ALL SELECT coalesce((SELECT number {line} AND lane = at.lane AND begun = at.begun AND priority > at.priority ORDER BY priority LIMIT 1),
+        (SELECT number {line} AND lane = at.lane AND begun > at.begun ORDER BY begun, priority LIMIT 1),
+        (SELECT number {line} AND lane > at.lane ORDER BY lane, begun, priority LIMIT 1))
+    FROM lines CROSS JOIN {table} AS at ON at.number = head)
+    SELECT ready.number, ready.lane, ready.priority, ready.{time}, NOT ready.begun, {turn}
+    FROM lines CROSS JOIN {table} AS at ON at.number = head CROSS JOIN {table} AS ready ON ready.number IN (SELECT number {line}
+    AND lane = at.lane AND begun = at.begun AND priority = at.priority AND {time} <= ?2 {{wanted}} ORDER BY {time}, number LIMIT ?3)"""
+_TURN = "(SELECT turn FROM lanes WHERE lanes.queue = ?1 AND lanes.lane = {lane} AND work = {work})"
+_LINE = "FROM heads INDEXED BY heads_in_line WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ?1"
+READY = _LINES.format(table="heads", time="ready_at_s", line=_LINE, turn=_TURN.format(lane="ready.lane", work=0))
+_WORK_LINE = "FROM mail INDEXED BY mail_in_line WHERE queue IS NOT NULL AND holder IS NULL AND queue = ?1"
+READY_WORK = _LINES.format(table="mail", time="due_at_s", line=_WORK_LINE, turn=_TURN.format(lane="ready.lane", work=1))
+ORPHANS = f"""SELECT number, lane, priority, ready_at_s, NOT begun, {_TURN.format(lane="heads.lane", work=0)}
+    {_IN_QUEUE} AND holder IN ({{holders}}) {{wanted}}"""
+ORPHANED_WORK = f"""SELECT number, lane, priority, due_at_s, NOT begun, {_TURN.format(lane="mail.lane", work=1)}
+    FROM mail WHERE queue = ?1 AND holder IN ({{holders}})"""
+OWN = f"SELECT number, ready_at_s {_IN_QUEUE} AND holder = ? AND ready_at_s <= ? {{wanted}}"
 
-NEXT_OWN = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND queue = ? AND holder = ? {wanted}"
+NEXT_OWN = f"SELECT min(ready_at_s) {_IN_QUEUE} AND holder = ? {{wanted}}"
 NEXT = "SELECT min(ready_at_s) FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s > ? {wanted}"
 WAITS = """SELECT EXISTS (SELECT 1 FROM heads WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL AND queue = ? AND ready_at_s <= ?
     AND version = 0 {wanted})"""
@@ -101,29 +108,23 @@ def executions(execute: Execute, queue: Queue, claim: Claim, living: frozenset[s
     own = execute(OWN.format(wanted=wanted), (queue.name, claim.holder, now_s, *arguments)).fetchall()
     found = [Found(number, at_s) for number, at_s in own]
     held = _count(execute(HELD, (queue.name,)).fetchall(), living)
-    if _is_full(queue.limits, held):
+    if (room := room_in(queue.limits, held, claim.limit)) <= 0:
         return found
-    ready: list[tuple[Any, ...]] = []
-    for sql in (FRESH, BEGUN):
-        ready += execute(_numbered(sql, wanted), (queue.name, now_s, claim.limit, *arguments)).fetchall()
+    ready: list[tuple[Any, ...]] = execute(_numbered(READY, wanted), (queue.name, now_s, room, *arguments)).fetchall()
     if dead:
         ready += execute(ORPHANS.format(holders=_marks(dead), wanted=wanted), (queue.name, *dead, *arguments)).fetchall()
-    stand = Stand(queue.limits, held, dict(execute(SERVED, (queue.name, 0)).fetchall()), queue.free_at_s)
-    return found + _found(queue, choose(stand, _candidates(ready), now_s, claim.limit))
+    return found + _chosen(queue, Stand(queue.limits, held, _turns(ready), queue.free_at_s), ready, now_s, claim.limit)
 
 
 def work(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], dead: list[str], now_s: float) -> list[Found]:
     """The work of a queue that the claimer is to be handed."""
     held = _count(execute(LEASED, (queue.name,)).fetchall(), living)
-    if _is_full(queue.limits, held):
+    if (room := room_in(queue.limits, held, claim.limit)) <= 0:
         return []
-    ready: list[tuple[Any, ...]] = []
-    for sql in (FRESH_WORK, WORK_AGAIN):
-        ready += execute(sql.format(wanted=""), (queue.name, now_s, claim.limit)).fetchall()
+    ready: list[tuple[Any, ...]] = execute(READY_WORK.format(wanted=""), (queue.name, now_s, room)).fetchall()
     if dead:
         ready += execute(ORPHANED_WORK.format(holders=_marks(dead)), (queue.name, *dead)).fetchall()
-    stand = Stand(queue.limits, held, dict(execute(SERVED, (queue.name, 1)).fetchall()), queue.free_for_work_at_s)
-    return _found(queue, choose(stand, _candidates(ready), now_s, claim.limit))
+    return _chosen(queue, Stand(queue.limits, held, _turns(ready), queue.free_for_work_at_s), ready, now_s, claim.limit)
 
 
 def serve(execute: Execute, executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
@@ -194,14 +195,10 @@ def _count(rows: Iterable[tuple[str, str, int]], living: frozenset[str]) -> Coun
     return held
 
 
-def _is_full(limits: Limits, held: Counter[str]) -> bool:
-    return limits.concurrency is not None and held.total() >= limits.concurrency
+def _turns(ready: Iterable[tuple[Any, ...]]) -> dict[str, float]:
+    return {lane: turn for _, lane, *_, turn in ready if turn is not None}
 
 
-def _candidates(rows: Iterable[tuple[Any, ...]]) -> Iterator[Candidate]:
-    for number, lane, priority, at_s, fresh in rows:
-        yield Candidate(number, lane, priority, float("-inf") if at_s is None else at_s, bool(fresh))
-
-
-def _found(queue: Queue, chosen: Iterable[Candidate]) -> list[Found]:
-    return [Found(one.number, one.at_s, queue, one.lane, one.fresh) for one in chosen]
+def _chosen(queue: Queue, stand: Stand, ready: Iterable[tuple[Any, ...]], now_s: float, most: int) -> list[Found]:
+    candidates = (Candidate(number, lane, priority, -inf if at_s is None else at_s, bool(fresh)) for number, lane, priority, at_s, fresh, _ in ready)
+    return [Found(one.number, one.at_s, queue, one.lane, one.fresh) for one in choose(stand, candidates, now_s, most)]

@@ -20,6 +20,8 @@ HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
 LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
 ROWS = "SELECT row FROM log WHERE execution = ? AND version > ? ORDER BY version"
 ALL_MAIL = f"SELECT {MAIL_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
+HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
+"""What somebody holds, by the two indexes that have it."""
 OLDEST = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
 LAST = 2**63 - 1
 BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"

@@ -66,16 +66,18 @@ CREATE INDEX heads_by_time ON heads (created_at_s);
 """
 _WAITING = """
 CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s) WHERE limited = 0;
-CREATE INDEX heads_in_lane ON heads (queue, lane, priority DESC, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_in_line ON heads (queue, lane, begun, priority, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
+CREATE INDEX heads_held_in_queues ON heads (holder) WHERE limited = 1 AND holder IS NOT NULL;
 CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> ''
 """
 _PLACE = """, queue TEXT NOT NULL DEFAULT '',
     lane TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL DEFAULT 0,
-    limited INTEGER NOT NULL DEFAULT 0"""
+    limited INTEGER NOT NULL DEFAULT 0,
+    begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL"""
 _HEADS = f"{_HEADS_2.format(more=_PLACE)};{_WAITING};"
-_MAIL_IN_LANE = "CREATE INDEX mail_in_lane ON mail (queue, lane, priority DESC, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL"
+_MAIL_IN_LINE = "CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL"
 _REST = f"""
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
 CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
@@ -91,10 +93,11 @@ CREATE TABLE mail (
     unclaimed INTEGER,
     lane TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL DEFAULT 0,
+    begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL,
     UNIQUE (address, key)
 ){_STRICT};
 CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
-{_MAIL_IN_LANE};
+{_MAIL_IN_LINE};
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
 """
@@ -168,10 +171,12 @@ def _line_up(connection: sqlite3.Connection) -> None:
     ALTER TABLE heads ADD COLUMN lane TEXT NOT NULL DEFAULT '';
     ALTER TABLE heads ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE heads ADD COLUMN limited INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE heads ADD COLUMN begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL;
     ALTER TABLE mail ADD COLUMN lane TEXT NOT NULL DEFAULT '';
     ALTER TABLE mail ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE mail ADD COLUMN begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL;
     {_WAITING};
-    {_MAIL_IN_LANE};
+    {_MAIL_IN_LINE};
     {_QUEUES}
     """
     for statement in statements(changes):

@@ -15,7 +15,7 @@ from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Confl
 from perdure.stores.sqlite import queues, transactions
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
-from perdure.stores.sqlite.reading import MAIL_COLUMNS, mail, read_head, text
+from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, mail, read_head, text
 from perdure.stores.sqlite.schema import VERSION
 from perdure.stores.sqlite.time import Anchor, SteadyClock
 
@@ -52,7 +52,7 @@ WAKE = "UPDATE heads SET mail_at_s = ? WHERE number = ?"
 EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
 ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
 SWEEP = f"SELECT {MAIL_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL AND due_at_s <= ? ORDER BY due_at_s, number LIMIT ?"
-LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, 9e999), ?) WHERE holder = ?"
+LET_GO = f"UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, 9e999), ?1) WHERE {HELD_BY.format(who='?2')}"
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NOT NULL"
 
 

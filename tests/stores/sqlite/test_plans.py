@@ -1,0 +1,77 @@
+"""Plans: whatever an engine asks of the file is found by an index, however much the tables hold."""
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from perdure.core.mail import Ack
+from perdure.stores.base import Filter, Limits
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.conformance import Clock
+from perdure.testing.conformance.queues import queued, work
+from perdure.testing.conformance.world import World, key, letter, queue
+
+SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready)\b")
+"""What goes through a whole table."""
+SORT = "USE TEMP B-TREE FOR ORDER BY"
+SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < ")
+"""Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept."""
+
+
+class Traced(sqlite3.Connection):
+    """A connection whose statements are remembered."""
+
+    said: ClassVar[set[str]] = set()
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.set_trace_callback(self.said.add)
+
+
+async def use(world: World) -> None:
+    """Ask for whatever an engine asks for: with limits and without, held by the living and by the dead."""
+    await world.renew("one")
+    await world.renew("dead", lease_s=1)
+    await world.store.limit("mails", Limits(2, 1, 0.5))
+    await world.store.limit("pay", Limits(3))
+    for number in range(6):
+        await world.post(queued(str(number), f"lane {number}", number % 3, name="mails" if number % 2 else ""), work(str(number), "lane", number))
+    await world.post(work("free", name="free"), letter(key("nobody")))
+    for holder in ("dead", "one"):
+        for one in await world.claimed(holder, queues=("pay", "free"), limit=2):
+            await world.commit(
+                one, holder=holder, acks=(Ack(one, "start"),), sends=(letter(key("5")),), blobs=(("sha", b"blob"),), wake_at_s=world.clock.now_s + 5
+            )
+    world.clock.advance(10)
+    await world.post(acks=[Ack(queue(), "0")])
+    await world.claim(queues=("pay", "free"))
+    await world.claim(root=key("1"))
+    for id in "012345":
+        await world.commit(key(id), await version(world, id), release=True, compacted=b"all", acks=(Ack(key(id), "start"),))
+    assert await world.keys(key("5")) is not None and await world.store.heads(Filter(tenant="acme", limit=3))
+    world.clock.advance(1_000_000)
+    assert await world.store.sweep()
+
+
+async def version(world: World, id: str) -> int:
+    """How far an execution is."""
+    return (await world.head(key(id))).version
+
+
+async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DatabaseFile, "factory", Traced)
+    monkeypatch.setattr(Traced, "said", set())
+    clock = Clock()
+    store = SqliteStore(file, clock)
+    await use(World(store, clock, 1))
+    await store.close()
+    asked = [statement for statement in Traced.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
+    assert sum("heads_in_line" in statement for statement in asked) >= 2, "queues were not asked for"
+    with sqlite3.connect(file) as connection:
+        plans = [(plan[3], statement) for statement in asked for plan in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    found = [(plan, statement) for plan, statement in plans if SCAN.match(plan) or (plan == SORT and not SORTS.search(statement))]
+    assert "\n".join(map(str, found)) == ""
