@@ -9,6 +9,7 @@ from inspect import isawaitable
 from typing import Any
 
 KINDS = "a sqlite3, aiosqlite, asyncpg or psycopg 3 connection, or a Connection or Session of SQLAlchemy over one of these"
+OPEN = "open any more; connect again, and repeat your transaction from its beginning"
 
 
 def is_of(connection: object, package: str, *names: str) -> bool:

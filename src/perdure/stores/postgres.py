@@ -170,7 +170,7 @@ class PostgresStore:
         """See `Joining.join`. Until the transaction ends, nobody else goes on with the executions that it has posted to."""
         if self._place is None:
             raise StoreUnavailable("it is not known yet which database this is; await meet() first")
-        async with joined(connection, self._place, self._clock) as within:
+        async with joined(connection, self._place, self._clock, self._loop) as within:
             yield within
 
     # Transactions, and what carries them.

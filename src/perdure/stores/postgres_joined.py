@@ -4,6 +4,7 @@ What is done there is what the store does itself (`postgres_tables`), its locks 
 writes to the executions that it has posted to. Who waits is notified by Postgres, with the user's commit.
 """
 
+from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,10 +66,10 @@ class PostgresJoined:
 
 
 @asynccontextmanager
-async def joined(given: Any, place: tuple[Any, ...], clock: Callable[[], float] | None) -> AsyncIterator[PostgresJoined]:
-    """The database at `place` within the transaction on the connection that was `given`. See `Joining.join`."""
-    fetch = await fetching(given)
-    async with visiting(fetch):
+async def joined(given: Any, place: tuple[Any, ...], clock: Callable[[], float] | None, home: AbstractEventLoop | None) -> AsyncIterator[PostgresJoined]:
+    """The database at `place` within the transaction on the connection that was `given`; `home` is the loop of the store. See `Joining.join`."""
+    fetch = await fetching(given, home)
+    async with visiting(given, fetch):
         (found,) = map(tuple, await fetch(PLACE))
         if found != place:
             raise BadValue("connection=", f"a connection to {found[0]} (cluster {found[1]})", f"to this client's database, {place[0]} (cluster {place[1]})")

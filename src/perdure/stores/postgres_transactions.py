@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.stores.base import Answer, Guard, Post, Raised, Refused, Superseded
-from perdure.stores.postgres_drivers import by_asyncpg
+from perdure.stores.postgres_drivers import ABORTED, by_asyncpg
 from perdure.stores.postgres_queues import Fetch
 from perdure.stores.postgres_tables import begun, encoded, executions_of
 
@@ -32,8 +32,8 @@ LEASED = "SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sha2
 ANSWERED = "SELECT 1 FROM perdure.mail WHERE sha256(address) = sha256($1) AND sha256(key) = sha256($2)"
 DONE = f"SELECT pg_current_xact_id()::text, {_CHANGED}"
 
-CONFLICTS, ABORTED = frozenset(("40001", "40P01")), "25P02"
-"""What Postgres calls an error that is due to another transaction, and one that is due to an earlier error."""
+CONFLICTS = frozenset(("40001", "40P01"))
+"""What Postgres calls errors that are due to another transaction."""
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|;)*(\w*)", re.DOTALL)
 ENDS = frozenset(("abort", "begin", "commit", "end", "prepare", "release", "rollback", "savepoint", "start"))

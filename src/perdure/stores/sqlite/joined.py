@@ -15,7 +15,7 @@ from perdure.core.errors import BadValue
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Commit, Filter, Head, Log, Moment, Post, QueueStand
-from perdure.stores.connections import KINDS, driver_s, is_of, is_sqlite
+from perdure.stores.connections import KINDS, OPEN, driver_s, is_of, is_sqlite
 from perdure.stores.sqlite.file import DatabaseFile
 from perdure.stores.sqlite.queues import stands
 from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail, text
@@ -128,11 +128,13 @@ async def joined(given: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connecti
     """The file within the transaction on the connection that was `given`. See `Joining.join`."""
     connection, elsewhere = await driver_s(given), None
     if is_of(connection, "aiosqlite", "Connection"):
+        if connection._connection is None:
+            raise BadValue("connection=", given, OPEN)
         elsewhere, connection = connection._execute, connection._conn  # there is no public way to do several things in its thread
     if not is_sqlite(connection):
         raise BadValue("connection=", given, f"a connection to {file.path}: give {KINDS}, on that file")
     within = SqliteJoined(connection, elsewhere, lay, clock)
-    await within._do(lambda: _must_be_to(connection, file))
+    await within._do(lambda: _must_be_to(connection, given, file))
     await within.enter()
     try:
         yield within
@@ -142,8 +144,13 @@ async def joined(given: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connecti
     await within.leave(True)
 
 
-def _must_be_to(connection: sqlite3.Connection, file: DatabaseFile) -> None:
-    found = next((path for _, name, path in connection.execute("PRAGMA database_list") if name == "main"), "")
+def _must_be_to(connection: sqlite3.Connection, given: Any, file: DatabaseFile) -> None:
+    try:
+        found = next((path for _, name, path in connection.execute("PRAGMA database_list") if name == "main"), "")
+    except sqlite3.ProgrammingError as error:
+        if "closed database" in str(error):
+            raise BadValue("connection=", given, OPEN) from error
+        raise
     if not found or not _same(found, file):
         raise BadValue("connection=", found or ":memory:", f"the database of this client, {file.path}; connect to that file")
 
