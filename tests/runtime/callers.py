@@ -101,7 +101,7 @@ async def _psycopg(until: AsyncExitStack, module: Any, of: str, place: str, auto
         connection = await module.AsyncConnection.connect(place, autocommit=autocommit, row_factory=rows)
         until.push_async_callback(connection.close)
         return Caller(connection, connection.execute, _nothing, connection.commit, connection.rollback, connection.close)
-    connection = module.connect(place, autocommit=autocommit, row_factory=rows)
+    connection = await asyncio.to_thread(module.connect, place, autocommit=autocommit, row_factory=rows)
     until.callback(connection.close)
     return Caller(connection, *map(_aside, (connection.execute, lambda: None, connection.commit, connection.rollback, connection.close)))
 
@@ -131,7 +131,7 @@ async def _sqlalchemy(until: AsyncExitStack, module: Any, of: str, place: str, a
         return Caller(connection, text(connection.execute), _nothing, connection.commit, connection.rollback, connection.close)
     engine = module.create_engine(url, **options)
     until.callback(engine.dispose)
-    connection = pytest.importorskip("sqlalchemy.orm").Session(engine) if session else engine.connect()
-    until.callback(connection.close)
     way = _here if driver == "sqlite3" else _aside
+    connection = pytest.importorskip("sqlalchemy.orm").Session(engine) if session else await way(engine.connect)()
+    until.callback(connection.close)
     return Caller(connection, text(way(connection.execute)), _nothing, *map(way, (connection.commit, connection.rollback, connection.close)))

@@ -198,7 +198,7 @@ class TestEveryDriver:
 
     async def test_a_connection_that_commits_by_itself_is_refused(self, client: AsyncClient, shop: Shop, driver: str) -> None:
         async with caller(driver, shop.place, autocommit=True) as user:
-            with pytest.raises(BadValue, match="commits by itself; .*commit afterwards"):
+            with pytest.raises(BadValue, match=r"commits by itself; .*commit afterwards"):
                 await client.start(order, "a", id="o1", connection=user.given)
         assert await ids(client) == []
 

@@ -39,15 +39,15 @@ class Proxy:
                     self.lost.append(self.losses.pop(0))
                     if self.lost[-1] == "answer":
                         back.cancel()
+                        await asyncio.gather(back, return_exceptions=True)
                         to_there.write(data)
                         _ = await there.read(2**16)  # it is durable
                     break
                 to_there.write(data)
         back.cancel()
-        for end in (writer, to_there):
-            end.close()
-            with suppress(OSError):
-                await end.wait_closed()
+        writer.close()
+        to_there.close()
+        await asyncio.gather(back, writer.wait_closed(), to_there.wait_closed(), return_exceptions=True)
 
     @staticmethod
     async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
