@@ -1,4 +1,4 @@
-"""A proxy before a Postgres server, which loses what it is told to: a commit on its way there, or the answer to one on its way back."""
+"""A proxy before a Postgres server, which loses what it is told to: a commit on its way there, or the answer to one on its way back; or keeps it waiting."""
 
 import asyncio
 import tempfile
@@ -9,16 +9,20 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 SOCKET = ".s.PGSQL.5432"
-Loss = Literal["commit", "answer"]
+Loss = Literal["commit", "answer", "late"]
 
 
 class Proxy:
-    """Listens at `url`. Of each connection by which `word` was written before, the next commits are lost as `losses` says, in turn."""
+    """Listens at `url`. Of each connection by which `word` was written before, the next commits are lost as `losses` says, in turn.
+
+    One that is late is `held` until it is told to `go`, and gets there then, whether who sent it is still there or not.
+    """
 
     def __init__(self, server: str, directory: Path, word: bytes) -> None:
         self.url = server.replace(parse_qs(urlsplit(server).query)["host"][0], str(directory))
         self.losses: list[Loss] = []
         self.lost: list[Loss] = []
+        self.held, self.go = asyncio.Event(), asyncio.Event()
         self._server = Path(parse_qs(urlsplit(server).query)["host"][0]) / SOCKET
         self._word = word
         self._tasks: set[asyncio.Task[None]] = set()
@@ -36,8 +40,14 @@ class Proxy:
             while data := await reader.read(2**16):
                 has_written = has_written or self._word in data
                 if has_written and b"COMMIT" in data and self.losses:
-                    self.lost.append(self.losses.pop(0))
-                    if self.lost[-1] == "answer":
+                    loss = self.losses.pop(0)
+                    self.lost.append(loss)
+                    if loss == "late":
+                        self.held.set()
+                        _ = await self.go.wait()
+                        to_there.write(data)
+                        continue
+                    if loss == "answer":
                         back.cancel()
                         await asyncio.gather(back, return_exceptions=True)
                         to_there.write(data)

@@ -106,6 +106,26 @@ class TestPostgresTransactions(TransactingStore):
         assert isinstance(await transact(world, guard(), writes("b")), Committed)
         assert await self.words() == ["b"]
 
+    async def test_one_that_is_cancelled_while_it_commits_is_waited_for_by_all_that_come_after(self, world: World) -> None:
+        async with proxied(self.server.url, b"INSERT INTO words") as proxy:
+            far = await self.world_at(proxy.url)
+            proxy.losses.append("late")
+            task = asyncio.create_task(transact(far, guard(answer="answer a"), writes("a")))
+            await proxy.held.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            again = asyncio.create_task(transact(world, guard(answer="answer a"), writes("b")))
+            await world.renew("one", lease_s=0)
+            await asyncio.sleep(0.1)
+            assert await world.claimed("two") == [] and not again.done()
+            proxy.go.set()
+            assert await again == Refused(answered=True)
+            (claimed,) = (await world.claim("two")).executions
+            assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
+            await far.store.close()
+        assert await self.words() == ["a"]
+
     # What others do meanwhile.
 
     async def test_nobody_claims_the_execution_before_the_transaction_has_ended_and_then_with_its_answer(self, world: World) -> None:
