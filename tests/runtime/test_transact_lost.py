@@ -44,8 +44,8 @@ async def pays(ctx: Context, account: str, waits: bool = False, place: str = "")
 
 @step(transaction=True, retry=Retry(max=1))
 async def swap(tx: Transaction, first: str, second: str) -> None:
-    tries.append(first)
     await tx.execute("UPDATE accounts SET cents = cents + 1 WHERE account = $1", first)
+    tries.append(first)
     while len(tries) < 2:
         await asyncio.sleep(0.001)
     await tx.execute("UPDATE accounts SET cents = cents + 1 WHERE account = $1", second)

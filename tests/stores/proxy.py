@@ -57,7 +57,8 @@ class Proxy:
         back.cancel()
         writer.close()
         to_there.close()
-        await asyncio.gather(back, writer.wait_closed(), to_there.wait_closed(), return_exceptions=True)
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(back, writer.wait_closed(), to_there.wait_closed(), return_exceptions=True)
 
     @staticmethod
     async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
