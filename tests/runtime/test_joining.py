@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from perdure.runtime.engine import Engine
 from perdure.stores.codecs import Compressed
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
-from tests.runtime.processes import Stage, record, seeded, until
+from tests.runtime.processes import until
 
 approved = Signal("approved", bool)
 
@@ -386,52 +385,7 @@ def heralds() -> int:
     return sum(thread.name == "perdure-heralds" for thread in threading.enumerate())
 
 
-# Whoever dies.
-
-MAKE = ("CREATE TABLE sales (till TEXT, number INTEGER, PRIMARY KEY (till, number))", "CREATE TABLE receipts (till TEXT, number INTEGER)")
-
-
-@pytest.mark.parametrize("kills", [12, pytest.param(150, marks=pytest.mark.prove)])
-def test_killed_between_its_writes_and_its_commit_a_till_has_a_receipt_for_each_sale_and_no_other(tmp_path: Path, kills: int) -> None:
-    with Stage(tmp_path) as stage, Client(stage.url) as client, seeded(3) as draw:
-        with closing(sqlite3.connect(stage.file)) as connection:
-            for sql in MAKE:
-                connection.execute(sql)
-            connection.commit()
-        acknowledged: set[tuple[str, int]] = set()
-        for number in range(kills):
-            name = f"till{number % 2}"
-            till = stage.begin("tests.runtime.till", stage.file, name)
-            till.until_said("sold")
-            time.sleep(draw.uniform(0, 0.05))
-            till.send(9)
-            acknowledged |= {(name, int(line.split()[1])) for line in till.said.splitlines() if line.startswith("sold ")}
-        finish(stage)
-        with closing(sqlite3.connect(stage.file)) as connection:
-            sold: list[Any] = connection.execute("SELECT till, number FROM sales ORDER BY till, number").fetchall()
-            printed = connection.execute("SELECT till, number FROM receipts ORDER BY till, number").fetchall()
-        assert acknowledged <= {*sold} and printed == sold, "a receipt for each, and one only"
-        assert sorted(one.key.id for one in client.list(limit=100_000)) == sorted(f"{name}-{number}" for name, number in sold)
-        assert {one.status for one in client.list(limit=100_000)} == {"completed"}, "each was told that it is paid"
-        record(f"{kills} kills of tills, {len(sold)} sales, {len(acknowledged)} acknowledged: a receipt for each")
-
-
-def finish(stage: Stage) -> None:
-    """Have an engine do what is left."""
-    from tests.runtime.till import receipt
-
-    async def done() -> None:
-        store = SqliteStore(stage.file)
-        running = Engine(store, [receipt.code])
-        task = asyncio.create_task(running.run())
-        async with AsyncClient(store) as client, asyncio.timeout(120):
-            while await client.list(status=["pending", "running", "waiting"], limit=1):
-                await asyncio.sleep(0.05)
-        running.stop()
-        await task
-        await store.close()
-
-    asyncio.run(done())
+# Whoever commits again.
 
 
 def test_a_commit_that_was_lost_is_made_again(client: Client, connection: sqlite3.Connection) -> None:
