@@ -15,6 +15,7 @@ from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
 from perdure.stores import postgres_queues as queues
+from perdure.stores import postgres_tables as tables
 from perdure.stores.base import (
     ALL,
     Answer,
@@ -36,7 +37,7 @@ from perdure.stores.base import (
     Superseded,
 )
 from perdure.stores.postgres_joined import PLACE, PostgresJoined, joined
-from perdure.stores.postgres_tables import EPOCH_LOCK, LOCK, NEWS, WAKE, Tables, begun, executions_of
+from perdure.stores.postgres_tables import EPOCH_LOCK, LOCK, NEWS, WAKE
 from perdure.stores.postgres_text import escaped, unescaped
 from perdure.stores.postgres_transactions import Work, carried_out
 
@@ -78,61 +79,61 @@ class PostgresStore:
     # What the protocol asks for: see `Store`.
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
-        async with self._transaction(executions_of(changes)) as tables:
-            return [await tables.change(change) for change in changes]
+        async with self._transaction(tables.executions_of(changes)) as here:
+            return [await here.change(change) for change in changes]
 
     async def claim(self, claim: Claim) -> Claimed:
-        async with self._transaction() as tables:
-            return await tables.claim(claim)
+        async with self._transaction() as here:
+            return await here.claim(claim)
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
-        async with self._transaction() as tables:
-            return await tables.read(key, after)
+        async with self._connected() as connection:
+            return await tables.read(connection.fetch, key, after)
 
     async def heads(self, which: Filter = ALL) -> list[Head]:
-        async with self._transaction() as tables:
-            return await tables.heads(which)
+        async with self._connected() as connection:
+            return await tables.heads(connection.fetch, which)
 
     async def mail(self, to: Address) -> list[Mail]:
-        async with self._transaction() as tables:
-            return await tables.mail(to)
+        async with self._connected() as connection:
+            return await tables.mail(connection.fetch, to)
 
     async def moment(self) -> Moment:
-        async with self._transaction() as tables:
-            return tables.moment
+        async with self._transaction() as here:
+            return here.moment
 
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
-        async with self._transaction() as tables:
-            await tables.renew(holder, lease_s, about)
-            return tables.moment
+        async with self._transaction() as here:
+            await here.renew(holder, lease_s, about)
+            return here.moment
 
     async def leases(self) -> list[Lease]:
-        async with self._transaction() as tables:
-            return await tables.leases()
+        async with self._transaction() as here:
+            return await here.leases()
 
     async def limit(self, queue: str, limits: Limits | None) -> None:
-        async with self._transaction(alone=True) as tables:
-            await queues.limit(tables.fetch, queue, limits)
-            tables.stirred = True
+        async with self._transaction(alone=True) as here:
+            await queues.limit(here.fetch, queue, limits)
+            here.stirred = True
 
     async def queues(self) -> list[QueueStand]:
-        async with self._transaction() as tables:
-            return await queues.stands(tables.fetch, tables.moment.now_s)
+        async with self._transaction() as here:
+            return await queues.stands(here.fetch, here.moment.now_s)
 
     async def relay(self, limit: int = 100) -> int:
         return 0  # There is one reach, so nothing ever leaves it.
 
     async def sweep(self, limit: int = 100) -> list[Mail]:
-        async with self._transaction() as tables:
-            return await tables.sweep(limit)
+        async with self._transaction() as here:
+            return await here.sweep(limit)
 
     async def raise_epoch(self) -> int:
-        async with self._transaction(alone=True) as tables:
-            return await tables.raise_epoch()
+        async with self._transaction(alone=True) as here:
+            return await here.raise_epoch()
 
     async def blob(self, sha256: str) -> bytes | None:
-        async with self._transaction() as tables:
-            return await tables.blob(sha256)
+        async with self._connected() as connection:
+            return await tables.blob(connection.fetch, sha256)
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist(WAKE, ring)
@@ -176,14 +177,14 @@ class PostgresStore:
     # Transactions, and what carries them.
 
     @asynccontextmanager
-    async def _transaction(self, executions: Iterable[Key] = (), *, alone: bool = False) -> AsyncIterator[Tables]:
+    async def _transaction(self, executions: Iterable[Key] = (), *, alone: bool = False) -> AsyncIterator[tables.Tables]:
         """Do something entirely or not at all, in one epoch (`alone`: while nothing else is done); ring when it is durable."""
         async with self._connected() as connection, connection.transaction(isolation="read_committed"):
-            tables = await begun(connection.fetch, executions, self._clock and self._clock(), alone=alone)
-            yield tables
-            for channel in tables.rung:
+            here = await tables.begun(connection.fetch, executions, self._clock and self._clock(), alone=alone)
+            yield here
+            for channel in here.rung:
                 await connection.fetch("SELECT pg_notify($1, $2)", channel, self._name)
-        self._ring(tables)
+        self._ring(here)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -266,7 +267,7 @@ class PostgresStore:
             for ring in tuple(self._rings[channel]):
                 ring()
 
-    def _ring(self, tables: Tables) -> None:
+    def _ring(self, done: tables.Tables) -> None:
         """Ring here for what a transaction has done that is durable."""
-        for channel in tables.rung:
+        for channel in done.rung:
             self._heard(None, 0, channel, None)

@@ -13,10 +13,10 @@ from perdure.core.errors import BadValue
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
 from perdure.stores import postgres_queues as queues
+from perdure.stores import postgres_tables as tables
 from perdure.stores.base import ALL, Answer, Commit, Filter, Head, Log, Moment, Post, QueueStand
 from perdure.stores.postgres_drivers import fetching, visiting
 from perdure.stores.postgres_queues import Fetch
-from perdure.stores.postgres_tables import Tables, begun, executions_of
 
 PLACE = "SELECT current_database()::text, system_identifier::text FROM pg_control_system()"
 """What tells one database from another, whatever way leads to it."""
@@ -30,39 +30,38 @@ class PostgresJoined:
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
         """See `Store.commit`."""
-        tables = await self._tables(executions_of(changes))
-        answers = [await tables.change(change) for change in changes]
-        for channel in tables.rung:
+        here = await self._begun(tables.executions_of(changes))
+        answers = [await here.change(change) for change in changes]
+        for channel in here.rung:
             await self._fetch("SELECT pg_notify($1, '')", channel)
         return answers
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`."""
-        return await (await self._tables()).read(key, after)
+        return await tables.read(self._fetch, key, after)
 
     async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
-        return await (await self._tables()).heads(which)
+        return await tables.heads(self._fetch, which)
 
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
-        return await (await self._tables()).mail(to)
+        return await tables.mail(self._fetch, to)
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
-        return await (await self._tables()).blob(sha256)
+        return await tables.blob(self._fetch, sha256)
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""
-        return (await self._tables()).moment
+        return (await self._begun()).moment
 
     async def queues(self) -> list[QueueStand]:
         """See `Store.queues`."""
-        tables = await self._tables()
-        return await queues.stands(tables.fetch, tables.moment.now_s)
+        return await queues.stands(self._fetch, (await self._begun()).moment.now_s)
 
-    async def _tables(self, executions: Iterable[Key] = ()) -> Tables:
-        return await begun(self._fetch, executions, self._clock and self._clock())
+    async def _begun(self, executions: Iterable[Key] = ()) -> tables.Tables:
+        return await tables.begun(self._fetch, executions, self._clock and self._clock())
 
 
 @asynccontextmanager

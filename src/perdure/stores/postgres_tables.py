@@ -189,27 +189,6 @@ class Tables:
             await queues.serve(self.fetch, locked, executions, work, asked.now_s)
         return executions, work
 
-    async def read(self, key: Key, after: int) -> Log | None:
-        """See `Store.read`."""
-        return next((Log(_head(row), tuple(row[15])) for row in await self.fetch(READ, encoded(key), after)), None)
-
-    async def heads(self, which: Filter) -> list[Head]:
-        """See `Store.heads`."""
-        statuses = None if which.statuses is None else [*map(escaped, which.statuses)]
-        keys = None if which.keys is None else [*map(encoded, which.keys)]
-        root, older_than = (key and encoded(key) for key in (which.root, which.older_than))
-        named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, root)
-        return [*map(_head, await self.fetch(HEADS, *named, which.created_from_s, older_than, which.limit))]
-
-    async def mail(self, to: Address) -> list[Mail]:
-        """See `Store.mail`."""
-        return [*map(_mail, await self.fetch(f"SELECT {_MAIL} FROM mail {_HERE} ORDER BY number", encoded(to)))]
-
-    async def blob(self, sha256: str) -> bytes | None:
-        """See `Store.blob`."""
-        found: bytes | None = await self._first("SELECT bytes FROM blobs WHERE sha256 = $1", sha256)
-        return found
-
     async def leases(self) -> list[Lease]:
         """See `Store.leases`."""
         leases = [Lease(*row) for row in await self.fetch(LEASES, self.moment.now_s)]
@@ -247,6 +226,30 @@ async def begun(fetch: Fetch, executions: Iterable[Key], now_s: float | None, *,
     await fetch(LOCK.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(key) for key in executions}))
     ((now, epoch),) = map(tuple, await fetch(MOMENT, now_s))
     return Tables(fetch, Moment(now, epoch))
+
+
+async def read(fetch: Fetch, key: Key, after: int) -> Log | None:
+    """See `Store.read`. This and what follows is one statement, which needs no transaction and waits for nobody."""
+    return next((Log(_head(row), tuple(row[15])) for row in await fetch(READ, encoded(key), after)), None)
+
+
+async def heads(fetch: Fetch, which: Filter) -> list[Head]:
+    """See `Store.heads`."""
+    statuses = None if which.statuses is None else [*map(escaped, which.statuses)]
+    keys = None if which.keys is None else [*map(encoded, which.keys)]
+    root, older_than = (key and encoded(key) for key in (which.root, which.older_than))
+    named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, root)
+    return [*map(_head, await fetch(HEADS, *named, which.created_from_s, older_than, which.limit))]
+
+
+async def mail(fetch: Fetch, to: Address) -> list[Mail]:
+    """See `Store.mail`."""
+    return [*map(_mail, await fetch(f"SELECT {_MAIL} FROM mail {_HERE} ORDER BY number", encoded(to)))]
+
+
+async def blob(fetch: Fetch, sha256: str) -> bytes | None:
+    """See `Store.blob`."""
+    return next((row[0] for row in await fetch("SELECT bytes FROM blobs WHERE sha256 = $1", sha256)), None)
 
 
 def executions_of(changes: Sequence[Commit | Post]) -> set[Key]:
