@@ -740,7 +740,7 @@ BUGS = [
         "notice of a caller's commit in Postgres",
         "who waits is told",
         "stores/postgres_joined.py",
-        "for channel in tables.rung:",
+        "for channel in here.rung:",
         "for channel in ():",
         (*PYTEST, "tests/runtime/test_joining_drivers.py", "-k", "others_begin and asyncpg"),
     ),

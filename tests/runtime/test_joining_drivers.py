@@ -117,8 +117,10 @@ async def user(shop: Shop, driver: str) -> AsyncIterator[Caller]:
 async def opened(shop: Shop) -> AsyncIterator[Any]:
     """A store in the shop."""
     store = shop.open()
-    yield store
-    await store.close()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @asynccontextmanager
@@ -127,9 +129,11 @@ async def running(store: Any, **settings: Any) -> AsyncIterator[Engine]:
     engine = Engine(store, [order.code], **settings)
     task = asyncio.create_task(engine.run())
     await engine.ready()
-    yield engine
-    engine.stop()
-    await task
+    try:
+        yield engine
+    finally:
+        engine.stop()
+        await task
 
 
 async def ids(client: AsyncClient) -> list[str]:

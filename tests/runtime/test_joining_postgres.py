@@ -84,9 +84,11 @@ async def engine(store: PostgresStore, **settings: Any) -> AsyncIterator[Engine]
     running = Engine(store, [order.code], **settings)
     task = asyncio.create_task(running.run())
     await running.ready()
-    yield running
-    running.stop()
-    await task
+    try:
+        yield running
+    finally:
+        running.stop()
+        await task
 
 
 # What becomes of a transaction that gets lost.

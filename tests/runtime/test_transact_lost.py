@@ -113,15 +113,17 @@ async def rows(server: Server, sql: str = "SELECT account FROM payments ORDER BY
 
 
 @asynccontextmanager
-async def engine(url: str, *, stops: bool = True) -> AsyncIterator[Engine]:
+async def engine(url: str) -> AsyncIterator[Engine]:
     store = PostgresStore(url)
     running = Engine(store, [pays.code, swaps.code, contends.code])
     task = asyncio.create_task(running.run())
     await running.ready()
-    yield running
-    running.stop()
-    await task
-    await store.close()
+    try:
+        yield running
+    finally:
+        running.stop()
+        await task
+        await store.close()
 
 
 @pytest.mark.parametrize("losses", [["commit"], ["answer"], ["commit", "commit", "answer"]])
