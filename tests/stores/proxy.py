@@ -9,6 +9,8 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 SOCKET = ".s.PGSQL.5432"
+OTHERS_S = 0.2
+"""For how long others come first after a commit that was late."""
 Loss = Literal["commit", "answer", "late"]
 
 
@@ -46,6 +48,7 @@ class Proxy:
                         self.held.set()
                         _ = await self.go.wait()
                         to_there.write(data)
+                        await asyncio.sleep(OTHERS_S)
                         continue
                     if loss == "answer":
                         back.cancel()
