@@ -702,7 +702,7 @@ BUGS = [
         "runtime/flights.py",
         "    _land(warm, info.path, info.attempt)\n",
         "",
-        (*PYTEST, "tests/runtime/test_transact_lost.py", "-k", "cancel_that_comes"),
+        (*PYTEST, "tests/runtime/test_transact.py", "-k", "is_done_next"),
     ),
     Bug(
         "the caller's database in Postgres",

@@ -14,8 +14,10 @@ import pytest
 from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, Retry, Transaction, step, workflow
 from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
+from perdure.core.messages import Cancel
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
+from perdure.stores.base import Commit
 from perdure.stores.memory import MemoryStore
 from perdure.stores.postgres import PostgresStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -300,6 +302,30 @@ async def test_neither_a_deadline_nor_a_cancel_comes_between_a_transaction_and_i
             with pytest.raises((DeadlineExceeded, ExecutionCancelled)):
                 await handle.result("10s")
     assert await bank.rows() == [] and len(set(tries)) == len(tries), "what was written was undone, and nothing was written twice"
+
+
+async def test_what_comes_while_its_answer_is_decided_on_is_done_next(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    @workflow
+    async def pays_and_waits(ctx: Context) -> None:
+        await ctx.step(pay, "ada", 5)
+        await ctx.listen("never")
+
+    async with engine(bank, pays_and_waits) as (store, running), AsyncClient(store) as client:
+        commit = store.commit
+
+        async def is_overtaken(changes: Any) -> Any:
+            answers = await commit(changes)
+            if tries and any(isinstance(change, Commit) for change in changes):  # it has settled, but the engine does not know it yet
+                monkeypatch.setattr(store, "commit", commit)
+                await handle.cancel()
+                while not any(isinstance(item.message, Cancel) for warm in running._warm for item in warm.undecided):
+                    await asyncio.sleep(0.001)
+            return answers
+
+        monkeypatch.setattr(store, "commit", is_overtaken)
+        handle = await client.start(pays_and_waits)
+        with pytest.raises(ExecutionCancelled):
+            await handle.result("5s")
 
 
 @pytest.mark.parametrize("options", [{"timeout": "1s"}, {"heartbeat": "1s"}])
