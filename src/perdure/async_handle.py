@@ -146,6 +146,14 @@ class AsyncHandle(Generic[R_co]):
         async with within(timeout, f"the resume of {self.key}"):
             self._after = await operations.resume(self._access, self.key, reason, wait)
 
+    async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """Have the execution leave the engine that has it, and go on from its log, there or elsewhere.
+
+        Async steps in progress there are cancelled and begun again, which counts neither as a try nor as an interruption; sync ones are finished first.
+        """
+        async with within(timeout, f"the eviction of {self.key}"):
+            await operations.evict(self._access, self.key, reason, wait)
+
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undo what a completed execution has done, by its own handlers, last first and once; its result stays."""
         async with within(timeout, f"the undoing of {self.key}"):

@@ -98,6 +98,10 @@ class Handle(Generic[R_co]):
         """See `AsyncHandle.resume`."""
         self._thread.call(self._inner.resume(reason, wait=wait, timeout=timeout))
 
+    def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
+        """See `AsyncHandle.evict`."""
+        self._thread.call(self._inner.evict(reason, wait=wait, timeout=timeout))
+
     def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.retry`."""
         self._thread.call(self._inner.retry(reason, from_step=from_step, wait=wait, timeout=timeout))

@@ -47,6 +47,10 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Progress(PAY, 2, b"\x07"),
     m.Settle(PAY, 1, Err("failed", ErrorInfo("RetryAfter", "later"), 1, 30.0)),
     m.Work(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
+    m.Start(parent=m.Parent(KEY, PAY, 2)),
+    m.Cancel("enough", unwanted=True),
+    m.Terminate("enough", unwanted=True),
+    m.Evict("it hangs"),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)

@@ -86,6 +86,9 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Call("pay", heartbeat_s=9.0)),
     e.Settled(PAY, Err("failed", ERROR, 1, 30.0), NOW_S),
     e.Removed(NOW_S, "ab" * 32, "cd" * 32),
+    e.Watched(Parent(OTHER, PAY, 2), NOW_S),
+    e.Cancelling(NOW_S, "late", unwanted=True),
+    e.Evicted(NOW_S, "it hangs"),
 ]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 import msgspec
@@ -26,7 +26,9 @@ from perdure.core.events import Event, Opened
 from perdure.core.ops import Call
 from perdure.core.paths import Key, idempotency_key
 from perdure.core.paths import Path as Place
-from perdure.stores.base import Filter, Head
+from perdure.stores.base import Filter, Head, Store
+from perdure.stores.codecs import Codec
+from perdure.stores.coded import CodedStore
 from perdure.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
@@ -43,13 +45,15 @@ MARK = "PERDURE_TEST_STAGE"
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that a step did: `began`, `failed` or `ended`, under its idempotency key, in which try and process, when on the monotonic clock."""
+    """Something that a step did: `began`, `failed` or `ended`, under its idempotency key, in which try and process, when on the monotonic clock,
+    and what it was about, if that was said."""
 
     event: str
     key: str
     attempt: int
     process: int
     at_s: float
+    about: Any = None
 
 
 class Process:
@@ -127,6 +131,7 @@ class Stage:
         self.directory = directory
         self.file = directory / "perdure.db"
         self.url = f"sqlite:///{self.file}"
+        self.codec: Codec | None = None
         self.processes: list[Process] = []
         self._numbers = count(1)
         self._mark = uuid4().hex
@@ -183,7 +188,8 @@ class Stage:
         return asyncio.run(self._histories(known or {}))
 
     async def _histories(self, known: Mapping[Key, "History"]) -> dict[Key, "History"]:
-        store = SqliteStore(self.file)
+        file = SqliteStore(self.file)
+        store: Store = file if self.codec is None else CodedStore(file, self.codec)
         found = dict[Key, History]()
         try:
             for head in await store.heads(ALL_HEADS):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, Queue, Rate, step, workflow
+from perdure import Context, ExecutionFailed, Queue, Rate, step, workflow
 from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.stores.base import Limits
@@ -117,6 +117,29 @@ async def test_an_execution_that_waits_takes_no_place_so_a_parent_waits_for_its_
     handles = [await client.start(parent, str(number)) for number in range(5)]
     assert [await handle.result() for handle in handles] == ["0", "1", "2", "3", "4"]
     assert most["all"] == 1
+
+
+@virtually
+async def test_children_that_had_not_begun_when_their_parent_failed_begin_when_it_is_retried(c: Cluster, client: AsyncClient) -> None:
+    one = Queue("one", concurrency=1)
+
+    @workflow(queue=one)
+    async def child(ctx: Context, name: str) -> str:
+        return await ctx.step(here, name)
+
+    @workflow(deadline="15s")
+    async def parent(ctx: Context) -> list[str]:
+        return await ctx.map(lambda c, number: c.call(child.with_(on_cancel="terminate" if number == 2 else "cancel"), str(number)), range(4))
+
+    await c.engine(parent, child)
+    handle = await client.start(parent)
+    with pytest.raises(ExecutionFailed):
+        await handle.result()
+    await settle(60.0)
+    assert Counter([one.status for one in await client.list(workflow="child")]) == {"completed": 1, "cancelled": 3}
+    await handle.retry()
+    assert await handle.result() == ["0", "1", "2", "3"]
+    assert most["all"] == 1 and Counter(order)["0"] == 1
 
 
 @virtually

@@ -239,6 +239,18 @@ async def test_what_is_requeued_with_edits_begins_anew_once_and_the_other_is_dis
 
 
 @virtually
+async def test_what_was_requeued_with_edits_and_discarded_is_requeued_again_as_the_same(c: Cluster, client: AsyncClient) -> None:
+    await world(c)
+    await fail(client, sells, "o1", id="e1", cents=7000)
+    handle = await client.dead_letters.requeue("e1", edits={"cents": 5}, wait=True)
+    again = await client.dead_letters.requeue("e1", edits={"cents": 5})
+    assert again.key == handle.key and await again.result() == "o1: 5"
+    with pytest.raises(BadValue, match="it is cancelled"):
+        await client.dead_letters.requeue("e1", edits={"cents": 6})
+    assert len(await client.list()) == 2
+
+
+@virtually
 async def test_edits_name_arguments_or_number_those_that_were_given_by_position(c: Cluster, client: AsyncClient) -> None:
     await world(c)
     await fail(client, sells, "o1", 7000, id="e1")

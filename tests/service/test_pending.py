@@ -1,6 +1,7 @@
 """Claims about executions that have not begun: withdrawn at once, replaced by a later start, one at a time, too late to begin."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from perdure import ChildFailed, Context, ExecutionCancelled, HasEnded, step, wo
 from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
+from perdure.stores.base import Answer, Commit, Post
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -80,6 +82,20 @@ async def test_an_engine_that_begins_and_a_client_that_withdraws_never_both_do(c
     await settle(5.0)
     for number, handle in enumerate(handles):
         assert (await handle.status()).status == "cancelled" and number not in did
+
+
+@virtually
+async def test_a_start_and_what_it_replaces_are_one_change_so_that_a_client_that_dies_leaves_one_of_them(c: Cluster, client: AsyncClient) -> None:
+    first = await client.start(notes, 0, id="row", debounce="5s")
+    commit, changes = c.store.commit, list[int]()
+
+    async def counted(wanted: Sequence[Commit | Post]) -> list[Answer]:
+        changes.append(len(wanted))
+        return await commit(wanted)
+
+    c.store.commit = counted  # type: ignore[assignment,method-assign]  # watched
+    second = await client.start(notes, 1, id="row", debounce="5s")
+    assert [(await handle.status()).status for handle in (first, second)] == ["cancelled", "pending"] and changes == [2]
 
 
 @virtually

@@ -1,4 +1,4 @@
-"""The commands that tell executions something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `retry`."""
+"""The commands that tell executions something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `evict`, `retry`."""
 
 from __future__ import annotations
 
@@ -100,6 +100,17 @@ def undo(settings: Settings, /, **given: Any) -> None:
 def pause(settings: Settings, /, **given: Any) -> None:
     """Have executions begin nothing more until they are resumed."""
     act(settings, given, "is paused", ACTIVE, lambda handle: handle.pause)
+
+
+@click.command("evict", cls=Command)
+@act_options
+@click.pass_obj
+def evict(settings: Settings, /, **given: Any) -> None:
+    """Have executions leave the engine that has them, and go on from their logs.
+
+    Async steps in progress there are cancelled and begun again, which is not counted; sync ones are finished first.
+    """
+    act(settings, given, "is evicted", (*ACTIVE, *STUCK), lambda handle: handle.evict)
 
 
 @click.command("resume", cls=Command)

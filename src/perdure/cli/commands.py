@@ -1,6 +1,6 @@
 """All commands, in the order of the help."""
 
-from perdure.cli.acting import cancel, pause, resume, retry, send, terminate, undo
+from perdure.cli.acting import cancel, evict, pause, resume, retry, send, terminate, undo
 from perdure.cli.approving import approvals, approve, decide, reject
 from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letters, discard, requeue
@@ -20,7 +20,7 @@ __all__ = ["root"]
 root.section("Run", (run, start, worker))
 root.section("Look", (ls, show, events, logs, result, query, stream, queues, engines))
 root.section("Act", (send, cancel, terminate, undo, pause, resume))
-root.section("Mend", (retry, rerun, fork, preset, dead_letters, requeue, discard))
+root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
 root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))
 root.section("Write", (lint, check, replay))

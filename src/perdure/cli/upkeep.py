@@ -31,7 +31,7 @@ def doctor(settings: Settings, /, *, format: str) -> None:
 
 @click.group("db", cls=Group)
 def db() -> None:
-    """Look after the file of the database: where it is, check, back up, upgrade, encrypt."""
+    """Look after the file of the database: where it is, its tables, check, back up, upgrade, encrypt."""
 
 
 @click.command("path", cls=Command)
@@ -51,6 +51,20 @@ def check(settings: Settings, /) -> None:
     if damage := opening.check(file).damage:
         raise Outcome(Exit.STORE, f"{file} is damaged: {damage[0]}\nrestore it from a backup")
     click.echo(f"{file} is whole")
+
+
+@click.command("init", cls=Command)
+@click.pass_obj
+def init(settings: Settings, /) -> None:
+    """Make Perdure's tables beside those of a program whose database is there already.
+
+    A new file gets them by itself when it is first used.
+    """
+    from perdure.stores.sqlite import opening
+
+    file = settings.existing_file()
+    opening.make_beside(file)
+    click.echo(f"{file} has Perdure's tables")
 
 
 @click.command("backup", cls=Command)
@@ -111,5 +125,5 @@ def new() -> None:
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, check, backup, upgrade))
+db.section("Commands", (path, init, check, backup, upgrade))
 db.section("Keys", (keys, rekey, key))

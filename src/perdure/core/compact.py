@@ -75,7 +75,7 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
         if isinstance(given, e.Parked):
             unfed = False
         unfed = unfed or (type(given) in e.FED and _dead(_path(given), trimmed))
-        if isinstance(given, e.Snapshot) or (isinstance(given, e.Arrived) and given.number in dead_mail):
+        if isinstance(given, e.Snapshot | e.Evicted) or (isinstance(given, e.Arrived) and given.number in dead_mail):
             continue
         if isinstance(given, e.Parked) and _dead(given.path, trimmed):
             given = msgspec.structs.replace(given, path=())  # that it was parked still matters: what came meanwhile was fed later

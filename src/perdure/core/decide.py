@@ -71,6 +71,10 @@ def decide(execution: Execution, message: Message, program: Program, now_s: floa
     return draft.decision
 
 
+_LARGE: Mapping[type[Op], str] = {Call: "args", Keep: "value", Spawn: "input", Send: "body"}
+"""The fields of operations that may be large."""
+
+
 class _Draft:
     """A decision in the making."""
 
@@ -93,8 +97,7 @@ class _Draft:
                 why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
                 self._record(e.Ended("failed", Err("failed", ErrorInfo("EndlessDecision", why)), self.now_s))
                 return
-            following = self._at_once(self.ready.popleft())
-            if following is not None:
+            if (following := self._at_once(self.ready.popleft())) is not None:
                 yield from self._feed(following)
 
     def _feed(self, event: e.Event) -> Generator[Load, bytes, None]:
@@ -159,21 +162,11 @@ class _Draft:
 
     def _light(self, op: Op) -> Op:
         """The operation with its large value put among the blobs."""
-        match op:
-            case Call(args=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, args=light)
-            case Keep(value=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, value=light)
-            case Spawn(input=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, input=light)
-            case Send(body=value):
-                light = offload(value, self.decision.blobs)
-                return op if light is value else msgspec.structs.replace(op, body=light)
-            case _:
-                return op
+        name = _LARGE.get(type(op))
+        if name is None:
+            return op
+        light = offload(value := getattr(op, name), self.decision.blobs)
+        return op if light is value else msgspec.structs.replace(op, **{name: light})
 
     def _trim(self, path: Path, before: int) -> None:
         first = self.execution.trimmed.get(path, 0)
@@ -187,11 +180,10 @@ class _Draft:
         cancelling, completed = self.execution.cancelling, self.execution.completed
         if completed is not None:
             self._record(e.Ended(completed.status, completed.outcome, self.now_s))
-            return
-        if cancelling is not None:
+        elif cancelling is not None:
             self._record(self._deadline_exceeded(cancelling.reason) if cancelling.deadline else self._cancelled(cancelling.reason))
-            return
-        self._record(e.Ended(status, self._light_outcome(outcome), self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
+        else:
+            self._record(e.Ended(status, self._light_outcome(outcome), self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
 
     def _at_once(self, path: Path) -> e.Event | None:
         """The event by which an open operation settles without waiting, if it does."""
@@ -214,9 +206,13 @@ class _Draft:
         """Begin, or note that somebody else waits for the end too."""
         execution = self.execution
         if execution.started is not None or execution.ended is not None:
-            if message.parent is not None and (execution.ended is not None or message.parent not in execution.watchers):
+            if message.parent is None or (execution.ended is None and message.parent in execution.watchers):
+                return
+            if self._goes_on_with(message.parent):
+                yield e.Reopened(self.now_s, f"its parent {message.parent.key} was retried")
+            if execution.started is not None or execution.ended is not None:
                 yield e.Watched(message.parent, self.now_s)
-            return
+                return
         if message.expires_at_s is not None and self.now_s > message.expires_at_s:
             yield e.Ended("cancelled", Err("cancelled", ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
             return
@@ -226,6 +222,13 @@ class _Draft:
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
         yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth)
+
+    def _goes_on_with(self, parent: messages.Parent) -> bool:
+        """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""
+        execution = self.execution
+        unwanted = execution.cancelling is not None and execution.cancelling.unwanted
+        in_vain = execution.ended is not None and (execution.ended.status == "failed" or execution.completed is not None or unwanted)
+        return in_vain and execution.removed is None and execution.seen.wants_more(parent)
 
     def settle(self, message: messages.Settle) -> Iterator[e.Event]:
         """Take an answer, if the operation is open and on this attempt."""
@@ -273,17 +276,22 @@ class _Draft:
         if execution.ended is not None or ((execution.cancelling is not None or execution.undoing) and execution.parked is None):
             return
         if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
-            yield self._cancelled(message.reason)
+            yield from self._end(message)
             return
         if execution.parked is not None:
             yield e.Resumed(self.now_s, message.reason)
         if execution.cancelling is None:
-            yield e.Cancelling(self.now_s, message.reason, undo=message.undo)
+            yield e.Cancelling(self.now_s, message.reason, undo=message.undo, unwanted=message.unwanted)
 
     def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:
         """End at once."""
         if self.execution.ended is None:
-            yield self._cancelled(message.reason)
+            yield from self._end(message)
+
+    def _end(self, message: messages.Cancel | messages.Terminate) -> Iterator[e.Event]:
+        if message.unwanted:
+            yield e.Cancelling(self.now_s, message.reason, undo=False, unwanted=True)
+        yield self._cancelled(message.reason)
 
     def discard(self, message: messages.Discard) -> Iterator[e.Event]:
         """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""
@@ -324,6 +332,11 @@ class _Draft:
         """Park until resumed."""
         if self.execution.ended is None and self.execution.parked is None:
             yield e.Parked("paused", self.now_s, (message.reason,) if message.reason else ())
+
+    def evict(self, message: messages.Evict) -> Iterator[e.Event]:
+        """Have it on record that it leaves; the engine does the rest."""
+        if self.execution.started is not None and self.execution.ended is None:
+            yield e.Evicted(self.now_s, message.reason)
 
     def resume(self, message: messages.Resume | messages.Retry) -> Iterator[e.Event]:
         """Go on from where it was parked. What has become due meanwhile is done at the next tick, behind the messages that came with this one."""
@@ -380,6 +393,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Preset: _Draft.preset,
     messages.Pause: _Draft.pause,
     messages.Resume: _Draft.resume,
+    messages.Evict: _Draft.evict,
     messages.Discard: _Draft.discard,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,

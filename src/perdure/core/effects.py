@@ -121,7 +121,7 @@ def _undo(key: Key, path: Path, op: Spawn) -> mail.Send:
 
 def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
-    parent = messages.Parent(key, path) if op.awaited else None
+    parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
     opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority)
     start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1)
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
@@ -147,5 +147,5 @@ def _take_back(key: Key, promise: Promise) -> Iterator[Effect]:
             yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt))
         case Spawn() as op if op.awaited and op.on_cancel != "detach" and promise.path[0] != UNDO:
             why = f"its parent {key} no longer waits for it"
-            end = messages.Cancel(why) if op.on_cancel == "cancel" else messages.Terminate(why)
+            end = messages.Cancel(why, unwanted=True) if op.on_cancel == "cancel" else messages.Terminate(why, unwanted=True)
             yield mail.Send(_child(key, op), f"{op.on_cancel}:{idempotency_key(key, promise.path)}", messages.encode(end))

@@ -211,7 +211,7 @@ class Diverged(ProgrammingError):
         shown = "; ".join(diff)
         super().__init__(
             f"the code no longer matches what this execution remembers: {shown}; nothing new was run. Restore the code "
-            "or name the changed step as before; then run it again with its id"
+            "or name the changed step as before; then resume it or run it again with its id"
         )
         self.path, self.diff = path, tuple(diff)
 
@@ -351,7 +351,7 @@ class NeedsAttention(WorkflowError):
     """The execution is parked until somebody looks at it."""
 
     def __init__(self, key: object, reason: str, detail: str) -> None:
-        super().__init__(f"execution {key} needs attention ({reason}): {detail}; mend that, and run it again with its id")
+        super().__init__(f"execution {key} needs attention ({reason}): {detail}; mend that, then resume it or run it again with its id")
         self.key, self.reason, self.detail = key, reason, detail
 
 

@@ -157,12 +157,14 @@ class Progressed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
-    """The program was told to unwind, because somebody wants that or its deadline has passed; what it has done is to be undone, or not."""
+    """The program was told to unwind, because somebody wants that, its deadline has passed, or it is `unwanted`: its parent waits no longer. What it has
+    done is to be undone, or not."""
 
     at_s: float
     reason: str = ""
     deadline: bool = False
     undo: bool = True
+    unwanted: bool = False
 
 
 class Undoing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_SHORT):
@@ -198,6 +200,13 @@ class Reopened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     at_s: float
     reason: str = ""
     before: Path = ()
+
+
+class Evicted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="v", rename=_SHORT):
+    """Somebody had the execution leave the engine that had it. What that was performing is given back behind this."""
+
+    at_s: float
+    reason: str = ""
 
 
 class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
@@ -283,6 +292,7 @@ Given = (
     | Parked
     | Resumed
     | Reopened
+    | Evicted
     | Turned
     | Removed
     | Snapshot

@@ -151,7 +151,7 @@ class Execution:
         self.deadline_at_s = event.deadline_at_s
         self.now_s = event.at_s
         if event.parent is not None:
-            self.watchers.append(event.parent)
+            self.watchers = self.seen.watched(self.watchers, event.parent)
 
     def _fork(self, event: e.Forked) -> None:
         self.now_s = event.at_s
@@ -165,8 +165,7 @@ class Execution:
 
     def _watched(self, event: e.Watched) -> None:
         self.now_s = event.at_s
-        if event.parent not in self.watchers:
-            self.watchers.append(event.parent)
+        self.watchers = self.seen.watched(self.watchers, event.parent)
 
     def _arrive(self, event: e.Arrived) -> None:
         self._remember_message(event)
@@ -321,7 +320,7 @@ class Execution:
 
     def _reopen(self, event: e.Reopened) -> None:
         self.now_s = event.at_s
-        self.ended, self.parked, self.cancelling, self.undoing = None, None, None, False
+        self.ended, self.completed, self.parked, self.cancelling, self.undoing = None, None, None, None, False
         self.reopened += 1
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
@@ -347,19 +346,19 @@ class Execution:
         for path in list(self.open):
             self._close(path)
 
+    def _evict(self, event: e.Evicted) -> None:
+        self.now_s, self.dead_events = event.at_s, self.dead_events + 1
+
     def _remove(self, event: e.Removed) -> None:
         self.now_s, self.removed = event.at_s, event
 
     def _refresh(self, event: e.Snapshot) -> None:
-        self.version = event.version
-        self.now_s = event.at_s
+        self.version, self.now_s = event.version, event.at_s
         self.state = dict(event.state)
-        self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys))
+        self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives)
         self.sent = dict(event.sent)
-        self.emitted = event.emitted
-        self.archive = event.archive
-        self.logged_events = event.kept + 1
-        self.dead_events = 0
+        self.emitted, self.archive = event.emitted, event.archive
+        self.logged_events, self.dead_events = event.kept + 1, 0
 
 
 _APPLY: dict[type, Callable[[Any, Any], None]] = {
@@ -381,6 +380,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Parked: Execution._park,
     e.Resumed: Execution._resume,
     e.Reopened: Execution._reopen,
+    e.Evicted: Execution._evict,
     e.Turned: Execution._turn,
     e.Opened: Execution._open,
     e.Dropped: Execution._drop,

@@ -15,11 +15,12 @@ from perdure.core.paths import Key, Path
 from perdure.core.values import NOTHING, Value
 
 
-class Parent(msgspec.Struct, frozen=True, gc=False):
-    """Who waits for an execution: the operation at `path` of the execution `key`."""
+class Parent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Who waits for an execution: the operation at `path` of the execution `key`, which was reopened `life` times before it opened that."""
 
     key: Key
     path: Path
+    life: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
@@ -60,16 +61,18 @@ class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
-    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone."""
+    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone. `unwanted`: a parent waits no longer."""
 
     reason: str = ""
     undo: bool = True
+    unwanted: bool = False
 
 
 class Terminate(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
-    """End as cancelled at once; the program gets no say."""
+    """End as cancelled at once; the program gets no say. `unwanted`: a parent waits no longer."""
 
     reason: str = ""
+    unwanted: bool = False
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="undo"):
@@ -101,6 +104,12 @@ class Pause(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
 
 class Resume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="resume"):
     """Go on from where it was parked, for whatever reason."""
+
+    reason: str = ""
+
+
+class Evict(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="evict"):
+    """Leave the engine that has it: what that performs is given back, and whoever is next goes on from the log."""
 
     reason: str = ""
 
@@ -137,7 +146,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Discard | Lost | Progress | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

@@ -5,7 +5,8 @@ from itertools import islice
 import msgspec
 
 from perdure.core import limits
-from perdure.core.paths import Key
+from perdure.core.messages import Parent
+from perdure.core.paths import Key, Path
 
 
 class Watermark(msgspec.Struct):
@@ -28,10 +29,11 @@ class Watermark(msgspec.Struct):
 
 
 class Seen(msgspec.Struct):
-    """What an execution remembers of the messages that have come: by sender, and by key with when it came."""
+    """What an execution remembers of the messages that have come: by sender, by key with when it came, and of who waits in which life they do."""
 
     watermarks: dict[Key, Watermark] = msgspec.field(default_factory=dict)
     keys: dict[str, float] = msgspec.field(default_factory=dict)
+    lives: dict[tuple[Key, Path], int] = msgspec.field(default_factory=dict)
 
     def knows(self, sender: Key | None, sent: int, key: str, now_s: float) -> bool:
         """Whether this message has come before, as far as is remembered."""
@@ -50,3 +52,12 @@ class Seen(msgspec.Struct):
             for oldest in tuple(islice(self.keys, 2)):
                 if self.keys[oldest] < at_s - limits.OUTSIDE_KEYS_S:
                     del self.keys[oldest]
+
+    def watched(self, watchers: list[Parent], parent: Parent) -> list[Parent]:
+        """Who waits now that `parent` does; in an earlier life it may have waited as well."""
+        self.lives[parent.key, parent.path] = parent.life
+        return [*(one for one in watchers if (one.key, one.path) != (parent.key, parent.path)), parent]
+
+    def wants_more(self, parent: Parent) -> bool:
+        """Whether `parent` was reopened since it has waited before."""
+        return parent.life > self.lives.get((parent.key, parent.path), 0)

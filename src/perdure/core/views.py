@@ -10,7 +10,7 @@ import msgspec
 from perdure.core import events as e
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
-from perdure.core.ops import Call, Err, Op, Outcome, kind, target
+from perdure.core.ops import APPROVAL, Call, Err, Op, Outcome, Spawn, kind, target
 from perdure.core.paths import UNDO, Key, Path, text
 from perdure.core.promise import Settlement
 
@@ -119,6 +119,8 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.waiting", (), {"why": _parked(event)}
         case e.Resumed(_, reason):
             yield "execution.resumed", (), {"reason": reason}
+        case e.Evicted(_, reason):
+            yield "execution.evicted", (), {"reason": reason}
         case e.Undoing(_, reason):
             yield "execution.undoing", (), {"reason": reason}
         case e.Reopened(_, reason):
@@ -189,4 +191,6 @@ _WAITS = {"waiting": "waits for", "performing": "runs", "retrying": "will try ag
 
 
 def _aim(op: Op) -> str:
+    if isinstance(op, Spawn) and op.workflow == APPROVAL:
+        return "approval"
     return f"{kind(op)} {target(op)}".strip()

@@ -354,10 +354,10 @@ class Engine:
                 warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None or not warm.held):
             self._endings.tell(warm.key, execution.ended)
-        if execution is not None and execution.ended is not None and not warm.undecided:
-            self._warm.drop(warm)
-        elif execution is not None and not warm.held:
+        if execution is not None and not warm.held:
             self._alarm.at(execution.wake_at())
+        if execution is not None and (execution.ended is not None or (warm.leaving and not warm.held)) and not warm.undecided:
+            self._warm.drop(warm)
         self._warm.weigh(warm)
         if self._idle_s <= 0 and not warm.undecided:
             warm.forget()

@@ -1,7 +1,7 @@
 """Flights: the tries that an engine performs itself. They begin once the decision to begin them is durable, and end when nobody wants them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from perdure.core import events as e
@@ -33,6 +33,9 @@ def act(engine: "Engine", warm: Warm, events: Iterable[e.Event]) -> None:
                 _begin(engine, warm, path, attempt)
             case e.Dropped(path) | e.Settled(path) | e.Retrying(path) | e.Interrupted(path):
                 end(warm, path)
+            case e.Evicted():
+                warm.leaving = True
+                give_back(warm, warm.threads)
             case e.Ended() | e.Reopened():
                 for path in list(warm.flights):
                     end(warm, path)
@@ -53,10 +56,10 @@ def end_stale(warm: Warm, execution: Execution) -> None:
             end(warm, path)
 
 
-def give_back(warm: Warm) -> None:
-    """End all tries in flight, and have the log say that they were given back: a stop in good order is no interruption."""
+def give_back(warm: Warm, but: Container[Path] = ()) -> None:
+    """End the tries in flight, `but` some, and have the log say that they were given back: a stop in good order is no interruption."""
     for path, (attempt, task) in list(warm.flights.items()):
-        if task is not None:
+        if task is not None and path not in but:
             end(warm, path)
             warm.put(Item(messages.Lost(path, attempt, 0)))
 

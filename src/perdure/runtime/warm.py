@@ -34,7 +34,7 @@ class Warm:
     `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
     handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
     not begun. `compact_from` is how many events its log
-    is to have before compacting it is tried again.
+    is to have before compacting it is tried again. `leaving`: it is to be let go once it is not held any more.
     """
 
     __slots__ = (
@@ -47,6 +47,7 @@ class Warm:
         "held",
         "in_hand",
         "key",
+        "leaving",
         "log_bytes",
         "pinned",
         "program",
@@ -77,6 +78,7 @@ class Warm:
         self.touched_s = 0.0
         self.taken = 0
         self.compact_from = 0
+        self.leaving = False
 
     @property
     def parks(self) -> bool:

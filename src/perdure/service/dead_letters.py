@@ -23,6 +23,7 @@ from perdure.programs.code.durations import Duration
 from perdure.service import operations, queries, repeating
 from perdure.service.access import Access
 from perdure.service.repeating import Repeat, read
+from perdure.stores.base import Filter
 
 DEAD = ("failed", "needs_attention")
 PAGE = 500
@@ -181,18 +182,23 @@ async def requeue(
     """Run it again: from what failed, or with `edits` of its input as a new execution from the beginning, for which this one is discarded.
 
     Edits are arguments by name, and those that were given by position by their number, from 1; `code` knows what its positions are called.
-    The same edits of the same execution begin one, however often they are asked for. Returns which execution goes on, and the version behind which
-    to watch it.
+    The same edits of the same execution begin one, however often they are asked for, also after this one was discarded for it. Returns which execution
+    goes on, and the version behind which to watch it.
 
     Raises:
         NotFound, BadValue: it is no dead letter, or can't be edited so.
         NeedsAttention: with `wait`, it went on and is parked again.
     """
-    await _expect(access, key)
+    discarded = bool(edits) and (await access.head(key)).status == "cancelled"
+    if not discarded:
+        await _expect(access, key)
     if not edits:
         return key, await operations.retry(access, key, reason, wait)
     raw = await _edited(access, key, edits, code)
     wanted = Repeat(key=key._replace(id=f"{key.id}+{sha256(raw).hexdigest()[:8]}"), input=raw)
+    if discarded and await access.store.heads(Filter(keys=(wanted.key,), limit=1)):
+        return wanted.key, 0
+    await _expect(access, key)
     with suppress(AlreadyThere):  # of an earlier asking, which came no further
         await repeating.rerun(access, key, wanted)
     await operations.discard(access, key, "; ".join(filter(None, (reason, f"it was requeued as {wanted.key}"))), wait)

@@ -25,7 +25,7 @@ from perdure.runtime.endings import ENDED, last_turn
 from perdure.service import pending
 from perdure.service.access import Access
 from perdure.service.repeating import SEED_BITS, place, read
-from perdure.stores.base import Committed, Filter, Head, Post
+from perdure.stores.base import Commit, Committed, Filter, Head, Post
 
 HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
 """The shortest and the longest wait before the mail is looked at again, for whether a message was handled."""
@@ -90,16 +90,14 @@ async def start(access: Access, wanted: Start) -> tuple[Key, bool]:
         return row[0].key, False
     next_key = pending.following(wanted.key, row)
     delay_s = wanted.delay_s + (wanted.debounce_s or 0.0)
-    created = await _start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s))
-    if wanted.debounce_s is None:
+    replaced = [] if wanted.debounce_s is None else await pending.superseded(access, row, next_key)
+    created = await _start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s), replaced)
+    if wanted.debounce_s is None or created:
         return next_key, created
-    if not created:  # somebody else has taken the number at the same time
-        return await start(access, wanted)
-    await pending.supersede(access, wanted.key, next_key)
-    return next_key, True
+    return await start(access, wanted)  # somebody else has taken the number at the same time
 
 
-async def _start(access: Access, wanted: Start) -> bool:
+async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) -> bool:
     key, blobs = wanted.key, dict[str, bytes]()
     given = values.offload(wanted.input, blobs)
     created = False
@@ -111,7 +109,7 @@ async def _start(access: Access, wanted: Start) -> bool:
         begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s)
         opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place)
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
-        (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])
+        answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])
         created = isinstance(answer, Committed) and key in answer.created
     if wanted.strict and not created and await _input(access, key) not in (None, given, tombstone.digest(given)):
         raise InputDiffers(key)
@@ -211,6 +209,15 @@ async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:
         NotFound, HasEnded: there is nothing to pause.
     """
     _ = await _tell(access, key, messages.Pause(reason), "pause", wait)
+
+
+async def evict(access: Access, key: Key, reason: str, wait: bool) -> None:
+    """Have an execution leave the engine that has it, and go on from its log; one that no engine has is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to evict.
+    """
+    _ = await _tell(access, key, messages.Evict(reason), "evict", wait)
 
 
 async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:

@@ -4,6 +4,7 @@ None of this needs an engine, and none of it races with one: who withdraws commi
 and one of the two commits is refused. A row of executions of one kind has ids that count: ``key@1``, ``key@2`` and so on.
 """
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -22,9 +23,18 @@ ROW_MAX = 200
 
 async def withdraw(access: Access, key: Key, message: messages.Cancel | messages.Terminate) -> bool:
     """End an execution that has not begun, and that no engine has in hand; whoever waits for it is told. Return whether it is ended by that."""
-    head = await access.head(key)
-    if head.version or head.holder is not None or head.status in ENDED:
+    change = await _withdrawal(access, await access.head(key), message)
+    if change is None:
         return False
+    (answer,) = await access.store.commit([change])
+    return isinstance(answer, Committed)
+
+
+async def _withdrawal(access: Access, head: Head, message: messages.Cancel | messages.Terminate) -> Commit | None:
+    """What ends an execution, if it has not begun and no engine has it in hand."""
+    if head.version or head.holder is not None or head.status in ENDED:
+        return None
+    key = head.key
     moment = await access.store.moment()
     mail = await access.store.mail(key)
     execution, host = Execution(key, head.root), Host("")
@@ -33,7 +43,7 @@ async def withdraw(access: Access, key: Key, message: messages.Cancel | messages
         told = _decided(decide(execution, messages.decode_message(one.body), _NEVER, moment.now_s, host))
         total.events += told.events
         total.sends += told.sends
-    change = Commit(
+    return Commit(
         key=key,
         epoch=moment.epoch,
         holder=f"client-{uuid4().hex}",
@@ -49,8 +59,6 @@ async def withdraw(access: Access, key: Key, message: messages.Cancel | messages
         sends=tuple(total.sends),
         acks=tuple(Ack(key, one.key) for one in mail),
     )
-    (answer,) = await access.store.commit([change])
-    return isinstance(answer, Committed)
 
 
 def _decided(deciding: Deciding) -> Decision:
@@ -79,11 +87,11 @@ def following(key: Key, heads: list[Head]) -> Key:
     return key._replace(id=f"{key.id}@{1 + (number(key, heads[0].key) if heads else 0)}")
 
 
-async def supersede(access: Access, key: Key, by: Key) -> None:
-    """Withdraw those of a row that came before `by` and have not begun."""
-    for head in await row(access, key):
-        if number(key, head.key) < number(key, by) and head.status == "pending":
-            _ = await withdraw(access, head.key, messages.Cancel(f"superseded by {by.id}"))
+async def superseded(access: Access, heads: Sequence[Head], by: Key) -> list[Commit]:
+    """What withdraws those of a row that have not begun, for the sake of `by`. It belongs to the commit that starts that one: else both would run."""
+    message = messages.Cancel(f"superseded by {by.id}")
+    changes = [await _withdrawal(access, head, message) for head in heads if head.status == "pending"]
+    return [change for change in changes if change is not None]
 
 
 class _Never:

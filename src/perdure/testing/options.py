@@ -19,7 +19,7 @@ class Options(msgspec.Struct, frozen=True):
     """What a world is made of, and what befalls it until `kills_max` engines were killed or `trouble_s` have passed.
 
     Every so many seconds, on average: an engine is killed, one is stopped, an epoch is raised, a late answer comes, an execution is
-    paused for a moment. In a blackout all engines are killed, and none is started for `blackout_s`. Logs are compacted from
+    paused for a moment, one is evicted. In a blackout all engines are killed, and none is started for `blackout_s`. Logs are compacted from
     `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
     `reaches`.
     """
@@ -39,6 +39,7 @@ class Options(msgspec.Struct, frozen=True):
     epoch_every_s: float = 0.0
     stray_every_s: float = 0.0
     pause_every_s: float = 0.0
+    evict_every_s: float = 0.0
     cancel_after_s: float | None = None
     compact_from: int = 4
     as_written: bool = False
@@ -46,7 +47,7 @@ class Options(msgspec.Struct, frozen=True):
     @property
     def troubled(self) -> bool:
         """Whether anything bad happens at all."""
-        often = (self.kill_every_s, self.stop_every_s, self.epoch_every_s, self.stray_every_s, self.pause_every_s)
+        often = (self.kill_every_s, self.stop_every_s, self.epoch_every_s, self.stray_every_s, self.pause_every_s, self.evict_every_s)
         return self.faults != NO_FAULTS or any(often) or bool(self.blackouts_at_s) or self.cancel_after_s is not None
 
 
@@ -87,6 +88,7 @@ def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store
         stray_every_s=now_and_then(0.5, 3.0),
         cancel_after_s=rng.choice((None, None, None, None, None, None, None, rng.uniform(0.0, 20.0))),
         pause_every_s=now_and_then(0.0, 0.7, 4.0),
+        evict_every_s=now_and_then(0.0, 0.4, 3.0),
     )
 
 

@@ -278,6 +278,10 @@ class Run(Generic[R_co]):
         """Begin nothing more until it is resumed."""
         self._do("pause", operations.pause(self._world.access, self.key, reason, False))
 
+    def evict(self, reason: str = "") -> None:
+        """Have it leave memory, and go on from its log; async steps in progress are begun again, uncounted."""
+        self._do("evict", operations.evict(self._world.access, self.key, reason, False))
+
     def resume(self, reason: str = "") -> None:
         """Have it go on from where it was paused or parked."""
         self._do("resume", operations.resume(self._world.access, self.key, reason, False))

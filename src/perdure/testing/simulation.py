@@ -135,7 +135,6 @@ class Simulation:
         self.processes: list[Process] = []
         self.cases = [self._case(number, program) for number, program in enumerate(programs)]
         self.workflows = [workflow for case in self.cases for workflow in case.workflows]
-        self._strays = self._pauses = 0
         self._tasks: list[asyncio.Task[Any]] = []
         self._began_s = loop.now_s
 
@@ -250,6 +249,7 @@ class Simulation:
             (options.epoch_every_s, self._raise_epoch),
             (options.stray_every_s, self._stray),
             (options.pause_every_s, self._pause_one),
+            (options.evict_every_s, self._evict_one),
         ):
             if every_s:
                 yield self._every(every_s, do)
@@ -296,24 +296,31 @@ class Simulation:
         candidates = [one for one in candidates if one[2] > 0]
         if candidates:
             key, path, attempt = self.rng.choice(candidates)
-            self._strays += 1
             self.counts["stray answers"] += 1
             body = messages.encode(messages.Settle(path, attempt, Ok(values.encode("stray", "a stray"))))
-            self._at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self._strays}", body),))]))
+            self._at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self.counts['stray answers']}", body),))]))
 
     def _pause_one(self) -> None:
         """Somebody pauses an execution, begun or not, and soon has it go on."""
-        known = self.auditor.known
-        going = [key for key in self.store.keys if key not in known or known[key].shadow.ended is None]
-        if going:
-            self._pauses += 1
+        if going := self._going():
             self.counts["pauses"] += 1
-            self._at_once(self._pause(self.rng.choice(going), self._pauses, self.rng.uniform(0.0, PAUSE_MAX_S)))
+            self._at_once(self._pause(self.rng.choice(going), self.counts["pauses"], self.rng.uniform(0.0, PAUSE_MAX_S)))
 
     async def _pause(self, key: Key, number: int, duration_s: float) -> None:
         await self.store.commit([Post(sends=(Send(key, f"pause:{number}", messages.encode(messages.Pause())),))])
         await asyncio.sleep(duration_s)
         await self.store.commit([Post(sends=(Send(key, f"resume:{number}", messages.encode(messages.Resume())),))])
+
+    def _evict_one(self) -> None:
+        """Somebody has an execution leave the engine that has it."""
+        if going := self._going():
+            self.counts["evictions"] += 1
+            body = messages.encode(messages.Evict())
+            self._at_once(self.store.commit([Post(sends=(Send(self.rng.choice(going), f"evict:{self.counts['evictions']}", body),))]))
+
+    def _going(self) -> list[Key]:
+        known = self.auditor.known
+        return [key for key in self.store.keys if key not in known or known[key].shadow.ended is None]
 
     def _at_once(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)

@@ -74,6 +74,8 @@ class Teller:
                 return f"{'paused' if reason == 'paused' else f'needs attention ({reason})'}{''.join(f': {one}' for one in detail)}"
             case e.Resumed():
                 return "resumed"
+            case e.Evicted(reason=reason):
+                return f"evicted{reason and f': {reason}'}"
             case e.Reopened():
                 return "retried"
             case e.Snapshot():

@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 import pytest
 
-from perdure import ChildFailed, Context, Err, Ok, Retry, Rollback, TooDeep, step, workflow
+from perdure import ChildFailed, Context, Err, ExecutionFailed, Ok, Retry, Rollback, TooDeep, step, workflow
 from perdure.core import events as e
-from perdure.core import limits
+from perdure.core import limits, messages
 from perdure.core.errors import BadValue
 from perdure.core.messages import Cancel
+from perdure.core.paths import Key
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import MemoryDisk
 from tests.programs.code.engines import settle, virtually, world
@@ -223,3 +224,191 @@ def test_killed_at_any_write_a_parent_has_each_child_as_often_as_undisturbed(alw
     report = crash_at_every_write(Play([family, child], script, always_suspend=always_suspend), MemoryDisk, again_max=60)
     assert not report.problems, "\n".join(report.problems)
     assert report.repeated
+
+
+@virtually
+async def test_a_parent_that_is_retried_has_a_child_that_failed_go_on_from_what_failed() -> None:
+    broken = True
+    did.clear()
+
+    @step(retry=Retry(max=1))
+    async def fragile(name: str) -> str:
+        did.append(f"fragile {name}")
+        if broken:
+            raise ValueError("broken")
+        return name
+
+    @step
+    async def note(name: str) -> str:
+        did.append(name)
+        return name
+
+    @workflow
+    async def fine(ctx: Context) -> str:
+        return await ctx.step(note, "fine")
+
+    @workflow
+    async def middle(ctx: Context) -> str:
+        await ctx.step(note, "middle")
+        return await ctx.step(fragile, "x")
+
+    @workflow
+    async def parent(ctx: Context) -> list[str]:
+        await ctx.step(note, "parent")
+        return await ctx.map(lambda c, n: c.call(middle) if n else c.call(fine), [0, 1, 2])
+
+    async with world(parent, middle, fine) as w:
+        key = await w.start(parent)
+        with pytest.raises(ExecutionFailed):
+            await w.result(key)
+        broken = False
+        await w.tell(key, messages.Retry())
+        await asyncio.sleep(60)
+        assert await w.result(key) == ["fine", "x", "x"]
+        assert sorted(did) == ["fine", "fragile x", "fragile x", "fragile x", "fragile x", "middle", "middle", "parent"]
+
+
+@virtually
+async def test_a_child_that_was_undone_with_its_parent_is_done_again_when_that_is_retried() -> None:
+    refuses = True
+    did.clear()
+
+    @workflow
+    async def parent(ctx: Context) -> str:
+        nonlocal refuses
+        done = await ctx.call(child.with_(undo=True), "paid")
+        if refuses:
+            raise Rollback("not now")
+        return done
+
+    async with world(parent, child) as w:
+        key = await w.start(parent)
+        with pytest.raises(ExecutionFailed):
+            await w.result(key)
+        assert did == ["paid", "-paid"]
+        await w.tell(key, messages.Retry())
+        await asyncio.sleep(60)
+        with pytest.raises(ExecutionFailed):
+            await w.result(key)
+        assert did == ["paid", "-paid", "paid", "-paid"]
+        refuses = False
+        await w.tell(key, messages.Retry())
+        await asyncio.sleep(60)
+        assert await w.result(key) == "paid"
+        assert did == ["paid", "-paid", "paid", "-paid", "paid"]
+
+
+@virtually
+async def test_a_child_that_was_cancelled_with_its_failed_parent_goes_on_when_that_is_retried() -> None:
+    did.clear()
+
+    @step
+    async def note(name: str) -> str:
+        did.append(name)
+        return name
+
+    @workflow
+    async def slow(ctx: Context) -> str:
+        await ctx.step(note, "begun")
+        await ctx.sleep("1h")
+        return await ctx.step(note, "slow")
+
+    @workflow(deadline="10m")
+    async def parent(ctx: Context) -> str:
+        return await ctx.call(slow)
+
+    async with world(parent, slow) as w:
+        key = await w.start(parent)
+        with pytest.raises(ExecutionFailed):
+            await w.result(key)
+        await asyncio.sleep(60)
+        assert sorted([(await w.fold(head.key)).status for head in await w.store.heads()]) == ["cancelled", "failed"]
+        await w.tell(key, messages.Retry())
+        await asyncio.sleep(60)
+        assert await w.result(key) == "slow"
+        assert did == ["begun", "slow"]
+
+
+@virtually
+async def test_a_child_that_somebody_cancelled_stays_so_when_its_parent_is_retried() -> None:
+    @workflow
+    async def slow(ctx: Context) -> None:
+        await ctx.sleep("1h")
+
+    @workflow
+    async def parent(ctx: Context) -> None:
+        await ctx.call(slow.with_(id="slow"))
+
+    async with world(parent, slow) as w:
+        key = await w.start(parent)
+        await asyncio.sleep(60)
+        await w.tell(Key("default", "slow", "slow"), Cancel("no longer"))
+        for _ in range(2):
+            with pytest.raises(ExecutionFailed, match="no longer"):
+                await w.result(key)
+            await w.tell(key, messages.Retry())
+            await asyncio.sleep(60)
+
+
+@virtually
+async def test_the_loser_of_a_race_stays_cancelled_when_its_parent_is_retried() -> None:
+    broken = True
+    did.clear()
+
+    @step
+    async def note(name: str) -> str:
+        did.append(name)
+        return name
+
+    @step(retry=Retry(max=1))
+    async def fragile() -> str:
+        if broken:
+            raise ValueError("broken")
+        return "mended"
+
+    @workflow
+    async def racer(ctx: Context, hours: int) -> int:
+        await ctx.step(note, f"begun {hours}")
+        await ctx.sleep(hours * 3600.0)
+        await ctx.step(note, f"done {hours}")
+        return hours
+
+    @workflow
+    async def parent(ctx: Context) -> list[object]:
+        won = await ctx.race(one=lambda c: c.call(racer, 1), two=lambda c: c.call(racer, 2))
+        return [won.value, await ctx.step(fragile)]
+
+    async with world(parent, racer) as w:
+        key = await w.start(parent)
+        with pytest.raises(ExecutionFailed):
+            await w.result(key)
+        broken = False
+        await w.tell(key, messages.Retry())
+        await asyncio.sleep(60)
+        assert await w.result(key) == [1, "mended"]
+        await asyncio.sleep(3 * 3600)
+        assert did == ["begun 1", "begun 2", "done 1"]
+
+
+@virtually
+async def test_a_second_parent_is_told_of_a_child_that_has_failed_and_does_not_have_it_go_on() -> None:
+    did.clear()
+
+    @step(retry=Retry(max=1))
+    async def fragile() -> str:
+        did.append("tried")
+        raise ValueError("broken")
+
+    @workflow
+    async def only(ctx: Context) -> str:
+        return await ctx.step(fragile)
+
+    @workflow
+    async def parent(ctx: Context) -> str:
+        return await ctx.call(only.with_(id="only"))
+
+    async with world(parent, only) as w:
+        for id in ("first", "second"):
+            with pytest.raises(ExecutionFailed):
+                await w.result(await w.start(parent, id=id))
+        assert did == ["tried"]

@@ -16,7 +16,7 @@ from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.base import Post
 from perdure.stores.sqlite import opening as sqlite_opening
 from perdure.stores.sqlite.file import DatabaseFile
-from perdure.stores.sqlite.opening import check, open_database
+from perdure.stores.sqlite.opening import check, make_beside, open_database
 from perdure.stores.sqlite.schema import VERSION
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance.world import opening
@@ -50,6 +50,38 @@ def test_the_database_of_another_program_is_refused_and_left_alone(file: Path) -
     for _ in range(2):
         with pytest.raises(StoreError, match="is the database of another program"):
             SqliteStore(file)
+    assert file.read_bytes() == content
+
+
+def test_tables_are_made_beside_those_of_another_program_which_keeps_its_own(file: Path) -> None:
+    with database(file) as connection:
+        connection.execute("CREATE TABLE accounts (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, cents INTEGER)")
+        connection.execute("INSERT INTO accounts (name, cents) VALUES ('Ada', 5000)")
+    for _ in range(2):
+        make_beside(file)
+    made(file, 3)
+    with database(file) as connection:
+        assert connection.execute("SELECT * FROM accounts").fetchall() == [(1, "Ada", 5000)]
+        assert connection.execute("SELECT count(*) FROM heads").fetchone() == (3,)
+    assert check(file).damage == () and check(file).version == VERSION
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("CREATE TABLE queues (name)", "has a queues of its own"),
+        ("CREATE INDEX Heads_By_Id ON other (name)", "has a heads_by_id of its own"),
+        ("PRAGMA application_id = 7", "uses application_id"),
+        ("PRAGMA user_version = 3", "uses user_version"),
+    ],
+)
+def test_where_there_is_no_room_for_its_tables_nothing_is_changed(file: Path, statement: str, said: str) -> None:
+    with database(file) as connection:
+        connection.execute("CREATE TABLE other (name)")
+        connection.execute(statement)
+    content = file.read_bytes()
+    with pytest.raises(StoreError, match=said):
+        make_beside(file)
     assert file.read_bytes() == content
 
 

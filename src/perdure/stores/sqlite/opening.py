@@ -95,6 +95,39 @@ def upgrade(path: Path) -> list[str]:
         return _upgrade(file, connection) if version < VERSION else []
 
 
+def make_beside(path: Path) -> None:
+    """Make the tables beside those of the program whose database this is; one that has them already is left as it is.
+
+    Raises:
+        StoreError: that program has tables of the same names, or uses what tells Perdure's files and versions apart. See `open_database` for others.
+    """
+    file = _existing(path)
+    with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
+        if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
+            return
+        _has_room(file, connection)
+        _write_ahead(file, connection)
+        with _transaction(connection):
+            _has_room(file, connection)
+            create(connection)
+
+
+def _has_room(file: DatabaseFile, connection: sqlite3.Connection) -> None:
+    (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if application or version:
+        uses = f"application_id ({application})" if application else f"user_version ({version})"
+        raise StoreError(f"{file.path} uses {uses}, which Perdure needs for itself; name another file with db= or PERDURE_DB")
+    with closing(sqlite3.connect(":memory:")) as ours:
+        create(ours)
+        named = _names(ours)
+    if taken := sorted(named & _names(connection)):
+        raise StoreError(f"{file.path} has a {taken[0]} of its own, which is the name of one of Perdure's tables; name another file with db= or PERDURE_DB")
+
+
+def _names(connection: sqlite3.Connection) -> set[str]:
+    return {name.lower() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")}
+
+
 def check(path: Path) -> Health:
     """Look at all of a file, without changing it. See `open_database` for the errors."""
     file = _existing(path)
@@ -125,7 +158,10 @@ def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
         (application,), (version,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application not in (0, APPLICATION_ID) or (application == 0 and tables):
-        raise StoreError(f"{file.path} is the database of another program; name another file with db= or PERDURE_DB")
+        raise StoreError(
+            f"{file.path} is the database of another program; name another file with db= or PERDURE_DB, "
+            "or have Perdure's tables made beside its own: perdure db init"
+        )
     if version > VERSION:
         raise StoreError(
             f"{file.path} was written by a newer Perdure (its tables are of version {version}, known here is {VERSION}); upgrade perdure to open it"
