@@ -150,6 +150,24 @@ async def test_one_that_may_only_read_is_told_so_by_postgres(client: AsyncClient
     assert await ids(client) == []
 
 
+async def test_a_role_that_may_not_use_perdure_s_tables_is_told_what_it_needs(server: Server, client: AsyncClient) -> None:
+    other = await asyncpg.connect(server.url)
+    await other.execute("CREATE ROLE web LOGIN")
+    async with caller("asyncpg", server.url.replace("perdure@", "web@")) as user:
+        with pytest.raises(BadValue, match="a connection of the role web' is not allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure"):
+            await client.start(order, "a", id="o1", connection=user.given)
+        await other.execute("GRANT USAGE ON SCHEMA perdure TO web; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA perdure TO web")
+        await other.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA perdure TO web")
+        await user.rollback()
+        await user.begin()
+        handle = await client.start(order, "a", id="o1", connection=user.given)
+        await handle.send(approved, True, connection=user.given)
+        await user.commit()
+    assert await ids(client) == ["o1"]
+    await other.execute("DROP OWNED BY web; DROP ROLE web")
+    await other.close()
+
+
 # How it is set up.
 
 

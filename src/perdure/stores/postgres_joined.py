@@ -20,6 +20,10 @@ from perdure.stores.postgres_queues import Fetch
 
 PLACE = "SELECT current_database()::text, system_identifier::text FROM pg_control_system()"
 """What tells one database from another, whatever way leads to it."""
+VISITED = PLACE.replace(" FROM", ", has_schema_privilege(to_regnamespace('perdure'), 'USAGE'), current_user::text FROM")
+GRANTS = (
+    "allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure, SELECT, INSERT, UPDATE and DELETE on ALL TABLES in it, and USAGE on ALL SEQUENCES in it"
+)
 
 
 class PostgresJoined:
@@ -69,7 +73,9 @@ async def joined(given: Any, place: tuple[Any, ...], clock: Callable[[], float] 
     """The database at `place` within the transaction on the connection that was `given`; `home` is the loop of the store. See `Joining.join`."""
     fetch = await fetching(given, home)
     async with visiting(given, fetch):
-        (found,) = map(tuple, await fetch(PLACE))
-        if found != place:
+        ((*found, may, role),) = await fetch(VISITED)
+        if tuple(found) != place:
             raise BadValue("connection=", f"a connection to {found[0]} (cluster {found[1]})", f"to this client's database, {place[0]} (cluster {place[1]})")
+        if not may:
+            raise BadValue("connection=", f"a connection of the role {role}", GRANTS)
         yield PostgresJoined(fetch, clock)
