@@ -61,7 +61,7 @@ def decisions() -> list[Decision]:
     start = messages.Start(1, count.code.codec.encode_args((STEPS,), {}, "the input"))
     made = [finish(decide(execution, start, instance, 0.0, host))]
     while execution.ended is None:
-        (promise,) = execution.performing()
+        (promise,) = execution.opened.performing()
         answer = messages.Settle(promise.path, 1, Ok(values.encode(len(made), "a result")))
         made.append(finish(decide(execution, answer, instance, 0.0, host)))
     return made

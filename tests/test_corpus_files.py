@@ -13,6 +13,7 @@ from perdure.core import log, messages, values
 from perdure.core.errors import ExecutionCancelled, ExecutionFailed
 from perdure.core.execution import fold
 from perdure.core.paths import Key
+from perdure.core.where import Is, Where, conditions
 from perdure.runtime.endings import result
 from perdure.runtime.engine import Engine
 from perdure.runtime.watch import Watch
@@ -91,6 +92,17 @@ async def test_every_execution_stands_as_it_stood(store: SqliteStore) -> None:
         assert (folded.status if head.version else "pending", folded.version) == (head.status, head.version)
     assert [mail.key for mail in await store.mail(key("expected"))] == ["message:wanted"]
     assert {lease.holder for lease in await store.leases() if lease.alive} == set()
+
+
+async def test_those_that_had_attributes_are_found_by_them(store: SqliteStore, file: Path, request: pytest.FixtureRequest) -> None:
+    had = "sqlite-3" in request.node.name
+    asked: list[tuple[Where, set[str]]] = [
+        ({"state": "paused"}, {"paused"}),
+        ({"short": True, "letters": Is(">=", 6)}, {"paused", "queued", "looped", "failed", "parent"}),
+    ]
+    for where, names in asked:
+        found = await store.heads(Filter(where=conditions(where)))
+        assert {head.key.workflow for head in found} == (names if had else set())
 
 
 async def test_every_execution_ends_as_it_would_have(store: SqliteStore, file: Path) -> None:

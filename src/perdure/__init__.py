@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.ops import Err
     from perdure.core.paths import Key
+    from perdure.core.where import Is
     from perdure.programs.code.approval import Notice
     from perdure.programs.code.context import Context, Turn
     from perdure.programs.code.declare import Retry, Signal, Step, step
@@ -79,6 +80,7 @@ __all__ = [
     "Handle",
     "HasEnded",
     "InputDiffers",
+    "Is",
     "JoinFailed",
     "Key",
     "LinkRefused",
@@ -156,6 +158,7 @@ _HOMES = {
     ),
     "perdure.core.ops": ("Err",),
     "perdure.core.paths": ("Key",),
+    "perdure.core.where": ("Is",),
     "perdure.programs.code.approval": ("Notice",),
     "perdure.programs.code.context": ("Context", "Turn"),
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),

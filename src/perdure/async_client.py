@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
-from perdure.async_handle import AsyncHandle
+from perdure.async_handle import AsyncHandle, kind_of, name_of
 from perdure.async_upkeep import AsyncUpkeep, secret_of
+from perdure.core.attributes import AttributeValues
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
+from perdure.core.where import Where
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.programs.code.queues import Queue, Rate
@@ -96,6 +98,7 @@ class AsyncClient:
         debounce: Duration | None = ...,
         singleton: bool = ...,
         connection: Any = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> AsyncHandle[R]: ...
@@ -108,9 +111,9 @@ class AsyncClient:
     @overload
     async def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> AsyncHandle[R]: ...
     @overload
-    async def start(
-        self, workflow: Workflow[..., R], /, *args: Any, connection: Any, delay: Duration | None = ..., deadline: Duration | None = ..., **kwargs: Any
-    ) -> AsyncHandle[R]: ...
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
+    @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
     @overload
     async def start(
         self,
@@ -128,6 +131,7 @@ class AsyncClient:
         debounce: Duration | None = ...,
         singleton: bool = ...,
         connection: Any = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> AsyncHandle[Any]: ...
@@ -138,6 +142,9 @@ class AsyncClient:
         `deadline` is counted from when it begins; what has not begun after `ttl` does not begin any more. A workflow is started in the version that it
         has here, a name in that of the engine. In a `queue` (a name, or a `Queue`) it begins as that allows, in the turn of its `lane`, and by `priority`.
 
+        By its `attributes` it is found: up to 32 by name, each a str, int, float, bool, or datetime with its zone (see `Context.set_attributes`). They are
+        kept in the clear, also where payloads are encrypted.
+
         With `debounce`, a later start of the same `id` within that time replaces this one, if it has not begun; with `singleton`, the one that goes on
         is returned, if one does. The ids of their executions count: ``id@1``, ``id@2``. Arguments of the workflow that are called like an option here
         are given by position; options can be given by ``workflow.with_(...)`` as well.
@@ -146,19 +153,20 @@ class AsyncClient:
         engines within some milliseconds, a second at the latest; gone with its rollback. See the guide to transactions.
 
         Raises:
-            BadValue: the arguments are not those of the workflow, an option means nothing, or the connection has no transaction on this database.
+            BadValue, BadName: the arguments are not those of the workflow, an option means nothing, an attribute can't be kept, or the connection has no
+                transaction on this database.
             InputDiffers: `strict`, and the execution was started with another input.
         """
         code = workflow.code if isinstance(workflow, Workflow) else workflow
         wanted, queue = starting.wanted(code, args, given, DEFAULT_TENANT)
         if (connection := given.get("connection")) is not None:
             key, created = await joining.start(self._store, connection, wanted, queue)
-            return AsyncHandle(self._access, key, _kind(workflow), created)
+            return AsyncHandle(self._access, key, kind_of(workflow), created)
         if queue is not None and queue.name not in self._declared:
             await declare(self._store, [queue])
             self._declared.add(queue.name)
         key, created = await operations.start(self._access, wanted)
-        return AsyncHandle(self._access, key, _kind(workflow), created)
+        return AsyncHandle(self._access, key, kind_of(workflow), created)
 
     @overload
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -178,6 +186,7 @@ class AsyncClient:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> R: ...
@@ -189,6 +198,8 @@ class AsyncClient:
     async def run(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> R: ...
     @overload
     async def run(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> R: ...
+    @overload
+    async def run(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> R: ...
     @overload
     async def run(
         self,
@@ -205,6 +216,7 @@ class AsyncClient:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Any: ...
@@ -226,14 +238,14 @@ class AsyncClient:
         """
         if isinstance(id, Key):
             key = id
-            if workflow is not None and key.workflow != _name(workflow):
-                raise BadValue("key", str(key), f"one of the workflow {_name(workflow)}")
+            if workflow is not None and key.workflow != name_of(workflow):
+                raise BadValue("key", str(key), f"one of the workflow {name_of(workflow)}")
         elif workflow is not None:
-            key = Key(checked_name(tenant, "tenant"), _name(workflow), checked_name(id, "id"))
+            key = Key(checked_name(tenant, "tenant"), name_of(workflow), checked_name(id, "id"))
         else:
             key = await queries.by_id(self._access, checked_name(tenant, "tenant"), checked_name(id, "id"))
         _ = await self._access.head(key)
-        return AsyncHandle(self._access, key, _kind(workflow))
+        return AsyncHandle(self._access, key, kind_of(workflow))
 
     async def list(
         self,
@@ -244,21 +256,23 @@ class AsyncClient:
         since: Duration | datetime | None = None,
         limit: int = 100,
         older_than: Key | None = None,
+        where: Where | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """Executions, newest first: those of a workflow, in a status (or any of several), created since a time or for so long.
 
-        `older_than` is the key of the last one of the page before.
+        `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
         """
         return await queries.listing(
             self._access,
             tenant=checked_name(tenant, "tenant"),
-            workflow=None if workflow is None else _name(workflow),
+            workflow=None if workflow is None else name_of(workflow),
             status=status,
             id_prefix=id_prefix,
             since=since,
             limit=limit,
             older_than=older_than,
+            where=where,
         )
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
@@ -375,12 +389,7 @@ class AsyncClient:
         return await self._store.queues()
 
     async def limit(
-        self,
-        queue: str,
-        *,
-        concurrency: int | None = UNCHANGED,
-        concurrency_per_key: int | None = UNCHANGED,
-        rate: Rate | None = UNCHANGED,
+        self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
     ) -> QueueStand:
         """Change limits of a queue while everything runs; None takes one away. It stays so until the code declares something else."""
         return await change(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate)
@@ -388,12 +397,3 @@ class AsyncClient:
     async def engines(self) -> Engines:
         """Who works on this store: engines and workers, with what they know, and what they hold."""
         return await queries.engines(self._access)
-
-
-def _name(workflow: Workflow[..., Any] | str) -> str:
-    return workflow.code.name if isinstance(workflow, Workflow) else checked_name(workflow, "workflow")
-
-
-def _kind(workflow: Workflow[..., Any] | str | None) -> Any:
-    """The type of the results of a workflow, as far as it is known here."""
-    return workflow.code.codec.result if isinstance(workflow, Workflow) else Any

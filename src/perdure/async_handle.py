@@ -15,6 +15,7 @@ from perdure.core.views import PublicEvent, StepView
 from perdure.programs.code.declare import Signal, checked_name
 from perdure.programs.code.durations import Duration, whole
 from perdure.runtime import endings
+from perdure.sdk import Workflow
 from perdure.service import following, joining, operations, queries, repeating
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
@@ -205,3 +206,13 @@ class AsyncHandle(Generic[R_co]):
 
     def _anew(self, id: str | None) -> Key:
         return self.key._replace(id=uuid4().hex if id is None else checked_name(id, "id"))
+
+
+def name_of(workflow: Workflow[..., Any] | str) -> str:
+    """What a workflow is called."""
+    return workflow.code.name if isinstance(workflow, Workflow) else checked_name(workflow, "workflow")
+
+
+def kind_of(workflow: Workflow[..., Any] | str | None) -> Any:
+    """The type of the results of a workflow, as far as it is known here."""
+    return workflow.code.codec.result if isinstance(workflow, Workflow) else Any

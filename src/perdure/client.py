@@ -13,8 +13,10 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_client import Approvals, AsyncClient, Checks, Engines, Listing, Queues
 from perdure.async_handle import AsyncHandle
+from perdure.core.attributes import AttributeValues
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
+from perdure.core.where import Where
 from perdure.dead_letters import DeadLetterOffice
 from perdure.handle import Handle
 from perdure.loop_thread import LoopThread, joined
@@ -84,6 +86,7 @@ class Client:
         debounce: Duration | None = ...,
         singleton: bool = ...,
         connection: Any = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[R]: ...
@@ -96,9 +99,9 @@ class Client:
     @overload
     def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> Handle[R]: ...
     @overload
-    def start(
-        self, workflow: Workflow[..., R], /, *args: Any, connection: Any, delay: Duration | None = ..., deadline: Duration | None = ..., **kwargs: Any
-    ) -> Handle[R]: ...
+    def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
+    @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
     @overload
     def start(
         self,
@@ -116,6 +119,7 @@ class Client:
         debounce: Duration | None = ...,
         singleton: bool = ...,
         connection: Any = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
@@ -144,6 +148,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> R: ...
@@ -155,6 +160,8 @@ class Client:
     def run(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> R: ...
     @overload
     def run(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> R: ...
+    @overload
+    def run(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> R: ...
     @overload
     def run(
         self,
@@ -171,6 +178,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Any: ...
@@ -195,12 +203,12 @@ class Client:
         since: Duration | datetime | None = None,
         limit: int = 100,
         older_than: Key | None = None,
+        where: Where | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """See `AsyncClient.list`."""
-        return self._thread.call(
-            self._inner.list(workflow=workflow, status=status, id_prefix=id_prefix, since=since, limit=limit, older_than=older_than, tenant=tenant)
-        )
+        which: dict[str, Any] = {"workflow": workflow, "status": status, "id_prefix": id_prefix, "since": since, "older_than": older_than, "where": where}
+        return self._thread.call(self._inner.list(**which, limit=limit, tenant=tenant))
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """See `AsyncClient.find`."""

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, over
 from uuid import uuid4
 
 from perdure.core import values
+from perdure.core.attributes import AttributeValues, checked
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.ops import OnCancel
 from perdure.core.paths import Key
@@ -61,16 +62,18 @@ class Workflow(Generic[P, R_co]):
         queue: str | Queue | None = None,
         lane: str | None = None,
         priority: int | None = None,
+        attributes: AttributeValues | None = None,
     ) -> Workflow[P, R_co]:
         """The same workflow with other options, for one call: ``ctx.call(receipt.with_(undo=True), order)`` undoes it with its parent.
 
         `id` names the child (by default it follows from where it is called), `name` the operation. `on_cancel` says what becomes of the child when its
         parent ends or stops waiting: it is cancelled, terminated, or goes on detached. With `retry`, a child that fails is started anew, as another execution.
-        In a `queue` it begins as that allows: `lane` stands for the key by which it is served in turns, a higher `priority` comes first.
+        In a `queue` it begins as that allows: `lane` stands for the key by which it is served in turns, a higher `priority` comes first. By its `attributes`
+        it is found.
         """
         own, line = (None, None) if queue is None else called(queue)
         given: dict[str, Any] = {"id": id, "name": name, "undo": undo, "on_cancel": on_cancel, "retry": retry}
-        given |= {"queue": own, "line": line, "lane": lane, "priority": priority}
+        given |= {"queue": own, "line": line, "lane": lane, "priority": priority, "attributes": None if attributes is None else checked(attributes)}
         calling = dataclasses.replace(self.code.calling, **{option: value for option, value in given.items() if value is not None})
         if calling.on_cancel not in get_args(OnCancel):
             raise BadValue("on_cancel", calling.on_cancel, f"one of {', '.join(get_args(OnCancel))}")

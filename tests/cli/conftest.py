@@ -5,6 +5,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +30,9 @@ def flows(file: Path = FLOWS) -> ModuleType:
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[name]
+
+
+DUE = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 @workflow(name="changing")
@@ -56,15 +60,15 @@ async def make(file: Path) -> None:
         engine = Engine(store, [one.code for one in (*known, before)])
         running = asyncio.create_task(engine.run())
         await engine.ready()
-        await client.run(code.greet, "Ada", id="ada")
+        await client.run(code.greet, "Ada", id="ada", attributes={"customer": "c1", "score": 0.5})
         await client.run(code.branches, id="tree")
         await client.run(code.odd, {"deep": [1, None]}, id="käse & brot/☕ \x1b[31m")
         for failing in (client.run(code.order, "o2", 5000, id="failing"), client.run(code.late, id="late")):
             with pytest.raises(WorkflowError):
                 await failing
-        waiting = await client.start(code.order, "o1", id="waiting")
+        waiting = await client.start(code.order, "o1", id="waiting", attributes={"customer": "c1", "cents": 500, "due": DUE, "vip": True})
         await until(waiting, "waiting")
-        paused = await client.start(code.order, "o3", id="paused")
+        paused = await client.start(code.order, "o3", id="paused", attributes={"customer": "käse & brot", "cents": 900.5, "code": "500", "vip": False})
         await until(paused, "waiting")
         await paused.pause("lunch", wait=True)
         cancelled = await client.start(code.order, "o4", id="cancelled")

@@ -197,6 +197,73 @@ def test_loops_beside_other_branches_go_on(calls: int) -> None:
     assert hand.run().result == [{"a": 21, "b": [1, "now", 2], "c": 21}, 3]
 
 
+async def counts(ctx: Any) -> Any:
+    ctx.set_attributes({"turn": -1, "begun": True, "first": 1})
+    async for turn in ctx.loop("audit", state=0, keep=2):
+        before = turn.execution.attributes
+        turn.set_attributes({"turn": before["turn"] + 1, "first": None, f"at{turn.number % 5}": turn.number})
+        await turn.step(f"look {before['turn'] % 7}", once, turn.number)
+        turn.set_attributes({"sum": before.get("sum", 0) + turn.number, "last": f"turn {turn.number}"})
+        if turn.number == 60:
+            break
+    return ctx.execution.attributes
+
+
+@pytest.mark.parametrize("calls", [*range(8, 20), 40, 55])
+def test_attributes_that_forgotten_turns_have_changed_stay_as_they_were_and_the_next_turns_go_on_from_them(calls: int) -> None:
+    whole = Hand(counts).start().run()
+    hand = halfway(counts, calls)
+    compacted = compaction(hand)
+    assert compacted is not None
+    hand = cold(hand, compacted)
+    assert sum(isinstance(event, e.Attributed) for event in compacted.events) <= 2
+    assert hand.run().result == whole.result and hand.execution.attributes == whole.execution.attributes
+    assert whole.result["turn"] == 60 and whole.result["sum"] == sum(range(61)) and "first" not in whole.result
+
+
+def test_attributes_outlive_one_compaction_after_another() -> None:
+    hand, lengths = halfway(counts, 10), set()
+    for calls in range(15, 55, 5):
+        compacted = compaction(hand)
+        assert compacted is not None
+        lengths.add(len(compacted.events))
+        hand = cold(hand, compacted)
+        while len(hand.performed) < calls:
+            assert hand.perform()
+    assert len(lengths) == 1, lengths
+    assert hand.run().result == Hand(counts).start().run().result
+
+
+async def beside(ctx: Any) -> Any:
+    async def audits(branch: Any) -> Any:
+        async for turn in branch.loop("audit", state=0, keep=1):
+            turn.set_attributes({"turn": turn.number})
+            await turn.step("look", once, 1)
+            if turn.number == 20:
+                return turn.number
+        return None
+
+    async def other(branch: Any) -> Any:
+        await branch.listen("go")
+        seen = branch.execution.attributes["turn"]
+        branch.set_attributes({"seen": seen})
+        return seen
+
+    return await ctx.join(a=audits, b=other)
+
+
+@pytest.mark.parametrize("calls", range(3, 20, 4))
+def test_another_branch_sees_what_forgotten_turns_have_changed_where_it_saw_it(calls: int) -> None:
+    hand = halfway(beside, calls)
+    hand.signal("go")
+    while len(hand.performed) < 20:
+        hand.perform()
+    compacted = compaction(hand)
+    assert compacted is not None
+    hand = cold(hand, compacted)
+    assert hand.run().result == {"a": 20, "b": calls} and dict(hand.execution.attributes) == {"turn": 20, "seen": calls}
+
+
 async def reads_mail(ctx: Any) -> Any:
     heard = []
     async for turn in ctx.loop("mail", state=[], keep=1):
@@ -287,14 +354,14 @@ async def two_of_them(ctx: Any) -> Any:
 
 def test_what_came_while_parked_in_a_forgotten_turn_is_still_fed_after_it() -> None:
     hand = Hand(two_of_them).start()
-    look = next(promise.path for promise in hand.execution.performing() if promise.path[-1] == ("look", 1))
+    look = next(promise.path for promise in hand.execution.opened.performing() if promise.path[-1] == ("look", 1))
     for _ in range(10):
         promise = hand.execution.open[look]
         hand.tell(m.Lost(look, promise.attempt, 10 - promise.interruptions))
         if hand.execution.parked is not None:
             break
         hand.tick()
-    first = next(promise.path for promise in hand.execution.performing())
+    first = next(promise.path for promise in hand.execution.opened.performing())
     hand.settle(first, 1)
     hand.tell(m.Retry())
     while len(hand.performed) < 8:
@@ -381,6 +448,7 @@ async def interpreted(ctx: Any, body: Body) -> Any:
             return await ctx.keep(name, lambda: 7)
         case "set", *_:
             ctx.set("progress", body)
+            ctx.set_attributes({f"a{len(ctx.execution.attributes) % 3}": ctx.random.random(), "b": None})
             return ctx.uuid().hex
         case "join", one, other:
             return list(await ctx.join(lambda c: interpreted(c, one), lambda c: interpreted(c, other)))
@@ -439,7 +507,7 @@ def test_random_loops_that_are_compacted_whenever_it_is_possible_go_on_to_the_sa
 def test_an_outcome_that_failed_is_compacted_like_any_other() -> None:
     hand = Hand(random_program).start(("loop", "l", 9, 1, 1, 1, ("bad",)))
     while hand.execution.trimmed.get(next(iter(hand.execution.trimmed), ()), 0) < 4:
-        hand.settle(next(iter(hand.execution.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
+        hand.settle(next(iter(hand.execution.opened.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
     compacted = compaction(hand)
     assert compacted is not None and any(isinstance(event, e.Settled) and isinstance(event.outcome, Err) for event in hand.log)
     assert cold(hand, compacted).run().result == hand.run().result == [9, "exhausted"]

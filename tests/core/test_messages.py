@@ -10,7 +10,7 @@ from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
 from perdure.core.ops import Call, Err, Ok
 from perdure.core.paths import Key
 from perdure.core.values import Blob
-from tests.core.test_wire_and_log import golden
+from tests.core.test_wire_and_log import ATTRIBUTES, golden
 
 KEY, PAY = Key("acme", "order", "1"), (("pay", 2), 3)
 BLOB = Blob("ab" * 32, 70_000)
@@ -51,6 +51,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Cancel("enough", unwanted=True),
     m.Terminate("enough", unwanted=True),
     m.Evict("it hangs"),
+    m.Start(attributes=ATTRIBUTES),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)

@@ -62,7 +62,7 @@ async def because_of_each_other(ctx: Context) -> list[Any]:
 def paused_in(turn: int, workflow: Any) -> Hand:
     """The workflow, paused while the step of a turn was in flight, and resumed after it had ended; the loop has come to its end."""
     hand = Hand(workflow).start()
-    while going := [promise.path for promise in hand.execution.performing() if "alive" not in text(promise.path)]:
+    while going := [promise.path for promise in hand.execution.opened.performing() if "alive" not in text(promise.path)]:
         if f"~{turn}" in text(going[0]):
             hand.tell(m.Pause())
         hand.settle(going[0])

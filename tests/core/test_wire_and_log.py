@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core import attributes, log, wire
 from perdure.core import events as e
-from perdure.core import log, wire
 from perdure.core.copies import Copy, Fork
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
 from perdure.core.mailbox import Letter
@@ -22,6 +22,8 @@ GOLDEN = Path(__file__).parent / "golden"
 KEY, OTHER = Key("acme", "order", "1"), Key("acme", "audit", "ü")
 PAY, TURN, NOW_S = (("pay", 2),), (("audit", 1), 3), 1_000_000_000.25
 BLOB, ERROR = Blob("ab" * 32, 70_000), ErrorInfo("ValueError", "no", "trace", b"\x91\x01")
+
+ATTRIBUTES: attributes.Attributes = (("cents", 500), ("customer", "ü"), ("due", attributes.Time(1_790_000_000_000_001)), ("score", 0.5), ("vip", True))
 
 EVENTS: list[e.Event] = [
     e.Started(2, NOW_S, b"\x92\x90\x80", 7, Parent(OTHER, PAY), NOW_S + 60),
@@ -89,6 +91,11 @@ EVENTS: list[e.Event] = [
     e.Watched(Parent(OTHER, PAY, 2), NOW_S),
     e.Cancelling(NOW_S, "late", unwanted=True),
     e.Evicted(NOW_S, "it hangs"),
+    e.Started(2, NOW_S, attributes=ATTRIBUTES),
+    e.Opened(PAY, Spawn("ship", "1", attributes=ATTRIBUTES)),
+    e.Opened(PAY, Keep(attributes.encoded((*ATTRIBUTES, ("vip", None))), "attributes")),
+    e.Attributed(ATTRIBUTES, NOW_S),
+    e.Snapshot(1, NOW_S, 0, attributes=ATTRIBUTES),
 ]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core import messages, values
+from perdure.core.attributes import checked, indexed
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
 from perdure.core.paths import Key
@@ -57,8 +58,10 @@ def key(workflow: str) -> Key:
 def start(workflow: Workflow[..., Any]) -> Post:
     """Start one."""
     to = key(workflow.code.name)
-    begin = messages.Start(1, workflow.code.codec.encode_args((INPUT,), {}, "the input"), 20260101)
-    return Post(sends=(Send(to, "start", messages.encode(begin), 0.0, Opening(f"{to.workflow}@1", to)),))
+    known = checked({"state": to.workflow, "letters": len(to.workflow), "short": len(to.workflow) < 7})
+    begin = messages.Start(1, workflow.code.codec.encode_args((INPUT,), {}, "the input"), 20260101, attributes=known)
+    opens = Opening(f"{to.workflow}@1", to, attributes=indexed(known))
+    return Post(sends=(Send(to, "start", messages.encode(begin), 0.0, opens),))
 
 
 def tell(workflow: str, name: str, message: Message) -> Post:

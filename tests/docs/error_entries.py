@@ -22,7 +22,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Give new fields a default, or take the hint back. What was kept is untouched.",
     ),
     "TooLarge": ("A value takes more than 16 MiB.", "Keep it in a file or a bucket, and pass its name."),
-    "BadName": ("A name is empty, too long, no text, or is taken; or a step is undone by two functions.", "Choose a name of 1 to 1024 bytes."),
+    "BadName": (
+        "A name is empty, too long, no text, or is taken; or a step is undone by two functions.",
+        "Choose a name of 1 to 1024 bytes; for an attribute, a word of up to 64 characters.",
+    ),
     "BadValue": (
         "An argument makes no sense, does not fit the workflow, or contradicts another; or a `connection=` has no open transaction on the client's database.",
         "The message says what was expected. It is a `ValueError` as well.",

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
-    "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "Compressed", "Encrypted"),
+    "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "Is", "Compressed", "Encrypted"),
 }
 
 OTHERS = {

@@ -13,6 +13,7 @@ import pytest
 from perdure import Context, NotFound, Retry, step, workflow
 from perdure.client import AsyncClient
 from perdure.core import messages
+from perdure.core.attributes import sortable
 from perdure.core.mail import Mail
 from perdure.core.ops import Ok
 from perdure.core.paths import Key, Queue, parse
@@ -82,6 +83,7 @@ STARTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "asking": (asks, ()),
     "paused": (waits, ()),
     "cancelled": (waits, ()),
+    "attributed": (waits.with_(attributes={"n": 1, "s": "old"}), ()),
 }
 
 
@@ -142,6 +144,23 @@ def test_a_healthy_store_has_no_damage_in_any_status(seen: dict[str, Sight]) -> 
     assert set(map(tuple, found.values())) == {()}
     held = msgspec.structs.replace(seen["running"], living=frozenset({seen["running"].head.holder or ""}))
     assert told(held) == []
+
+
+ATTRIBUTES = {
+    "another value": ((("n", sortable(2)), ("s", b"sold")), "its attribute n is 2 in the index, and 1 by the log"),
+    "a whole number that is none": ((("n", sortable(1.0)), ("s", b"sold")), "its attribute n is 1.0 in the index, and 1 by the log"),
+    "one that is gone": ((("n", sortable(1)),), "its attribute s is none in the index, and 'old' by the log"),
+    "one too many": ((("a", sortable(True)), ("n", sortable(1)), ("s", b"sold")), "its attribute a is True in the index, and none by the log"),
+    "no value": ((("n", b"x"), ("s", b"sold")), "its attribute n is b'x', which is no value, in the index, and 1 by the log"),
+}
+
+
+@pytest.mark.parametrize(("there", "said"), ATTRIBUTES.values(), ids=ATTRIBUTES)
+def test_an_index_that_says_something_else_than_the_log_is_damage(seen: dict[str, Sight], there: Any, said: str) -> None:
+    assert told(with_head(seen["pending"], attributes=there)) == []  # nobody but its head knows, as long as it has not begun
+    sight = with_head(seen["attributed"], attributes=there)
+    (finding,) = verify(sight)
+    assert (finding.level, finding.kind) == ("damage", "attributes") and finding.what.startswith(said) and "export it" in finding.advice
 
 
 HEADS: dict[str, dict[str, Any]] = {
@@ -272,6 +291,10 @@ PLANTED = {
     "a blob is altered": ("UPDATE blobs SET bytes = x'00'", {"damage"}),
     "rows are gone": ("DELETE FROM log WHERE version = 3", {"damage"}),
     "work is gone": ("DELETE FROM mail WHERE queue IS NOT NULL", {"damage"}),
+    "an attribute is another": ("UPDATE attributes SET value = CAST(value || x'00' AS BLOB) WHERE name = 'state'", {"damage"}),
+    "an attribute is no value": ("UPDATE attributes SET value = x'ff' WHERE name = 'state'", {"damage"}),
+    "attributes are gone": ("DELETE FROM attributes", {"damage"}),
+    "an attribute is of no use": ("INSERT INTO attributes SELECT number, 'planted', x'6201' FROM heads WHERE version > 0", {"damage"}),
     "a child is gone": ("DELETE FROM heads WHERE workflow = 'child'", {"damage"}),
     "heads sleep": ("UPDATE heads SET wake_at_s = NULL, mail_at_s = NULL, holder = NULL", {"damage"}),
     "a blob is of no use": (f"INSERT INTO blobs VALUES ('{'0' * 64}', x'00')", {"note"}),

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from perdure.core.attributes import Indexed
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Address, Key, Queue
+from perdure.core.where import Condition
 from perdure.stores.base import Claim, Claimed, Commit, Committed, Filter, Head, Limits, Post, QueueStand, Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -30,15 +32,17 @@ HOLDERS = ["one", "two", "three"]
 PROGRAMS = ["order", "order@2", "refund"]
 STATUSES = ["running", "waiting", "completed", "pending"]
 BLOBS = ["a", "b", "c", "d"]
+ATTRIBUTES = ["a", "a\0", "b"]
+FORMS = [b"b\1", b"n\xc0\0", b"s", b"s\0", b"s1", b"s\xff"]
 LEASE_S = 60.0
 OPERATIONS_MIN = 400
 OPERATIONS_MAX = 8_000
 
 KINDS = (
-    *("commit", "commit after an epoch", "create", "batch", "release", "compact", "post", "post of an epoch", "open", "ack", "blob"),
+    *("commit", "commit after an epoch", "create", "batch", "release", "compact", "attributes", "post", "post of an epoch", "open", "ack", "blob"),
     *("claim", "claim again", "claim what the dead held", "claim of a family", "claim due mail", "work", "work again"),
     *("limit", "claim from limits", "work from limits", "held up", "held up by a rate", "in a queue"),
-    *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "mail", "reopen"),
+    *("renew", "let go", "death", "epoch", "sweep", "read", "read after", "heads", "where", "mail", "reopen"),
 )
 
 
@@ -135,6 +139,8 @@ class Twins:
             self.note("commit after an epoch", done)
         if change.compacted is not None:
             self.note("compact", done)
+        if change.attributes is not None:
+            self.note("attributes", done)
         if change.release and not change.creates and (head := before[change.key]):
             self.note("release", done and head.holder == change.holder)
 
@@ -159,7 +165,11 @@ class Twins:
             sends=self.some_sends(),
             acks=self.some_acks(),
             blobs=self.some_blobs(),
+            attributes=self.some_attributes() if chance() < 0.3 else None,
         )
+
+    def some_attributes(self) -> Indexed:
+        return tuple((name, self.random.choice(FORMS)) for name in ATTRIBUTES if self.random.random() < 0.5)
 
     def some_post(self) -> Post:
         return Post(epoch=self.some_epoch() if self.random.random() < 0.5 else None, sends=self.some_sends(), acks=self.some_acks(), blobs=self.some_blobs())
@@ -170,8 +180,10 @@ class Twins:
     def some_send(self) -> Send:
         to = self.random.choice(self.addresses)
         lane, priority = self.random.choice(LANES), self.random.choice([0, 0, 0, 5, -1])
-        place = (self.random.choice(NAMES), lane, priority) if self.random.random() < 0.8 else ()
-        opens = Opening(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place) if self.random.random() < 0.4 and to != NOBODY else None
+        place = (self.random.choice(NAMES), lane, priority) if self.random.random() < 0.8 else ("", "", 0)
+        attributes = self.some_attributes() if self.random.random() < 0.5 else ()
+        opening = Opening(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes)
+        opens = opening if self.random.random() < 0.4 and to != NOBODY else None
         due_at_s = self.some_time() if self.random.random() < 0.4 else 0.0
         return Send(to, self.random.choice("abc\0"), self.random.randbytes(3), due_at_s, opens, *((lane, priority) if isinstance(to, Queue) else ()))
 
@@ -289,9 +301,16 @@ class Twins:
         self.note("read after", log and log.rows)
         self.note("in a queue", log and log.head.queue)
         self.note("heads", await self.both(lambda store: store.heads(Filter(tenant=tenant, statuses=statuses, limit=limit))))
+        where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
+        self.note("where", await self.both(lambda store: store.heads(Filter(tenant=tenant, statuses=statuses, where=where, limit=limit))))
         self.note("mail", await self.both(lambda store: store.mail(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
         assert await self.both(lambda store: store.relay(limit)) == 0
+
+    def some_condition(self) -> Condition:
+        low, high = sorted(self.random.choices(FORMS, k=2))
+        spans = self.random.choice([((b"", b"\xff"),), ((low, high),), ((low, low + b"\0"),), ((b"", low), (high, b"\xff"))])
+        return Condition(self.random.choice([*ATTRIBUTES, "c"]), spans)
 
     async def sweep(self) -> None:
         limit = self.random.choice([0, 1, 100])

@@ -404,7 +404,7 @@ class Plain:
     """The verbs of a context on plain asyncio: nothing is remembered. With `troubles`, verbs are delayed and steps interrupted at random."""
 
     def __init__(self, key: Key, mailbox: Mailbox, troubles: Random | None) -> None:
-        self.execution = SimpleNamespace(key=key)
+        self.execution = SimpleNamespace(key=key, attributes=dict[str, Any]())
         self.done: list[Callable[[], Any]] = []
         self._mailbox = mailbox
         self._troubles = troubles
@@ -490,6 +490,9 @@ class Plain:
 
     def set(self, key: str, value: Any) -> None:
         kept(value)
+
+    def set_attributes(self, changes: dict[str, Any]) -> None:
+        self.execution.attributes |= changes
 
     def emit(self, value: Any) -> None:
         kept(value)

@@ -579,6 +579,22 @@ def test_what_a_run_shows_can_be_seen(world: World) -> None:
     assert [event.type for event in run.events()][:2] == ["execution.created", "execution.started"] and run.query("stage") == "over"
 
 
+def test_a_run_has_the_attributes_that_it_was_started_with_and_those_that_it_has_set(world: World) -> None:
+    @workflow
+    async def staged(ctx: Context) -> int:
+        ctx.set_attributes({"stage": "begun", "customer": None})
+        await ctx.sleep("1d")
+        ctx.set_attributes({"stage": "over"})
+        return len(ctx.execution.attributes)
+
+    run = world.start(staged, attributes={"customer": "c1", "cents": 5})
+    assert run.attributes == {"stage": "begun", "cents": 5}
+    assert run.result() == 2 and run.attributes == {"stage": "over", "cents": 5}
+    assert world.start(staged.with_(attributes={"of": "code"}), delay="1h").attributes == {"of": "code"}
+    with pytest.raises(BadValue, match="attribute a"):
+        world.start(staged, attributes={"a": b""})  # type: ignore[dict-item]  # which is the point
+
+
 def test_a_step_is_found_by_its_path_or_the_end_of_it_or_its_name(world: World) -> None:
     @workflow
     async def joining(ctx: Context) -> None:

@@ -7,7 +7,7 @@ Never run; `tests/test_typing.py` has it checked.
 from dataclasses import dataclass
 from typing import assert_type
 
-from perdure import AsyncClient, Client, Context, Err, Ok, Retry, Signal, SyncContext, Won, step, workflow
+from perdure import AsyncClient, Client, Context, Err, Is, Ok, Retry, Signal, SyncContext, Won, step, workflow
 
 
 @dataclass(frozen=True)
@@ -290,6 +290,10 @@ def from_any_process(client: Client) -> None:
     client.start(greet, nom="Ada")  # wrong: a keyword that it doesn't have
     client.start(greet, "Ada", id=1)  # wrong: the id's type
     client.start(greet, "Ada", delay=[5])  # wrong: not a duration
+    client.start(greet, "Ada", attributes={"customer": ["c1"]})  # wrong: not a value of an attribute
+    client.list(where={"cents": (">=", 5)})  # wrong: not a comparison
+    Is("=>", 5)  # wrong: not a comparison
+    greet.with_(attributes={5: "c1"})  # wrong: not the name of an attribute
     client.start(greeting, "Ada")  # wrong: a step is no workflow
     client.run(greet)  # wrong: an argument missing
     assert_type(client.run(greet, "Ada"), int)  # wrong: what it returns

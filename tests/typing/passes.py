@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_type
 
-from perdure import AsyncClient, AsyncHandle, Client, Context, Err, Handle, Ok, Retry, Signal, SyncContext, SyncTurn, Won, step, workflow
+from perdure import AsyncClient, AsyncHandle, Client, Context, Err, Handle, Is, Ok, Retry, Signal, SyncContext, SyncTurn, Won, step, workflow
 
 
 @dataclass(frozen=True)
@@ -301,6 +301,9 @@ def from_any_process(client: Client) -> None:
     assert_type(client.start(greet, "Ada", delay=timedelta(hours=1)), Handle[str])
     assert_type(client.start(greet, "Ada", deadline=30), Handle[str])
     assert_type(client.start(greet, "Ada", tenant="acme"), Handle[str])
+    assert_type(client.start(greet, "Ada", attributes={"customer": "c1", "cents": 5, "vip": True}), Handle[str])
+    client.list(where={"customer": "c1", "cents": [Is(">=", 5), Is("<", 9.5)], "due": Is("exists")})
+    assert_type(greet.with_(attributes={"customer": "c1"}).run("Ada"), str)
     client.start("greet", "Ada", id="k").result()
     assert_type(client.run(greet, "Ada"), str)
     assert_type(client.run(order, "o1", id="k"), Charge)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.root import Command
-from perdure.cli.settings import F, Settings, choice_options, id_argument, id_arguments, status_option, value_format
+from perdure.cli.settings import F, Settings, choice_options, id_argument, id_arguments, status_option, value_format, where_option
 
 if TYPE_CHECKING:
     from perdure.client import Client, Handle
@@ -47,7 +47,7 @@ def act_options(command: F) -> F:
     command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
     command = click.option("--wait", is_flag=True, help="Wait until it has taken effect.")(command)
     command = click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")(command)
-    return id_arguments(choice_options(status_option(command)))
+    return id_arguments(choice_options(status_option(where_option("With --all: only those that are found")(command))))
 
 
 ACTIVE = ("pending", "running", "waiting", "waiting_approval", "undoing")

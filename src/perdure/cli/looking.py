@@ -10,7 +10,7 @@ import click
 
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command
-from perdure.cli.settings import Settings, format_option, id_argument, value_format
+from perdure.cli.settings import Settings, format_option, id_argument, value_format, where_option
 
 if TYPE_CHECKING:
     from perdure.client import Client, Emitted, Handle, Listed, PublicEvent
@@ -32,6 +32,7 @@ after_option = click.option("--after", default=0, metavar="N", help="Only what c
 )
 @click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
 @click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")
+@where_option("Only those that are found")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
 @click.option("-q", "--quiet", is_flag=True, help="Only ids: as -o ids.")
 @click.option("--watch", is_flag=True, help="Go on showing them as they change.")
@@ -61,9 +62,17 @@ def ls(settings: Settings, /, *, quiet: bool, watch: bool, format: str, **which:
 
 
 def _listed(client: Client, settings: Settings, which: Mapping[str, Any]) -> list[Listed]:
+    from perdure.core.where import parsed
+
     statuses = None if which["status"] is None else [name.strip() for name in which["status"].split(",")]
     return client.list(
-        workflow=which["workflow"], status=statuses, id_prefix=which["prefix"], since=which["since"], limit=which["limit"], tenant=settings.tenant
+        workflow=which["workflow"],
+        status=statuses,
+        id_prefix=which["prefix"],
+        since=which["since"],
+        where=parsed(which["where"]),
+        limit=which["limit"],
+        tenant=settings.tenant,
     )
 
 

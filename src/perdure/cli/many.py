@@ -21,6 +21,7 @@ from perdure.client import Client, Handle, Listed
 from perdure.core.errors import PerdureError
 from perdure.core.ops import APPROVAL
 from perdure.core.paths import Key
+from perdure.core.where import parsed
 
 T = TypeVar("T")
 
@@ -61,10 +62,12 @@ def _doing(
 
 def check(given: Mapping[str, Any]) -> None:
     """End the command unless it says in one way which are meant."""
-    filters = [f"--{option.replace('_', '-')}" for option in ("workflow", "status", "prefix", "since", "fingerprint") if given.get(option)]
+    filters = [f"--{option.replace('_', '-')}" for option in ("workflow", "status", "prefix", "since", "where", "fingerprint") if given.get(option)]
     chosen = given["everything"] or given.get("fingerprint")
     if given["ids"] and (chosen or filters):
         raise click.UsageError(f"give ids, or {filters[0] if filters else '--all'}, not both")
+    if given.get("fingerprint") and given.get("where"):
+        raise click.UsageError("give --fingerprint or --where, not both")
     if filters and not chosen:
         raise click.UsageError(f"{filters[0]} chooses among all: add --all")
     if not given["ids"] and not chosen:
@@ -87,6 +90,7 @@ def wanted(client: Client, settings: Settings, given: Mapping[str, Any], statuse
             status=_split(given["status"]) or statuses,
             id_prefix=given["prefix"],
             since=given["since"],
+            where=parsed(given["where"]),
             limit=PAGE,
             older_than=found[-1].key if found else None,
             tenant=settings.tenant,

@@ -8,6 +8,7 @@ from perdure.cli import words
 from perdure.cli.complaints import name
 from perdure.cli.render import Cell, Node, Table, cell, status
 from perdure.core.program import program_name, shown
+from perdure.core.where import written
 from perdure.runtime.endings import ENDED
 from perdure.service.queries import EngineView, Listed, Status
 
@@ -87,6 +88,8 @@ def _facts(one: Status, program: str, now_s: float) -> Iterator[tuple[str, str]]
         yield "goes on", f"{words.when(one.due_at_s)} UTC, {words.ago(one.due_at_s, now_s)}"
     if one.deadline_at_s is not None and one.ended_at_s is None:
         yield "deadline", f"{words.when(one.deadline_at_s)} UTC, {words.ago(one.deadline_at_s, now_s)}"
+    if one.attributes:
+        yield "found by", " ".join(written(name, value) for name, value in one.attributes.items())
     if one.version:
         yield "log", f"{words.count(one.version, 'event')}; {one.settled} settled, {one.open} open"
 

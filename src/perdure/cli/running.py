@@ -67,6 +67,7 @@ def run(settings: Settings, /, *, target: str, id: str | None, watch: bool, form
 @click.option("--ttl", metavar="TIME", help="If it has not begun after so long, it does not begin any more.")
 @click.option("--debounce", metavar="TIME", help="Begin after so long, unless it is started again until then; its id counts.")
 @click.option("--singleton", is_flag=True, help="Only if none of this id goes on; its id counts.")
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="What it is found by; as with --where of perdure ls.")
 @click.option("--strict", is_flag=True, help="If the id exists with another input, that is an error.")
 @click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most.")
@@ -102,6 +103,7 @@ def _started(client: Client, settings: Settings, workflow: str, given: dict[str,
 
     options = {name: given[name] for name in ("id", "delay", "deadline", "queue", "lane", "priority", "ttl", "debounce", "singleton", "strict")}
     target = targets.workflow(workflow) if targets.is_target(workflow) else None
+    options["attributes"] = values.attributes(given["attributes"]) or None
     args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn), (*options, "tenant"))
     options = {name: value for name, value in options.items() if value not in (None, False)}
     return client.start(workflow if target is None else target, *args, **kwargs, **options, tenant=settings.tenant)

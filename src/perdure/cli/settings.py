@@ -131,6 +131,12 @@ def choice_options(command: F) -> F:
     return click.option("--all", "everything", is_flag=True, help="In place of ids: all that it has an effect on, or that these options choose.")(command)
 
 
+def where_option(help: str) -> Callable[[F], F]:
+    """``--where``: conditions on attributes."""
+    said = f"{help} by an attribute: customer=c1, 'cents>=500', 'due<2026-01-31T12:00:00Z', or a name alone; several hold together."
+    return click.option("--where", metavar="CONDITION", multiple=True, help=said)
+
+
 def status_option(command: F) -> F:
     """The statuses of a filter."""
     return click.option("--status", metavar="STATUS,...", help="With --all: only those in one of these.")(command)

@@ -8,7 +8,9 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
+from perdure.core.attributes import AttributeValue
 from perdure.core.errors import BadValue
+from perdure.core.where import value_in
 
 
 def value(text: str, hint: Any = Any) -> Any:
@@ -73,6 +75,23 @@ def named(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
         if key in found:
             raise BadValue("-i", pair, f"the only value of {key}; give each key once")
         found[key] = value(text, hints.get(key, Any))
+    return found
+
+
+def attributes(pairs: Sequence[str]) -> dict[str, AttributeValue]:
+    """What ``name=value`` says, name by name, where values are written as in conditions.
+
+    Raises:
+        BadValue: it says nothing of the kind, or one name twice.
+    """
+    found: dict[str, AttributeValue] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or not name:
+            raise BadValue("--attribute", pair, "of the form name=value")
+        if name in found:
+            raise BadValue("--attribute", pair, f"the only value of {name}; give each name once")
+        found[name] = value_in(text, name)
     return found
 
 

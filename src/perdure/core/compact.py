@@ -1,7 +1,8 @@
 """Compaction: the log without the turns that are forgotten. It is still the schedule of its program, with a later beginning.
 
-Where the first kept turn of a loop began, the loop resumes (`Turned`); what only the dropped events said (state, watermarks,
-keys) stands in a `Snapshot` at the end. What was replaced goes to an archive blob, which names the one before it.
+Where the first kept turn of a loop began, the loop resumes (`Turned`); where turns that are dropped had changed attributes, which programs
+read, these are said (`Attributed`); what else only the dropped events said (state, watermarks, keys) stands in a `Snapshot` at the end. What was
+replaced goes to an archive blob, which names the one before it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import log
+from perdure.core.attributes import Attributes, decoded, merged
 from perdure.core.execution import Execution, fold
 from perdure.core.ops import Keep
 from perdure.core.paths import Key, Path
@@ -58,6 +60,7 @@ def compact(key: Key, rows: Sequence[bytes], archive: bool) -> Compacted | None:
         sent=tuple(execution.sent.items()),
         emitted=execution.emitted,
         archive=next(iter(blobs), execution.archive),
+        attributes=execution.attributes,
     )
     return Compacted((*kept, snapshot), snapshot, blobs)
 
@@ -69,7 +72,7 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
     consumed = {number for number, dead in dict(received).items() if dead and number in alive_mail and number not in waiting}
     if consumed:  # given back by what is alive, then consumed in a turn that is not: without that turn it would come again
         return None
-    kept: list[e.Event] = []
+    kept = _Kept(trimmed)
     unfed = False  # whether what a resuming will feed the program comes of a turn that is gone
     for given, asked in _groups(events):
         if isinstance(given, e.Parked):
@@ -83,17 +86,47 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
         if not _dead(_path(given), trimmed):
             if _resuming(alive, trimmed) is not None or (isinstance(given, e.Resumed) and unfed and alive):
                 return None
-            kept += [given, *alive]
+            kept.events += [] if isinstance(given, e.Attributed) else [given, *alive]
+            kept.past((given, *asked), given.at_s)
             continue
         turn = _resuming(alive, trimmed)
+        begins = len(asked) if turn is None else asked.index(turn)
+        kept.past(asked[:begins], given.at_s)
         if turn is not None and isinstance(turn.op, Keep):
             loop, at_s = turn.path[:-1], given.at_s
             if any(_path(one)[: len(loop)] != loop for one in alive):  # something else went on because of the turn before
                 return None
-            kept += [e.Turned(turn.path[:-1], trimmed[turn.path[:-1]], turn.op.value, at_s), *(one for one in alive if one is not turn)]
+            kept.events += [e.Turned(loop, trimmed[loop], turn.op.value, at_s), *(one for one in alive if one is not turn)]
+            kept.past(asked[begins:], at_s)
         elif alive:
             return None
-    return kept
+    return kept.events
+
+
+class _Kept:
+    """The events that are kept, and among them what the attributes are wherever those that made them so are not."""
+
+    def __init__(self, trimmed: dict[Path, int]) -> None:
+        self.events: list[e.Event] = []
+        self._trimmed = trimmed
+        self._attributes: Attributes = ()
+
+    def past(self, events: Iterable[e.Event], at_s: float) -> None:
+        """These are over, kept or not."""
+        lost = False
+        for event in events:
+            match event:
+                case e.Started():
+                    self._attributes = event.attributes
+                case e.Attributed(attributes):
+                    self._attributes, lost = attributes, True
+                case e.Opened(path, Keep(value, "attributes")):
+                    self._attributes = merged(self._attributes, decoded(value))
+                    lost = lost or _dead(path, self._trimmed)
+        if lost:
+            if self.events and isinstance(self.events[-1], e.Attributed):
+                self.events.pop()
+            self.events.append(e.Attributed(self._attributes, at_s))
 
 
 def _groups(events: Sequence[e.Event]) -> Iterable[tuple[e.Given, list[e.Asked]]]:

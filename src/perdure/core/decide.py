@@ -221,7 +221,7 @@ class _Draft:
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
-        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth)
+        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth, message.attributes)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.core import events as e
 from perdure.core import mail, messages
+from perdure.core.attributes import indexed
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Opening
 from perdure.core.ops import Call, Outcome, Send, Spawn
@@ -122,8 +123,8 @@ def _undo(key: Key, path: Path, op: Spawn) -> mail.Send:
 def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
-    opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority)
-    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1)
+    opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, indexed(op.attributes))
+    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, attributes=op.attributes)
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from perdure.core.attributes import Attributes
 from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
@@ -33,6 +34,7 @@ _SHORT = {
     "key": "k",
     "error": "e",
     "version": "w",
+    "attributes": "a",
 }
 
 
@@ -47,6 +49,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     deadline_at_s: float | None = None
     origin: Key | None = None
     depth: int = 0
+    attributes: Attributes = ()
 
 
 class Forked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_SHORT):
@@ -218,6 +221,13 @@ class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     at_s: float
 
 
+class Attributed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="a", rename=_SHORT):
+    """In a compacted log: these are the attributes from here on. The turns that changed them are gone."""
+
+    attributes: Attributes
+    at_s: float
+
+
 class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_SHORT):
     """What it had done was removed, long after its end; of its input and its result (empty: it had none) their SHA-256 is kept."""
 
@@ -271,6 +281,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     sent: tuple[tuple[Key, int], ...] = ()
     emitted: int = 0
     archive: str | None = None
+    attributes: Attributes = ()
 
 
 Given = (
@@ -294,6 +305,7 @@ Given = (
     | Reopened
     | Evicted
     | Turned
+    | Attributed
     | Removed
     | Snapshot
 )

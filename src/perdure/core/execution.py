@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core import events as e
+from perdure.core.attributes import Attributes, decoded, merged
 from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.mailbox import Letter, Mailbox
@@ -32,6 +33,7 @@ class Execution:
 
     __slots__ = (
         "archive",
+        "attributes",
         "backlog",
         "cancelling",
         "completed",
@@ -87,6 +89,7 @@ class Execution:
         self.backlog: list[e.Event] = []
         self.mailbox = Mailbox()
         self.state: dict[str, Value] = {}
+        self.attributes: Attributes = ()
         self.emitted = 0
         self.seen = Seen()
         self.sent: dict[Key, int] = {}
@@ -128,10 +131,6 @@ class Execution:
             return self.deadline_at_s
         return timer.due_s if self.deadline_at_s is None else min(timer.due_s, self.deadline_at_s)
 
-    def performing(self) -> list[Promise]:
-        """Those calls."""
-        return self.opened.performing()
-
     # how it changes
 
     def apply(self, event: e.Event) -> None:
@@ -147,9 +146,8 @@ class Execution:
             self.backlog = []
 
     def _start(self, event: e.Started) -> None:
-        self.started = event
-        self.deadline_at_s = event.deadline_at_s
-        self.now_s = event.at_s
+        self.started, self.attributes = event, event.attributes
+        self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
         if event.parent is not None:
             self.watchers = self.seen.watched(self.watchers, event.parent)
 
@@ -208,6 +206,8 @@ class Execution:
         if op.role == "reply" and path[:-1] in self.settled:
             received = self.settled[path[:-1]]
             self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
+        if op.role == "attributes":
+            self.attributes = merged(self.attributes, decoded(op.value))
         if self.memo and self.memo.recalls(path, op):
             del self.memo.known[path]
         elif op.role == "state":
@@ -225,23 +225,20 @@ class Execution:
 
     def _retry(self, event: e.Retrying) -> None:
         promise = self._wait_again(event, "retrying")
-        promise.failures += 1
-        promise.interruptions = 0
+        promise.failures, promise.interruptions = promise.failures + 1, 0
 
     def _interrupt(self, event: e.Interrupted) -> None:
         self._wait_again(event, "interrupted").interruptions += not event.given_back
 
     def _try(self, event: e.Tried) -> None:
         promise = self.open[event.path]
-        self.now_s = event.at_s
-        promise.attempt = event.attempt
+        self.now_s, promise.attempt = event.at_s, event.attempt
         promise.events += 1
         self.opened.perform(promise, event.by, self.now_s)
 
     def _progress(self, event: e.Progressed) -> None:
         promise = self.open[event.path]
-        self.now_s = event.at_s
-        promise.progress = event.body
+        self.now_s, promise.progress = event.at_s, event.body
         promise.events += 1
         self.opened.beat(promise, event.at_s)
 
@@ -346,6 +343,9 @@ class Execution:
         for path in list(self.open):
             self._close(path)
 
+    def _attribute(self, event: e.Attributed) -> None:
+        self.now_s, self.attributes = event.at_s, event.attributes
+
     def _evict(self, event: e.Evicted) -> None:
         self.now_s, self.dead_events = event.at_s, self.dead_events + 1
 
@@ -357,7 +357,7 @@ class Execution:
         self.state = dict(event.state)
         self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives)
         self.sent = dict(event.sent)
-        self.emitted, self.archive = event.emitted, event.archive
+        self.emitted, self.attributes, self.archive = event.emitted, event.attributes, event.archive
         self.logged_events, self.dead_events = event.kept + 1, 0
 
 
@@ -386,6 +386,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Dropped: Execution._drop,
     e.Trimmed: Execution._trim,
     e.Ended: Execution._end,
+    e.Attributed: Execution._attribute,
     e.Removed: Execution._remove,
     e.Snapshot: Execution._refresh,
 }

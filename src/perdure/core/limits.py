@@ -32,3 +32,12 @@ EVENTS_PER_DECISION_MAX = 200_000
 
 DEPTH_MAX = 100
 """Executions that may stand above one that starts a child; more is a recursion without end."""
+
+ATTRIBUTES_MAX = 32
+"""Attributes that an execution may have."""
+
+ATTRIBUTE_BYTES_MAX = 1024
+"""The longest text that an attribute may be, in UTF-8."""
+
+CONDITIONS_MAX = 32
+"""Conditions on attributes that a list may be asked with."""

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from perdure.core.attributes import Indexed
 from perdure.core.paths import Address, Key
 
 
@@ -10,7 +11,7 @@ class Opening(msgspec.Struct, frozen=True, gc=False):
 
     `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
     ancestor, by which an engine can restrict itself to one family of executions. In a `queue`, it is handed over in the turn of its `lane`
-    and as the limits of the queue allow, for as long as it lives.
+    and as the limits of the queue allow, for as long as it lives. By its `attributes` it is found.
     """
 
     program: str
@@ -18,6 +19,7 @@ class Opening(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
     lane: str = ""
     priority: int = 0
+    attributes: Indexed = ()
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):

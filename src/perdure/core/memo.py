@@ -56,7 +56,7 @@ def still_done(settled: Mapping[Path, Settlement]) -> dict[Path, Settlement]:
 def copies(known: Mapping[Path, Settlement], settled: Mapping[Path, Settlement], before: Path) -> tuple[Copy, ...]:
     """What a fork takes over of what has settled and of what was `known` and not asked for again: with `before`, what was opened earlier than that.
 
-    State and streams are told anew by the program, in the log of the fork.
+    State, attributes and streams are told anew by the program, in the log of the fork.
     """
     memo = Memo()
     memo.known = dict(known)
@@ -65,7 +65,7 @@ def copies(known: Mapping[Path, Settlement], settled: Mapping[Path, Settlement],
 
 
 def _is_told(op: Op) -> bool:
-    return isinstance(op, Keep) and op.role in ("state", "stream")
+    return isinstance(op, Keep) and op.role in ("state", "stream", "attributes")
 
 
 def _may_be_given(op: Op) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import wire
+from perdure.core.attributes import Attributes
 from perdure.core.copies import Fork
 from perdure.core.errors import LogDamaged
 from perdure.core.ops import Outcome
@@ -39,6 +40,7 @@ class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     depth: int = 0
     fork: Fork | None = None
     expires_at_s: float | None = None
+    attributes: Attributes = ()
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):

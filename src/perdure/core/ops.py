@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.core.attributes import Attributes
 from perdure.core.errors import ErrorInfo
 from perdure.core.paths import Key
 from perdure.core.values import NOTHING, Value
@@ -164,12 +165,14 @@ class Spawn(
         "queue": "q",
         "lane": "l",
         "priority": "p",
+        "attributes": "m",
     },
 ):
     """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
 
     With `undo`, a completed child is undone with its parent: the operation that does that is a spawn of the same child, under `~undo`.
-    `on_cancel` says what becomes of the child when nobody waits for it any more; `queue`, `lane` and `priority`, in which turn it begins.
+    `on_cancel` says what becomes of the child when nobody waits for it any more; `queue`, `lane` and `priority`, in which turn it begins; `attributes`,
+    what it is found by.
     """
 
     workflow: str
@@ -184,6 +187,7 @@ class Spawn(
     queue: str = ""
     lane: str = ""
     priority: int = 0
+    attributes: Attributes = ()
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
@@ -195,7 +199,7 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     about: Value = NOTHING
 
 
-KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "version"]
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "version", "attributes"]
 
 
 class Keep(
@@ -205,7 +209,7 @@ class Keep(
 
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
     loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, how the
-    execution will end (`label`, and the outcome) once what it has done is undone, or the way taken at a gate.
+    execution will end (`label`, and the outcome) once what it has done is undone, the way taken at a gate, or a change of the execution's attributes.
     """
 
     value: Value = NOTHING

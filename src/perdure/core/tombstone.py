@@ -32,7 +32,7 @@ def tombstone(execution: Execution, now_s: float) -> tuple[list[e.Event], e.Remo
     removed = e.Removed(max(now_s, execution.now_s), "" if started is None else digest(started.input), result)
     kept: list[e.Event] = [] if started is None else [msgspec.structs.replace(started, input=NOTHING, parent=None)]
     kept.append(e.Ended(ended.status, _without_result(ended.outcome, removed), ended.at_s))
-    return [*kept, e.Snapshot(execution.version, execution.now_s, len(kept))], removed
+    return [*kept, e.Snapshot(execution.version, execution.now_s, len(kept), attributes=execution.attributes)], removed
 
 
 def said(removed: e.Removed) -> str:

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from perdure.core import log, messages
+from perdure.core.attributes import Indexed, indexed
 from perdure.core.compact import compact, worth_it
 from perdure.core.decide import Decision, Host, decide
 from perdure.core.errors import Diverged, LogDamaged
@@ -90,7 +91,8 @@ async def restore(engine: "Engine", warm: Warm) -> None:
         raise LostRace(ours=False)
     warm.exists = found is not None
     warm.version = 0 if found is None else found.head.version
-    warm.pinned = "" if found is None else found.head.program
+    warm.pinned, warm.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
+    warm.indexed = None
     warm.log_bytes = 0 if found is None else sum(map(len, found.rows))
     events = [] if found is None else log.decode_all(found.rows)
     execution = Execution(warm.key, None if found is None else found.head.root)
@@ -111,7 +113,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
             return
     end_stale(warm, execution)
     answered = {(item.message.path, item.message.attempt) for item in warm.undecided if isinstance(item.message, messages.Settle)}
-    for promise in reversed(execution.performing()):
+    for promise in reversed(execution.opened.performing()):
         flight = warm.flights.get(promise.path)
         if (promise.path, promise.attempt) in answered:
             continue  # who performed it is gone, and had answered in a transaction
@@ -139,7 +141,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
     execution = warm.execution
     if execution is None:
         raise LogDamaged(f"execution {warm.key} is not in memory")
-    release = warm.parks
+    release, attributes = warm.parks, _attributes(warm, execution)
     change = Commit(
         key=warm.key,
         epoch=engine.epoch,
@@ -159,6 +161,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         sends=tuple(decision.sends),
         acks=(*decision.acks, *acks),
         blobs=tuple(decision.blobs.items()),
+        attributes=None if attributes == warm.attributes else attributes,
     )
     taken = warm.taken
     (answer,) = await engine.store.commit([change])
@@ -166,6 +169,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         case Committed(version, now_s):
             engine.clock.told(now_s)
             warm.version, warm.exists, warm.held = version, True, not release
+            warm.attributes, warm.indexed = attributes, execution.attributes
             if release and warm.taken != taken and not await _keeps(engine, warm):
                 warm.drop_mail()
             warm.log_bytes = len(change.row) + (warm.log_bytes if compacted is None else len(compacted))
@@ -174,6 +178,12 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
             raise LostRace(now is not None and now.holder == engine.holder)
         case Superseded(epoch):
             raise NewEpoch(epoch)
+
+
+def _attributes(warm: Warm, execution: Execution) -> Indexed:
+    """What the execution is to be found by: until it has begun, what whoever starts it has said."""
+    is_known = execution.started is None or execution.attributes is warm.indexed
+    return warm.attributes if is_known else indexed(execution.attributes)
 
 
 async def _keeps(engine: "Engine", warm: Warm) -> bool:

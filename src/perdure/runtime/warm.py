@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.core.attributes import Attributes, Indexed
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Mail
 from perdure.core.messages import Message
@@ -33,11 +34,12 @@ class Warm:
 
     `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
     handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
-    not begun. `compact_from` is how many events its log
-    is to have before compacting it is tried again. `leaving`: it is to be let go once it is not held any more.
+    not begun. `compact_from` is how many events its log is to have before compacting it is tried again. `attributes` are those that its head has, and
+    `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more.
     """
 
     __slots__ = (
+        "attributes",
         "born",
         "busy",
         "compact_from",
@@ -46,6 +48,7 @@ class Warm:
         "flights",
         "held",
         "in_hand",
+        "indexed",
         "key",
         "leaving",
         "log_bytes",
@@ -67,6 +70,8 @@ class Warm:
         self.program: Program | None = None
         self.version = 0
         self.pinned = ""
+        self.attributes: Indexed = ()
+        self.indexed: Attributes | None = None
         self.log_bytes = 0
         self.held = True
         self.busy = False

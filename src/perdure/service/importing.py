@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import log, messages
+from perdure.core.attributes import indexed
 from perdure.core.copies import Copy
 from perdure.core.effects import outstanding
 from perdure.core.errors import AlreadyThere, ExportRefused, LogDamaged, StoreUnavailable
@@ -99,6 +100,7 @@ def _commit(one: Exported, bundle: Bundle, names: Mapping[Key, Key], moment: Mom
     if paused and execution.ended is None and execution.parked is None:
         events.append(e.Parked("paused", max(moment.now_s, execution.now_s), (WHY_PAUSED,)))
         execution.apply(events[-1])
+    attributes = execution.attributes if execution.started is not None else next((said.attributes for said in letters if isinstance(said, messages.Start)), ())
     answered = {said.path for said in letters if isinstance(said, messages.Settle)}
     sends = [Send(key, letter.key, messages.encode(rewritten(said, change)), letter.due_at_s) for letter, said in zip(one.mail, letters, strict=True)]
     return Commit(
@@ -117,6 +119,7 @@ def _commit(one: Exported, bundle: Bundle, names: Mapping[Key, Key], moment: Mom
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=True,
         sends=(*sends, *(_to_what_is_there(send, bundle, names) for send in outstanding(execution, answered))),
+        attributes=indexed(attributes),
     )
 
 

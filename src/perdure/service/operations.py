@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import log, messages, tombstone, values
+from perdure.core.attributes import Attributes, indexed
 from perdure.core.errors import BadValue, HasEnded, InputDiffers, NeedsAttention, NotFound, Undecodable
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
@@ -48,6 +49,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: float | None = None
     debounce_s: float | None = None
     singleton: bool = False
+    attributes: Attributes = ()
 
 
 def encoded(workflow: CodeWorkflow | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -106,8 +108,8 @@ async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) 
         due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
         seed = secrets.randbits(SEED_BITS)
-        begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s)
-        opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place)
+        begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
+        opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place, indexed(wanted.attributes))
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])
         created = isinstance(answer, Committed) and key in answer.created

@@ -8,13 +8,15 @@ from urllib.parse import unquote
 
 import msgspec
 
+from perdure.core import attributes, values, views
 from perdure.core import execution as folded
-from perdure.core import values, views
+from perdure.core.attributes import AttributeValue
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import Call
 from perdure.core.paths import Key
 from perdure.core.program import shown
+from perdure.core.where import Where, conditions
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
@@ -30,7 +32,8 @@ CANDIDATES_MAX = 5
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One execution in a list. `version` counts its events; `workflow_version` is 0 while none is pinned; at `due_at_s` it goes on by itself."""
+    """One execution in a list. `version` counts its events; `workflow_version` is 0 while none is pinned; at `due_at_s` it goes on by itself; by its
+    `attributes` it is found."""
 
     key: Key
     status: str
@@ -40,6 +43,7 @@ class Listed(msgspec.Struct, frozen=True):
     ended_at_s: float | None
     due_at_s: float | None
     holder: str | None
+    attributes: dict[str, AttributeValue] = {}
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -58,6 +62,7 @@ class Status(msgspec.Struct, frozen=True):
     open: int
     settled: int
     emitted: int
+    attributes: dict[str, AttributeValue] = {}
 
 
 class EngineView(msgspec.Struct, frozen=True):
@@ -102,6 +107,7 @@ async def status(access: Access, fold: Fold) -> Status:
         len(execution.open),
         len(execution.settled),
         execution.emitted,
+        attributes.shown(head.attributes),
     )
 
 
@@ -152,11 +158,12 @@ async def listing(
     since: Duration | datetime | None,
     limit: int,
     older_than: Key | None,
+    where: Where | None = None,
 ) -> list[Listed]:
     """The executions that fit all that is asked for, newest first. `since` is a time with its zone, or so long ago.
 
     Raises:
-        BadValue: something that is asked for makes no sense.
+        BadValue, BadName: something that is asked for makes no sense.
         NotFound: there is no execution `older_than`.
     """
     if not isinstance(id_prefix, str):
@@ -173,6 +180,7 @@ async def listing(
         created_from_s=await _since_s(access, since),
         older_than=older_than,
         limit=whole(limit, "limit"),
+        where=conditions(where),
     )
     return [_listed(head) for head in await access.store.heads(which)]
 
@@ -303,7 +311,9 @@ def _as_named(tenant: str, text: str) -> list[Key]:
 
 def _listed(head: Head) -> Listed:
     due_at_s = None if head.status in ENDED else _due_at_s(head)
-    return Listed(head.key, head.status, _pinned(head), head.version, head.created_at_s, head.ended_at_s, due_at_s, head.holder)
+    return Listed(
+        head.key, head.status, _pinned(head), head.version, head.created_at_s, head.ended_at_s, due_at_s, head.holder, attributes.shown(head.attributes)
+    )
 
 
 def _pinned(head: Head) -> int:

@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import log, memo, messages, tombstone, values
+from perdure.core.attributes import indexed
 from perdure.core.copies import Fork
 from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
 from perdure.core.execution import Execution, fold
@@ -110,8 +111,9 @@ async def _begin(access: Access, execution: Execution, wanted: Repeat, started: 
     version = started.version if wanted.version is None else wanted.version
     deadline_s = None if started.deadline_at_s is None else started.deadline_at_s - started.at_s
     seed = started.seed if copied is not None else secrets.randbits(SEED_BITS)  # what follows from chance stays as it is in a fork
-    begin = messages.Start(version, given, seed, None, deadline_s, fork=copied)
-    opens = Opening(program_name(wanted.key.workflow, version), wanted.key)
+    known = execution.attributes if copied is not None and copied.trimmed else started.attributes  # turns that are gone do not change them again
+    begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known)
+    opens = Opening(program_name(wanted.key.workflow, version), wanted.key, attributes=indexed(known))
     send = Send(wanted.key, "start", messages.encode(begin), 0.0, opens)
     (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])
     if not isinstance(answer, Committed) or wanted.key not in answer.created:

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import uuid4
 
+from perdure.core.attributes import checked
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.programs.code.declare import CodeWorkflow, checked_name
@@ -11,7 +12,7 @@ from perdure.programs.code.queues import Queue, called
 from perdure.service import operations
 from perdure.service.operations import Start
 
-OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "priority", "ttl", "debounce", "singleton", "connection", "tenant"))
+OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "priority", "ttl", "debounce", "singleton", "attributes", "connection", "tenant"))
 """Keywords that are options of a start, and no arguments of the workflow."""
 
 PRIORITY_MAX = 2**31 - 1
@@ -21,7 +22,7 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
     """What is to be started, of arguments and options, and the queue that was declared for it.
 
     Raises:
-        BadValue: the arguments are not those of the workflow, or an option means nothing.
+        BadValue, BadName: the arguments are not those of the workflow, or an option means nothing.
     """
     options = {name: given[name] for name in OPTIONS & given.keys() if given[name] is not None}
     kwargs = {name: value for name, value in given.items() if name not in OPTIONS}
@@ -48,6 +49,7 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
         ttl_s=seconds(options["ttl"], "ttl") if "ttl" in options else None,
         debounce_s=seconds(options["debounce"], "debounce") if "debounce" in options else None,
         singleton=bool(options.get("singleton")),
+        attributes=checked(options["attributes"]) if "attributes" in options else () if code is None else code.calling.attributes,
     )
     return start, line
 

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from perdure.core import log, messages
+from perdure.core.attributes import indexed, read
 from perdure.core.effects import outstanding
 from perdure.core.errors import PerdureError
 from perdure.core.execution import Execution, fold
@@ -27,8 +28,9 @@ LATE_S = 0.001
 UNREADABLE = (PerdureError, KeyError, ValueError, IndexError, AttributeError, TypeError)
 """What reading and folding a log raises that is none."""
 
-Kind = Literal["log", "head", "asleep", "interrupted", "lost", "mail", "unread", "child", "blob", "unreferenced"]
-"""The log can't be read; the head says something else than the log; nothing will wake it; a call is with nobody; what is to be done is on no queue;
+Kind = Literal["log", "head", "attributes", "asleep", "interrupted", "lost", "mail", "unread", "child", "blob", "unreferenced"]
+"""The log can't be read; the head says something else than the log; it is found by other attributes than it has; nothing will wake it; a call is with
+nobody; what is to be done is on no queue;
 a message can't be read; a message will do nothing; a child is not there, or its answer is not; a blob is missing or altered; a blob is of no use."""
 
 
@@ -68,7 +70,7 @@ def verify(sight: Sight) -> list[Finding]:
         ]
     said, unreadable = _messages(sight)
     answered = {(message.path, message.attempt) for message in said if isinstance(message, messages.Settle)}
-    found = [*unreadable, *_head(sight.head, execution), *_asleep(sight, execution), *_blobs(sight)]
+    found = [*unreadable, *_head(sight.head, execution), *_attributes(sight.head, execution), *_asleep(sight, execution), *_blobs(sight)]
     for promise in execution.open.values():
         found += _call(sight, execution, promise, answered)
         found += _child(sight, promise, {path for path, _ in answered})
@@ -101,6 +103,24 @@ def _head(head: Head, execution: Execution) -> Iterator[Finding]:
             yield Finding(
                 head.key, "damage", "head", "", f"its {name} is {there} in the head, and {by_log} by the log", _RESTORE if name == "version" else _REMAKE
             )
+
+
+def _attributes(head: Head, execution: Execution) -> Iterator[Finding]:
+    """What it is found by is what it has, as soon as it has begun; until then, its head alone says it."""
+    if execution.started is None:
+        return
+    there, by_log = dict(head.attributes), dict(indexed(execution.attributes))
+    for name in sorted(there.keys() | by_log.keys()):
+        if there.get(name) != by_log.get(name):
+            what = f"its attribute {name} is {_shown(there.get(name))} in the index, and {_shown(by_log.get(name))} by the log"
+            yield Finding(head.key, "damage", "attributes", "", f"{what}, so that lists that ask for it are wrong", _REMAKE)
+
+
+def _shown(form: bytes | None) -> str:
+    try:
+        return "none" if form is None else repr(read(form))
+    except PerdureError:
+        return f"{form!r}, which is no value,"
 
 
 _RESTORE = "restore the database from a backup"

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from perdure.core.attributes import Indexed
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
+from perdure.core.where import Condition
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -19,6 +21,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     `version` is the number of the last event ever written, whatever was trimmed; `program` has no version until the
     execution has started. It is awake once the store's time has reached `wake_at_s`, the time that its last commit asked for (None: no
     time), or `mail_at_s`, the due time of the earliest mail that its holder was not handed. In a `queue`, it is handed over as that allows.
+    By its `attributes`, in order of name, it is found.
     """
 
     key: Key
@@ -34,6 +37,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
     lane: str = ""
     priority: int = 0
+    attributes: Indexed = ()
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +74,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     it, and stands for the events up to `version`. The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
     execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
     `release`, what nobody holds is held by `holder` from then on, so that its death is noticed. With `news`, who waits for the execution
-    to end or to need somebody is rung.
+    to end or to need somebody is rung. `attributes`, unless None, are all that it has from then on; with `creates`, None means that it has none.
     """
 
     key: Key
@@ -91,6 +95,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     sends: tuple[Send, ...] = ()
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
+    attributes: Indexed | None = None
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -187,7 +192,8 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class Filter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Which heads are meant: those that fit all that is given. `statuses` and `keys` fit any of theirs; `older_than` continues a list behind its last head."""
+    """Which heads are meant: those that fit all that is given. `statuses` and `keys` fit any of theirs; `older_than` continues a list behind its last head.
+    Each condition of `where` holds for their attributes."""
 
     tenant: str | None = None
     workflow: str | None = None
@@ -198,6 +204,7 @@ class Filter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     created_from_s: float | None = None
     older_than: Key | None = None
     limit: int = 100
+    where: tuple[Condition, ...] = ()
 
 
 ALL = Filter()
@@ -212,6 +219,7 @@ def is_meant(head: Head, which: Filter) -> bool:
         and head.key.id.startswith(which.id_prefix)
         and which.root in (None, head.root)
         and (which.created_from_s is None or head.created_at_s >= which.created_from_s)
+        and all(condition.holds(head.attributes) for condition in which.where)
     )
 
 

@@ -278,6 +278,7 @@ class MemoryStore:
             mail_at_s=mail_at_s,
             status=commit.status,
             ended_at_s=commit.ended_at_s,
+            attributes=head.attributes if commit.attributes is None else commit.attributes,
         )
         self._change(execution, changed)
 

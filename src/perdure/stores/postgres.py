@@ -248,7 +248,7 @@ class PostgresStore:
     async def _prepare(self, connection: Any, at_home: bool) -> None:
         """Make a new connection fit for use, and the tables unless they are there and of this version."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escaped, decoder=unescaped, format="text")
-        if await connection.fetchval("SELECT to_regclass('queues')") is None:
+        if await connection.fetchval("SELECT to_regclass('attributes')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)

@@ -82,3 +82,7 @@ CREATE INDEX IF NOT EXISTS mail_unlimited ON mail (queue, due_at_s) WHERE NOT li
 CREATE INDEX IF NOT EXISTS mail_limited ON mail (queue, lane, (deliveries > 0), priority, due_at_s, number)
     WHERE limited AND holder IS NULL;
 CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE limited AND holder IS NOT NULL;
+
+-- What executions are found by, in the form that is compared as bytes.
+CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea NOT NULL, PRIMARY KEY (number, name));
+CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
-import msgspec
+from msgspec.structs import astuple
 
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Mail, Send
 from perdure.core.paths import Address, Key, Queue
+from perdure.stores import postgres_attributes as attributes
 from perdure.stores import postgres_queues as queues
 from perdure.stores.base import (
     Answer,
@@ -32,6 +33,7 @@ from perdure.stores.base import (
     Superseded,
 )
 from perdure.stores.postgres_queues import ORPHANED, WANTED, Asked, Fetch, Found
+from perdure.stores.postgres_rows import HEAD, HEAD_TOLD, MAIL, as_bytes, head_of, mail_of
 from perdure.stores.postgres_text import escaped
 
 EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
@@ -40,14 +42,12 @@ EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
 WAKE, NEWS = "perdure_wake", "perdure_news"
 """The channels on which it is told that something may be ready, or has ended or needs somebody."""
 
-_HEAD = "tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority"
-_MAIL = "mail.number, mail.address, key, body, due_at_s, deliveries, mail.lane, mail.priority"
 _HERE = "WHERE sha256(address) = sha256($1)"
 _DUE = "(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address))"
 
 LOCK = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_lock(number) FROM unnest($2::bigint[]) AS number"
 MOMENT = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
-CREATE = f"""INSERT INTO heads (address, {_HEAD}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
+CREATE = f"""INSERT INTO heads (address, {HEAD}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
     $10, $11, $12, $13, $14, $15, EXISTS (SELECT 1 FROM queues WHERE name = $13 AND name <> '')) ON CONFLICT DO NOTHING RETURNING number"""
 DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {_HERE} AND version = $2 RETURNING number"""
@@ -56,19 +56,19 @@ DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priori
     EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
 ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL"
 SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
-    AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {_MAIL}"""
+    AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MAIL}"""
 
 LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
 READY = f"""SELECT number, coalesce(ready_at_s, '-infinity') FROM heads WHERE NOT limited AND {WANTED}
     AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {ORPHANED})
     ORDER BY coalesce(ready_at_s, '-infinity'), number LIMIT $5 FOR UPDATE SKIP LOCKED"""
 ASSIGN = f"""UPDATE heads SET holder = $2, wake_at_s = NULL, mail_at_s = {_DUE[:-1]} AND due_at_s > $3)
-    WHERE number = ANY($1::bigint[]) RETURNING {_HEAD}, number"""
-DUE_MAIL = f"""SELECT {_MAIL}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
+    WHERE number = ANY($1::bigint[]) RETURNING {HEAD_TOLD}, number"""
+DUE_MAIL = f"""SELECT {MAIL}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
     WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
 WORK = f"""SELECT number, due_at_s FROM mail WHERE NOT limited AND queue = ANY($2::text[]) AND ((due_at_s <= $1 AND holder IS NULL) OR {ORPHANED})
     ORDER BY due_at_s, number LIMIT $3 FOR UPDATE SKIP LOCKED"""
-LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {_MAIL}"
+LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MAIL}"
 NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE NOT limited AND {WANTED} AND (holder IS NULL OR holder = $4)),
     (SELECT min(due_at_s) FROM mail WHERE NOT limited AND queue = ANY($1::text[]) AND holder IS NULL))"""
 RENEW = "UPDATE holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name"
@@ -76,10 +76,10 @@ LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(wake_at_s, $2) WHERE
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
 
 LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
-READ = f"SELECT {_HEAD}, array(SELECT row FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version) FROM heads {_HERE}"
-HEADS = f"""SELECT {_HEAD} FROM heads WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR workflow = $2)
+READ = f"SELECT {HEAD_TOLD}, array(SELECT row FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version) FROM heads {_HERE}"
+HEADS = f"""SELECT {HEAD_TOLD} FROM heads WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR workflow = $2)
     AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
-    AND ($7::float8 IS NULL OR created_at_s >= $7) AND number < coalesce((SELECT number FROM heads WHERE address = $8), {2**63 - 1})
+    AND ($7::float8 IS NULL OR created_at_s >= $7) AND number < coalesce((SELECT number FROM heads WHERE address = $8), {2**63 - 1}){{}}
     ORDER BY number DESC LIMIT $9"""
 
 
@@ -108,7 +108,7 @@ class Tables:
         return Committed(0, self.moment.now_s, await self._carry_out(change))
 
     async def _commit(self, commit: Commit) -> Answer:
-        version, now_s, address = commit.version + commit.count, self.moment.now_s, encoded(commit.key)
+        version, now_s, address = commit.version + commit.count, self.moment.now_s, as_bytes(commit.key)
         if commit.creates:
             times = (commit.wake_at_s, None, commit.status, now_s, commit.ended_at_s)
             number = await self._create(Head(commit.key, commit.program, commit.root, version, commit.holder, *times))
@@ -117,12 +117,14 @@ class Tables:
             state = (commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, holder)
             number = await self._first(DECIDE, address, commit.version, version, *state)
         if number is None:
-            return Conflict(next(map(_head, await self.fetch(READ, address, 0)), None))
+            return Conflict(next(map(head_of, await self.fetch(READ, address, 0)), None))
         if commit.compacted is not None:
             await self.fetch("DELETE FROM log WHERE execution = $1", number)
             await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, commit.version, commit.compacted)
         if commit.count:
             await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, version, commit.row)
+        if commit.attributes is not None:
+            await attributes.write(self.fetch, number, commit.attributes)
         created = await self._carry_out(commit)
         if commit.creates or commit.release:
             self.stirred |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
@@ -133,7 +135,7 @@ class Tables:
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
         for ack in change.acks:
-            self.stirred |= bool(await self._first(ACKNOWLEDGE, encoded(ack.to), ack.key.encode()))
+            self.stirred |= bool(await self._first(ACKNOWLEDGE, as_bytes(ack.to), ack.key.encode()))
         opened = [send.to for send in change.sends if await self._deliver(send)]
         for blob in change.blobs:
             await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
@@ -144,19 +146,21 @@ class Tables:
         """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
         to, opens, opened = send.to, send.opens, None
         if isinstance(to, Key) and opens is not None:
-            opened = await self._create(
-                Head(to, opens.program, opens.root, 0, None, None, None, "pending", self.moment.now_s, None, opens.queue, opens.lane, opens.priority)
-            )
+            program, root, *more = astuple(opens)
+            opened = await self._create(Head(to, program, root, 0, None, None, None, "pending", self.moment.now_s, None, *more))
         queue, due_at_s = to.name if isinstance(to, Queue) else None, max(send.due_at_s, self.moment.now_s)
         place = (due_at_s, queue, send.lane, send.priority)
-        if await self.fetch(DELIVER, encoded(to), send.key.encode(), send.body, *place) and queue is None:
-            await self.fetch(f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}", encoded(to), due_at_s)
+        if await self.fetch(DELIVER, as_bytes(to), send.key.encode(), send.body, *place) and queue is None:
+            await self.fetch(f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}", as_bytes(to), due_at_s)
         return opened is not None
 
     async def _create(self, head: Head) -> Any:
         """Make the head, and return its number; None if there is one."""
         times = (head.wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority)
-        return await self._first(CREATE, encoded(head.key), *head.key, head.program, encoded(head.root), head.version, head.holder, *times)
+        number = await self._first(CREATE, as_bytes(head.key), *head.key, head.program, as_bytes(head.root), head.version, head.holder, *times)
+        if number is not None and head.attributes:
+            await attributes.write(self.fetch, number, head.attributes)
+        return number
 
     async def claim(self, claim: Claim) -> Claimed:
         """Hand over what is ready."""
@@ -164,15 +168,15 @@ class Tables:
         alive, limited = next(map(tuple, await self.fetch(LIVES, now_s, holder)), (False, False))
         if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
-        root = claim.root and encoded(claim.root)
+        root = claim.root and as_bytes(claim.root)
         asked = Asked(now_s, [*map(escaped, claim.programs)], root, holder, [*map(escaped, claim.queues)], claim.limit)
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
-        assigned = {row[15]: _head(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
+        assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
         mail = await self.fetch(DUE_MAIL, numbers, now_s)  # A later statement than the one that locks the heads, or it would miss what came between.
-        handed = tuple(Assignment(assigned[number], tuple(_mail(row) for row in mail if row[8] == number)) for number in numbers)
+        handed = tuple(Assignment(assigned[number], tuple(mail_of(row) for row in mail if row[8] == number)) for number in numbers)
         numbers = [one.number for one in work]
-        leased = {row[0]: _mail(row) for row in await self.fetch(LEASE, numbers, holder)}
+        leased = {row[0]: mail_of(row) for row in await self.fetch(LEASE, numbers, holder)}
         times_s = [await self._first(NEXT, asked.queues, *asked[1:4]), *(await queues.next_times(self.fetch, asked) if limited else ())]
         next_at_s = min((at_s for at_s in times_s if at_s is not None), default=None)
         return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
@@ -196,7 +200,7 @@ class Tables:
 
     async def sweep(self, limit: int) -> list[Mail]:
         """See `Store.sweep`."""
-        swept = map(_mail, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MAIL_S, limit))
+        swept = map(mail_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MAIL_S, limit))
         return sorted(swept, key=lambda mail: (mail.due_at_s, mail.number))
 
     async def raise_epoch(self) -> int:
@@ -230,21 +234,22 @@ async def begun(fetch: Fetch, executions: Iterable[Key], now_s: float | None, *,
 
 async def read(fetch: Fetch, key: Key, after: int) -> Log | None:
     """See `Store.read`. This and what follows is one statement, which needs no transaction and waits for nobody."""
-    return next((Log(_head(row), tuple(row[15])) for row in await fetch(READ, encoded(key), after)), None)
+    return next((Log(head_of(row), tuple(row[16])) for row in await fetch(READ, as_bytes(key), after)), None)
 
 
 async def heads(fetch: Fetch, which: Filter) -> list[Head]:
     """See `Store.heads`."""
     statuses = None if which.statuses is None else [*map(escaped, which.statuses)]
-    keys = None if which.keys is None else [*map(encoded, which.keys)]
-    root, older_than = (key and encoded(key) for key in (which.root, which.older_than))
+    keys = None if which.keys is None else [*map(as_bytes, which.keys)]
+    root, older_than = (key and as_bytes(key) for key in (which.root, which.older_than))
     named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, root)
-    return [*map(_head, await fetch(HEADS, *named, which.created_from_s, older_than, which.limit))]
+    where, wanted = attributes.meant(which.where, first=10)
+    return [*map(head_of, await fetch(HEADS.format(where), *named, which.created_from_s, older_than, which.limit, *wanted))]
 
 
 async def mail(fetch: Fetch, to: Address) -> list[Mail]:
     """See `Store.mail`."""
-    return [*map(_mail, await fetch(f"SELECT {_MAIL} FROM mail {_HERE} ORDER BY number", encoded(to)))]
+    return [*map(mail_of, await fetch(f"SELECT {MAIL} FROM mail {_HERE} ORDER BY number", as_bytes(to)))]
 
 
 async def blob(fetch: Fetch, sha256: str) -> bytes | None:
@@ -260,20 +265,4 @@ def executions_of(changes: Sequence[Commit | Post]) -> set[Key]:
 
 def _lock(key: Key) -> int:
     """The advisory lock of an execution, which it shares with others: Postgres has only so many."""
-    return EPOCH_LOCK + 1 + crc32(encoded(key)) % LOCKS_MAX
-
-
-def _head(row: Any) -> Head:
-    tenant, workflow, id, program, root, *rest = tuple(row)[:15]
-    return Head(Key(tenant, workflow, id), program, Key(*_strings(root)), *rest)
-
-
-def _mail(row: Any) -> Mail:
-    number, address, key, body, *rest = tuple(row)[:8]
-    parts = _strings(address)
-    return Mail(number, Key(*parts) if len(parts) == 3 else Queue(*parts), key.decode(), body, *rest)
-
-
-encoded = msgspec.json.Encoder().encode
-"""An address as the tables have it."""
-_strings = msgspec.json.Decoder(list[str]).decode
+    return EPOCH_LOCK + 1 + crc32(as_bytes(key)) % LOCKS_MAX

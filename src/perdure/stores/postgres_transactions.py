@@ -16,13 +16,14 @@ from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.stores.base import Answer, Guard, Post, Raised, Refused, Superseded
 from perdure.stores.postgres_drivers import ABORTED, by_asyncpg
 from perdure.stores.postgres_queues import Fetch
-from perdure.stores.postgres_tables import begun, encoded, executions_of
+from perdure.stores.postgres_rows import as_bytes
+from perdure.stores.postgres_tables import begun, executions_of
 
 TRY_LOCK = 0x50657265 << 32
 """The first of the advisory locks of tries."""
 
 LOCK = "SELECT pg_advisory_xact_lock($1)"
-OWN = ("meta", "heads", "log", "mail", "holders", "blobs", "queues", "lanes")
+OWN = ("meta", "heads", "attributes", "log", "mail", "holders", "blobs", "queues", "lanes")
 _CHANGED = f"""(SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
     + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {OWN})"""
 """How many rows of Perdure's tables this session has changed, of late: those of the transaction before may still be counted."""
@@ -107,12 +108,12 @@ async def carried_out(connection: Any, guard: Guard, work: Work, clock: Callable
 
 async def _may(fetch: Fetch, guard: Guard) -> tuple[str, int] | Refused | Superseded:
     """The number of the transaction, and how much was changed before it, if the guard holds; if not, why."""
-    execution, answer = encoded(guard.key), guard.answer.encode()
+    execution, answer = as_bytes(guard.key), guard.answer.encode()
     await fetch(LOCK, TRY_LOCK | crc32(execution + answer))
     ((epoch, *state),) = await fetch(STATE)
     if epoch != guard.epoch:
         return Superseded(epoch)
-    leased = guard.work and (encoded(guard.work.to), guard.work.key.encode(), guard.holder)
+    leased = guard.work and (as_bytes(guard.work.to), guard.work.key.encode(), guard.holder)
     held = await (fetch(LEASED, *leased) if leased else fetch(HELD, execution, guard.holder))
     answered = bool(await fetch(ANSWERED, execution, answer))  # looked for last: once it is held, nobody else comes to answer
     return (state[0], state[1]) if held and not answered else Refused(answered=answered)

@@ -93,7 +93,7 @@ end
 local function create(key, program, root, status, place, holder)
   local address = pack(key)
   local head = {key = key, program = program, root = root, status = status, version = 0, holder = holder}
-  head.queue, head.lane, head.priority = place.queue, place.lane, place.priority
+  head.queue, head.lane, head.priority, head.attributes = place.queue, place.lane, place.priority, place.attributes
   head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), now, first_due(address, '-inf')
   for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
   call('ZADD', at('listed'), head.number, address)
@@ -136,7 +136,7 @@ local function deliver(send)  -- Return whether an execution was opened.
   local head = not is_queue(send.to) and load(address)
   if send.opens and not head and not is_queue(send.to) then
     local opens = send.opens
-    local place = {queue = opens.queue, lane = opens.lane, priority = opens.priority}
+    local place = {queue = opens.queue, lane = opens.lane, priority = opens.priority, attributes = opens.attributes}
     head, opened = create(send.to, opens.program, opens.root, 'pending', place), true
   end
   if call('HEXISTS', at('box', address), send.key) == 1 then return opened end
@@ -193,6 +193,7 @@ local function commit(change)
   if released or change.creates then head.mail_at_s = first_due(address, '-inf') end
   if released then head.holder = nil elseif not change.release then head.holder = head.holder or change.holder end
   head.version, head.program, head.status, head.wake_at_s, head.ended_at_s = version, change.program, change.status, change.wake_at_s, change.ended_at_s
+  head.attributes = change.attributes or head.attributes
   save(head)
   if released and head.queue ~= '' and limited(head.queue) then wake = true end
   wake, news = wake or (least(head.wake_at_s, head.mail_at_s) or now + 1) <= now, news or change.news
@@ -361,6 +362,20 @@ function ask.read(which)
   answer.heads = {load(address) or nil}
   for i, row in ipairs(call('ZRANGEBYSCORE', at('log', address), after(which.after), '+inf')) do tail[i] = row:sub(17) end
 end
+local function has(head, condition)  -- Whether an attribute lies where it is to lie; both are hexadecimal digits, in whose order their bytes are.
+  for _, attribute in ipairs(head.attributes or {}) do
+    for _, span in ipairs(attribute[1] == condition[1] and condition[2] or {}) do
+      if span[1] <= attribute[2] and attribute[2] < span[2] then return true end
+    end
+  end
+  return false
+end
+local function has_all(head, conditions)
+  for _, condition in ipairs(conditions) do
+    if not has(head, condition) then return false end
+  end
+  return true
+end
 function ask.heads(which)
   local statuses, keys = which.statuses and set(which.statuses), which.keys and set(which.keys)
   local last = which.older_than and load(pack(which.older_than))
@@ -371,7 +386,7 @@ function ask.heads(which)
     local tenant, workflow, id = head.key[1], head.key[2], head.key[3]
     if (which.tenant or tenant) == tenant and (which.workflow or workflow) == workflow and id:sub(1, #which.id_prefix) == which.id_prefix
       and (not statuses or statuses[head.status]) and (not keys or keys[address]) and (not which.root or pack(which.root) == pack(head.root))
-      and head.created_at_s >= (which.created_from_s or 0) then
+      and head.created_at_s >= (which.created_from_s or 0) and has_all(head, which.where) then
       answer.heads[#answer.heads + 1] = head
     end
   end

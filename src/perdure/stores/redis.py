@@ -14,11 +14,12 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
+from perdure.core.attributes import Indexed
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Mail
+from perdure.core.mail import Mail, Opening
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import (
     ALL,
@@ -60,8 +61,27 @@ class _Mail(msgspec.Struct):
     priority: int
 
 
+class _Head(msgspec.Struct):
+    """A head as the script tells it, its attributes in hexadecimal digits."""
+
+    key: Key
+    program: str
+    root: Key
+    version: int = 0
+    holder: str | None = None
+    wake_at_s: float | None = None
+    mail_at_s: float | None = None
+    status: str = "pending"
+    created_at_s: float = 0.0
+    ended_at_s: float | None = None
+    queue: str = ""
+    lane: str = ""
+    priority: int = 0
+    attributes: list[tuple[str, str]] = []
+
+
 class _Assignment(msgspec.Struct):
-    head: Head
+    head: _Head
     mail: list[_Mail]
 
 
@@ -70,7 +90,7 @@ class _Change(msgspec.Struct):
     created: list[Key] = []
     superseded: bool = False
     conflict: bool = False
-    head: Head | None = None
+    head: _Head | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -84,7 +104,7 @@ class _Answer(msgspec.Struct):
     executions: list[_Assignment] = []
     mail: list[_Mail] = []
     next_at_s: float | None = None
-    heads: list[Head] = []
+    heads: list[_Head] = []
     leases: list[tuple[str, bool, int, int]] = []
     queues: list[QueueStand] = []
 
@@ -122,16 +142,17 @@ class RedisStore:
 
     async def claim(self, claim: Claim) -> Claimed:
         answer, bodies = await self._ask("claim", claim)
-        executions = tuple(Assignment(assignment.head, _mail(assignment.mail, bodies)) for assignment in answer.executions)
+        executions = tuple(Assignment(_head(assignment.head), _mail(assignment.mail, bodies)) for assignment in answer.executions)
         return Claimed(answer.now_s, executions, _mail(answer.mail, bodies), answer.next_at_s)
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         answer, rows = await self._ask("read", {"key": key, "after": after})
-        return Log(answer.heads[0], tuple(rows)) if answer.heads else None
+        return Log(_head(answer.heads[0]), tuple(rows)) if answer.heads else None
 
     async def heads(self, which: Filter = ALL) -> list[Head]:
-        answer, _ = await self._ask("heads", which)
-        return answer.heads
+        where = [(condition.name, [(low.hex(), high.hex()) for low, high in condition.spans]) for condition in which.where]
+        answer, _ = await self._ask("heads", asdict(which) | {"where": where})
+        return [*map(_head, answer.heads)]
 
     async def mail(self, to: Address) -> list[Mail]:
         answer, bodies = await self._ask("mail", to)
@@ -253,11 +274,26 @@ class RedisStore:
 
 def _change(change: Commit | Post) -> dict[str, object]:
     fields = asdict(change)
-    fields["sends"] = [asdict(send) | {"body": _text(send.body)} for send in change.sends]
+    fields["sends"] = [asdict(send) | {"body": _text(send.body), "opens": send.opens and _opening(send.opens)} for send in change.sends]
     fields["blobs"] = [(name, _text(payload)) for name, payload in change.blobs]
     if isinstance(change, Commit):
         fields["row"], fields["compacted"] = _text(change.row), None if change.compacted is None else _text(change.compacted)
+        fields["attributes"] = None if change.attributes is None else _in_hex(change.attributes)
     return fields
+
+
+def _opening(opens: Opening) -> dict[str, object]:
+    return asdict(opens) | {"attributes": _in_hex(opens.attributes) or None}
+
+
+def _in_hex(attributes: Indexed) -> list[tuple[str, str]]:
+    return [(name, value.hex()) for name, value in attributes]
+
+
+def _head(told: _Head) -> Head:
+    """A head as the script has told it."""
+    *fields, attributes = astuple(told)
+    return Head(*(*fields, tuple((name, bytes.fromhex(value)) for name, value in attributes)))
 
 
 def _text(payload: bytes) -> msgspec.Raw:
@@ -268,7 +304,7 @@ def _text(payload: bytes) -> msgspec.Raw:
 def _told(change: _Change, answer: _Answer) -> Answer:
     if change.superseded:
         return Superseded(answer.epoch)
-    return Conflict(change.head) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
+    return Conflict(None if change.head is None else _head(change.head)) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
 
 
 def _mail(told: Iterable[_Mail], bodies: Iterator[bytes]) -> tuple[Mail, ...]:

@@ -11,6 +11,7 @@ from math import inf
 
 from msgspec.structs import replace
 
+from perdure.core.attributes import indexed
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
@@ -252,6 +253,9 @@ class AuditedStore:
     def _committed(self, commit: Commit, before: Head | None, answer: Committed) -> None:
         self.auditor.expect(commit.epoch == self._epoch, lambda: f"{commit.key}: a commit of epoch {commit.epoch} in epoch {self._epoch}")
         self.auditor.committed(commit, before, answer.version)
+        head, shadow = self.head(commit.key), self.auditor.known[commit.key].shadow
+        same = head is None or shadow.started is None or head.attributes == indexed(shadow.attributes)
+        self.auditor.expect(same, lambda: f"{commit.key}: it is found by {head and head.attributes}, and has {shadow.attributes} by the log")
         if commit.release and before is not None and before.holder == commit.holder:
             self._released(commit)
 
@@ -279,7 +283,7 @@ class AuditedStore:
         self.auditor.expect(
             head.mail_at_s == min(mail, default=None), lambda: f"{commit.key}: nobody holds it, and its mail is due at {mail}, not {head.mail_at_s}"
         )
-        mine = [promise.path for promise in self.auditor.known[commit.key].shadow.performing() if promise.by == commit.holder]
+        mine = [promise.path for promise in self.auditor.known[commit.key].shadow.opened.performing() if promise.by == commit.holder]
         self.auditor.expect(not mine, lambda: f"{commit.key}: {commit.holder} let it go while performing {mine}")
 
     def _assigned(self, assignment: Assignment, before: str | None, holder: str) -> None:

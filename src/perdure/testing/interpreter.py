@@ -124,6 +124,7 @@ class _Interpreter:
                 return await ctx.keep(name, lambda: self._world.begin(name + scope.where, n.Answers(value)))
             case n.Tell(key, value):
                 ctx.set(key + scope.items, value)
+                ctx.set_attributes({"told": key, f"at{len(ctx.execution.attributes) % 8}": None if value is None else len(str(value))})
                 ctx.emit(value)
             case n.Raise():
                 raise n.Mishap

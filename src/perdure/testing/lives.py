@@ -210,7 +210,7 @@ class World:
         if self.over:
             return
         for known in self.auditor.known.values():
-            for promise in known.shadow.performing():
+            for promise in known.shadow.opened.performing():
                 self.in_flight[known.shadow.key, promise.path] += 1
                 self.owed.add((known.shadow.key, promise.path))
         self._disk.crash()

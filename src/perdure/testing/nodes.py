@@ -100,7 +100,7 @@ class Keep(msgspec.Struct, frozen=True, tag=True):
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True):
-    """Sets the state `key`, and emits the value."""
+    """Sets the state `key` and attributes, which depend on those before, and emits the value."""
 
     key: str
     value: Json = None

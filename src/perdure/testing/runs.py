@@ -7,6 +7,7 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import log, values, views
+from perdure.core.attributes import AttributeValue, shown
 from perdure.core.errors import ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
 from perdure.core.execution import Execution, fold
 from perdure.core.ops import Call, Err, Ok, Receive, Spawn, kind, target
@@ -209,6 +210,12 @@ class Run(Generic[R_co]):
 
     def _child(self, op: Spawn) -> "Run[Any]":
         return self._world.run_of(Key(self.key.tenant, op.workflow, op.id))
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """What it is found by."""
+        head = self._world.machine.head(self.key)
+        return {} if head is None else shown(head.attributes)
 
     def query(self, key: str | None = None, default: Any = None) -> Any:
         """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict."""

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from perdure.core import log, messages
+from perdure.core.attributes import AttributeValues, checked, indexed
 from perdure.core.errors import BadValue, NotFound, WrongVerb
 from perdure.core.execution import fold
 from perdure.core.mail import Opening, Send
@@ -109,13 +110,23 @@ class World:
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
     @overload
     def start(
-        self, workflow: Workflow[..., R], /, *args: Any, id: str | None = ..., deadline: Duration | None = ..., delay: Duration | None = ..., **kwargs: Any
+        self,
+        workflow: Workflow[..., R],
+        /,
+        *args: Any,
+        id: str | None = ...,
+        deadline: Duration | None = ...,
+        delay: Duration | None = ...,
+        attributes: AttributeValues | None = ...,
+        **kwargs: Any,
     ) -> Run[R]: ...
-    def start(self, workflow: Workflow[..., Any], /, *args: Any, id: Any = None, deadline: Any = None, delay: Any = None, **kwargs: Any) -> Run[Any]:
+    def start(
+        self, workflow: Workflow[..., Any], /, *args: Any, id: Any = None, deadline: Any = None, delay: Any = None, attributes: Any = None, **kwargs: Any
+    ) -> Run[Any]:
         """Start an execution, and let happen what happens at once. An `id` that exists is returned as it is; by default they are counted.
 
         Raises:
-            BadValue: the arguments are not those of the workflow.
+            BadValue, BadName: the arguments are not those of the workflow, or an attribute can't be kept.
         """
         __tracebackhide__ = True
         self.enter("start")
@@ -126,12 +137,13 @@ class World:
         key = workflow.key(str(known + 1) if id is None else id)
         blobs: dict[str, bytes] = {}
         deadline_s = code.deadline_s if deadline is None else seconds(deadline, "deadline")
-        begin = messages.Start(code.version, offload(raw, blobs), Random(f"{self.seed}: {key}").getrandbits(SEED_BITS), None, deadline_s)
+        found_by = code.calling.attributes if attributes is None else checked(attributes)
+        seed = Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
+        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by)
         due_at_s = self._loop.now_s + seconds(delay, "delay") if delay is not None else 0.0
-        send = Send(key, "start", messages.encode(begin), due_at_s, Opening(program_name(code.name, code.version), key))
-        is_known = self.machine.read(key) is not None
+        send = Send(key, "start", messages.encode(begin), due_at_s, Opening(program_name(code.name, code.version), key, attributes=indexed(found_by)))
         created = False
-        if not is_known:
+        if self.machine.read(key) is None:
             (answer,) = unwaiting(self.machine.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))]))
             created = isinstance(answer, Committed) and key in answer.created
         self.settle()
@@ -140,9 +152,7 @@ class World:
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    def run(
-        self, workflow: Workflow[..., R], /, *args: Any, id: str | None = ..., deadline: Duration | None = ..., delay: Duration | None = ..., **kwargs: Any
-    ) -> R: ...
+    def run(self, workflow: Workflow[..., R], /, *args: Any, id: str | None = ..., attributes: AttributeValues | None = ..., **kwargs: Any) -> R: ...
     def run(self, workflow: Workflow[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Start an execution, as `start` does, and return its result, as `Run.result` does."""
         __tracebackhide__ = True

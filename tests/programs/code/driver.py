@@ -90,7 +90,7 @@ class Hand:
 
     def perform(self) -> bool:
         """Perform the call that was opened first; False if there is none."""
-        promise = next(iter(self.execution.performing()), None)
+        promise = next(iter(self.execution.opened.performing()), None)
         if promise is None or not isinstance(promise.op, Call):
             return False
         self.performed.append(promise.op.target)

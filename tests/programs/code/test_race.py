@@ -79,7 +79,7 @@ async def test_a_loser_is_cancelled_in_mid_step_before_the_workflow_goes_on() ->
         key = await w.start(racing)
         await settle(1)
         assert ended == ["fast", "never"]
-        assert not (await w.fold(key)).performing()
+        assert not (await w.fold(key)).opened.performing()
         assert await w.result(key) == "fast"
 
 

@@ -83,6 +83,7 @@ def test_steps_times_values_and_lines_are_remembered_as_by_the_async_twin() -> N
         ctx.sleep_until(datetime(1970, 1, 2, tzinfo=UTC))
         found += [ctx.now().isoformat(), ctx.random.random(), str(ctx.uuid()), ctx.keep("k", lambda: [1, 2])]
         ctx.set("phase", "one")
+        ctx.set_attributes({"phase": 1, "old": None})
         ctx.emit({"n": 1})
         ctx.log.info("here", n=1)
         return [*found, ctx.execution.id, ctx.execution.workflow]
@@ -96,6 +97,7 @@ def test_steps_times_values_and_lines_are_remembered_as_by_the_async_twin() -> N
         await ctx.sleep_until(datetime(1970, 1, 2, tzinfo=UTC))
         found += [ctx.now().isoformat(), ctx.random.random(), str(ctx.uuid()), await ctx.keep("k", lambda: [1, 2])]
         ctx.set("phase", "one")
+        ctx.set_attributes({"phase": 1, "old": None})
         ctx.emit({"n": 1})
         ctx.log.info("here", n=1)
         return [*found, ctx.execution.id, ctx.execution.workflow]
@@ -475,7 +477,7 @@ def fate(seed: int) -> Callable[[Hand], None]:
             if hand.execution.ended is not None:
                 return
             happening = random.choice(["perform"] * 6 + ["tick"] * 3 + ["signal"] * 2 + ["child"] * 2 + ["restart"] + ["cancel"] * (random.random() < 0.2))
-            calls = list(hand.execution.performing())
+            calls = list(hand.execution.opened.performing())
             children = [path for path, promise in hand.execution.open.items() if isinstance(promise.op, Spawn)]
             if happening == "perform" and calls:
                 call = random.choice(calls)

@@ -267,12 +267,14 @@ def test_a_check_tells_how_a_file_is_and_changes_nothing(file: Path) -> None:
     assert check(file).processes == ()
 
 
-def test_a_check_finds_damage(file: Path) -> None:
-    made(file, 2_000)
+def test_a_check_finds_damage_wherever_it_is(file: Path) -> None:
+    made(file, 300)
     content = file.read_bytes()
-    middle = len(content) // 2 // 4096 * 4096
-    file.write_bytes(content[:middle] + b"\xa5" * 4096 + content[middle + 4096 :])
-    assert check(file).damage
+    with closing(sqlite3.connect(file)) as connection:
+        first = max(root for (root,) in connection.execute("SELECT rootpage FROM sqlite_master")) * 4096  # behind the roots, all pages are full
+    for page in range(first, len(content), 4096):
+        file.write_bytes(content[:page] + b"\xa5" * 4096 + content[page + 4096 :])
+        assert check(file).damage, page
 
 
 def test_there_is_nothing_to_check_where_there_is_no_file(file: Path) -> None:

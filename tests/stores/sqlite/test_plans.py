@@ -5,9 +5,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
+from perdure.core.attributes import checked, indexed
 from perdure.core.mail import Ack
+from perdure.core.where import Is, Where, conditions
 from perdure.stores.base import Filter, Limits
 from perdure.stores.sqlite.file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
@@ -15,11 +18,15 @@ from perdure.testing.conformance import Clock
 from perdure.testing.conformance.queues import queued, work
 from perdure.testing.conformance.world import World, key, letter, queue
 
-SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready)\b")
+SCAN = re.compile(r"^SCAN (heads|mail|log|blobs|lanes|at|ready|attributes|other)\b")
 """What goes through a whole table."""
 SORT = "USE TEMP B-TREE FOR ORDER BY"
-SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < ")
-"""Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept."""
+SORTS = re.compile(r"address (=|IN)|\+root = |due_at_s < |name = '\w+' AND value >= |heads_of_family WHERE root = |id >= ")
+"""Few statements sort what they found: the mail of an address, what the dead held of a family, what is swept; and in lists for people, what has an
+attribute in a range, a family, and ids of one beginning."""
+WHERE: list[Where] = [{"cents": 1}, {"cents": Is(">=", 1)}, {"cents": Is("!=", 1)}, {"cents": Is("exists")}, {"cents": Is("<", 9), "customer": "c1"}]
+"""Conditions of each kind."""
+ATTRIBUTES = indexed(checked({"cents": 1, "customer": "c1"}))
 
 
 class Traced(sqlite3.Connection):
@@ -51,8 +58,13 @@ async def use(world: World) -> None:
     await world.claim(queues=("pay", "free"))
     await world.claim(root=key("1"))
     for id in "012345":
-        await world.commit(key(id), await version(world, id), release=True, compacted=b"all", acks=(Ack(key(id), "start"),))
+        await world.commit(key(id), await version(world, id), release=True, compacted=b"all", acks=(Ack(key(id), "start"),), attributes=ATTRIBUTES)
     assert await world.keys(key("5")) is not None and await world.store.heads(Filter(tenant="acme", limit=3))
+    for asked in map(conditions, WHERE):
+        for status in (None, frozenset({"pending"}), frozenset({"running", "failed"})):
+            await world.store.heads(Filter(statuses=status, where=asked, older_than=key("5")))
+        for which in (Filter(tenant="acme"), Filter(workflow="order"), Filter(id_prefix="1"), Filter(root=key("1")), Filter(keys=(key("1"),))):
+            await world.store.heads(msgspec.structs.replace(which, where=asked, limit=3))
     world.clock.advance(1_000_000)
     assert await world.store.sweep()
 
@@ -70,6 +82,7 @@ async def test_every_statement_finds_what_it_looks_for_by_an_index(file: Path, m
     await use(World(store, clock, 1))
     await store.close()
     asked = [statement for statement in Traced.said if re.match(r"(WITH|SELECT|UPDATE|DELETE|INSERT)\b", statement)]
+    assert sum("attributes_by_value" in statement for statement in asked) >= 40, "attributes were not asked for"
     assert sum("heads_in_line" in statement for statement in asked) >= 2, "queues were not asked for"
     with sqlite3.connect(file) as connection:
         plans = [(plan[3], statement) for statement in asked for plan in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]

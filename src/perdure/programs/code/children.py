@@ -47,6 +47,7 @@ def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[t
         queue=queue,
         lane=lane,
         priority=priority,
+        attributes=calling.attributes,
     )
 
 

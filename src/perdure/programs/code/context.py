@@ -1,13 +1,13 @@
 """The context: the verbs of a workflow. Each takes its path when it is called, and does its work when it is awaited.
 
-Verbs that settle at once (`send`, `set`, `emit`, `keep`) have done it when they return.
+Verbs that settle at once (`send`, `set`, `set_attributes`, `emit`, `keep`) have done it when they return.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
@@ -17,10 +17,11 @@ from uuid import UUID
 
 import msgspec
 
-from perdure.core import values
+from perdure.core import attributes, values
+from perdure.core.attributes import AttributeValue
 from perdure.core.errors import BadValue, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import Letter
-from perdure.core.ops import DEFAULT_RETRY, Call, Err, Op, Receive, Send, Sleep, Spawn
+from perdure.core.ops import DEFAULT_RETRY, Call, Err, Keep, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Settlement
 from perdure.programs.code import approving, gates, waiting
@@ -137,6 +138,11 @@ class ExecutionInfo:
         """The execution that started this one, if one did; messages can be sent to it."""
         started = self._instance.execution.started
         return None if started is None else started.origin
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """What it is found by: as it was started with, and as `set_attributes` has changed that since. Changing this changes nothing."""
+        return attributes.told(self._instance.attributes)
 
     @property
     def deadline(self) -> float | None:
@@ -585,7 +591,7 @@ class Context:
         """Stand where an operation was removed from the code, so that executions that remember it go on: ``await ctx.removed("charge", "step")``.
 
         `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``call:receipt``), `kind` one of step, sleep, listen, call,
-        start, send, keep, set, emit. What is still open is waited for as it was; a step is not run again.
+        start, send, keep, set, set_attributes, emit. What is still open is waited for as it was; a step is not run again.
         """
         path = self._enter("removed").take(checked_name(name, "operation"))
         return self._verb(path, self._removed(path, kind))
@@ -600,6 +606,20 @@ class Context:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
         path = self._enter("set").take(f"set:{checked_name(key, 'state')}"[:1000])
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="state", label=key)
+
+    def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
+        """Change what the execution is found by, from this commit on: ``ctx.set_attributes({"stage": "paid", "due": None})``; None removes one.
+
+        A value is a str of up to 1 KiB, an int of 64 bits, a finite float, a bool, or a datetime with its zone. An execution has up to 32 of them.
+
+        Raises:
+            BadName, BadValue: a name or a value can't be kept, or there would be too many; nothing is changed.
+        """
+        path, instance = self._enter("set_attributes").take("set_attributes"), self._instance
+        recalled = instance.execution.memo.recalls(path, Keep())  # an earlier life of the execution has passed here: it had other attributes then
+        asked = () if recalled else attributes.checked_changes(instance.attributes, changes)
+        kept = instance.remember(path, lambda: attributes.encoded(asked), role="attributes")
+        instance.attributes = attributes.merged(instance.attributes, attributes.decoded(kept))
 
     def emit(self, value: Any) -> None:
         """Append `value` to the execution's stream."""

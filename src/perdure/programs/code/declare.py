@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 import msgspec
 
 from perdure.core import limits
+from perdure.core.attributes import Attributes
 from perdure.core.errors import BadName, BadValue
 from perdure.core.ops import DEFAULT_RETRY, Call, OnCancel
 from perdure.core.ops import Retry as RetryRule
@@ -288,7 +289,7 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 @dataclasses.dataclass(frozen=True)
 class Calling:
     """How a workflow is called as a child: under which id, whether it is undone with its parent, what becomes of it when nobody waits for it any
-    more, how often it is started anew when it fails, and in which queue it begins."""
+    more, how often it is started anew when it fails, in which queue it begins, and by which attributes it is found."""
 
     id: str | None = None
     name: str | None = None
@@ -299,6 +300,7 @@ class Calling:
     line: Queue | None = None
     lane: str | None = None
     priority: int = 0
+    attributes: Attributes = ()
 
     @cached_property
     def rule(self) -> RetryRule:

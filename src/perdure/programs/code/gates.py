@@ -27,6 +27,7 @@ KINDS: dict[str, type[Op]] = {
     "send": Send,
     "keep": Keep,
     "set": Keep,
+    "set_attributes": Keep,
     "emit": Keep,
 }
 """What may be removed, and the operation that the log has of it."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.core import events as e
 from perdure.core import values
+from perdure.core.attributes import Attributes
 from perdure.core.errors import Diverged, Evicted, Undecodable, WrongVerb
 from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep, Op, Send, Spawn, same, settles_later
@@ -53,6 +54,7 @@ class Instance:
         "_values",
         "_variables",
         "_waiting",
+        "attributes",
         "branches",
         "closed",
         "dry",
@@ -70,6 +72,7 @@ class Instance:
         self.steps: dict[Path, Any] = {}
         self.handlers: dict[str, Undo] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
+        self.attributes: Attributes = ()
         self.closed = False
         self.dry = self.keeping = False
         self.loop = DeterministicLoop()
@@ -93,6 +96,8 @@ class Instance:
         """Take one given event; return what the workflow wants because of it."""
         if self._divergence is not None:
             raise self._divergence
+        if remembered is None or remembered is not self._remembered:  # else the execution does not have yet what was changed because of the event before
+            self.attributes = execution.attributes
         self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
         self._take(event)
         self.loop.drive()

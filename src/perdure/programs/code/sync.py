@@ -3,13 +3,14 @@
 Paths, names and what is remembered are those of the async twin, so that a log replays under either.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from inspect import iscoroutinefunction
 from random import Random
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
+from perdure.core.attributes import AttributeValue
 from perdure.core.errors import WrongVerb
 from perdure.core.paths import Key
 from perdure.programs.code.approving import Approving
@@ -280,6 +281,10 @@ class SyncContext:
     def set(self, key: str, value: Any) -> None:
         """Show `value` under `key` to whoever queries the execution, from this commit on."""
         self._own("set").set(key, value)
+
+    def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
+        """Change what the execution is found by, from this commit on; None removes one."""
+        self._own("set_attributes").set_attributes(changes)
 
     def emit(self, value: Any) -> None:
         """Append `value` to the execution's stream."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.stores.sqlite.file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, is_busy
+from perdure.stores.sqlite.file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, code, is_busy
 from perdure.stores.sqlite.lives import others
 from perdure.stores.sqlite.schema import STEPS, VERSION, create
 
@@ -138,12 +138,24 @@ def check(path: Path) -> Health:
             (value,) = connection.execute(f"PRAGMA {name}").fetchone()
             return int(value)
 
-        damage = tuple(line for (line,) in connection.execute("PRAGMA quick_check") if line != "ok")
+        damage = _damage(connection)
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         epoch = connection.execute("SELECT epoch FROM meta").fetchone()[0] if version == VERSION else None
         size_bytes, free_bytes = (told("page_size") * told(pages) for pages in ("page_count", "freelist_count"))
         wal_bytes = file.wal.stat().st_size if file.wal.exists() else 0
         return Health(version, VERSION, epoch, size_bytes, wal_bytes, free_bytes, mode, damage, tuple(others(file.processes)))
+
+
+def _damage(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """What SQLite finds damaged. What it can't get past, it says as an error."""
+    found = list[str]()
+    try:
+        found += [line for (line,) in connection.execute("PRAGMA quick_check") if line != "ok"]
+    except sqlite3.DatabaseError as error:
+        if code(error) != sqlite3.SQLITE_CORRUPT:
+            raise
+        found.append(str(error))
+    return tuple(found)
 
 
 def _existing(path: Path) -> DatabaseFile:

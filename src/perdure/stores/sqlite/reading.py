@@ -10,10 +10,14 @@ import msgspec
 from perdure.core.errors import LogDamaged
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key, Queue
+from perdure.core.where import Condition
+from perdure.stores.attributes import from_hex
 from perdure.stores.base import Filter, Head, Log
+from perdure.stores.sqlite import attributes
 from perdure.stores.sqlite.file import Execute
 
-HEAD_COLUMNS = "address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority"
+HEAD_COLUMNS = f"""address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
+    {attributes.TOLD}"""
 MAIL_COLUMNS = "number, address, key, body, due_at_s, deliveries, lane, priority"
 
 HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
@@ -26,6 +30,9 @@ OLDEST = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_a
 LAST = 2**63 - 1
 BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
 HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
+
+Line = dict[str, object]
+"""Conditions by which heads lie beside each other in an index, with their arguments."""
 
 
 def read_head(execute: Execute, key: Key) -> Head | None:
@@ -73,7 +80,14 @@ def read_heads(execute: Execute, which: Filter) -> list[Head]:
     after, before = _range(which.id_prefix)
     where.also(bool(which.id_prefix), "id >= ?", after)
     where.also(bool(which.id_prefix) and before is not None, "id < ?", before)
-    numbers = chain.from_iterable(_line(execute, index, where.and_also(line), which.limit) for index, line in _lines(execute, which))
+    narrow = _narrow(which)
+    rare = None if narrow else attributes.rarest(execute, which.where)
+    for condition in which.where:
+        if condition is not rare:
+            text_of_it, arguments = attributes.holds(condition)
+            where.also(True, text_of_it, *arguments)
+    lines = _lines(execute, which, narrow) if rare is None else _lines_of_attribute(which, rare)
+    numbers = chain.from_iterable(_line(execute, source, where.and_also(line), which.limit) for source, line in lines)
     newest = sorted(numbers, reverse=True)[: which.limit]
     return [head(row) for row in execute(HEADS, (json(newest),)).fetchall()]
 
@@ -85,46 +99,58 @@ class _Where:
         self.conditions: list[str] = []
         self.arguments: list[Any] = []
 
-    def also(self, needed: bool, condition: str, argument: Any) -> None:
+    def also(self, needed: bool, condition: str, *arguments: Any) -> None:
         """One more, if it is needed."""
         if needed:
             self.conditions.append(condition)
-            self.arguments.append(argument)
+            self.arguments += arguments
 
-    def and_also(self, line: dict[str, str]) -> tuple[str, tuple[Any, ...]]:
+    def and_also(self, line: Line) -> tuple[str, tuple[Any, ...]]:
         """All of them, and those of a line."""
-        return " AND ".join([*self.conditions, *(f"{column} = ?" for column in line), "1"]), (*self.arguments, *line.values())
+        return " AND ".join([*self.conditions, *line, "1"]), (*self.arguments, *line.values())
 
 
-def _line(execute: Execute, index: str, where: tuple[str, tuple[Any, ...]], limit: int) -> list[int]:
+def _line(execute: Execute, source: str, where: tuple[str, tuple[Any, ...]], limit: int) -> list[int]:
     """The numbers of the newest heads of a line."""
     conditions, arguments = where
-    return [number for (number,) in execute(f"SELECT number FROM heads {index} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
+    return [number for (number,) in execute(f"SELECT number FROM {source} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
 
 
-def _lines(execute: Execute, which: Filter) -> Iterator[tuple[str, dict[str, str]]]:
+def _narrow(which: Filter) -> str:
+    """The index that has few of the heads beside those that are meant, if something is asked for that so few have."""
+    return "sqlite_autoindex_heads_1" if which.keys is not None else "heads_of_family" if which.root is not None else "heads_by_id" * bool(which.id_prefix)
+
+
+def _lines_of_attribute(which: Filter, condition: Condition) -> Iterator[tuple[str, Line]]:
+    """The lines in the index of attributes that have all heads that are meant."""
+    for line in attributes.lines(condition):
+        for status in [None] if which.statuses is None else sorted(which.statuses):
+            given = (("tenant = ?", which.tenant), ("workflow = ?", which.workflow), ("status = ?", status))
+            yield attributes.FOUND, {**line, **{column: value for column, value in given if value is not None}}
+
+
+def _lines(execute: Execute, which: Filter, narrow: str) -> Iterator[tuple[str, Line]]:
     """The lines, each in the order of numbers in an index, that have all heads that are meant."""
-    given = {column: value for column, value in (("tenant", which.tenant), ("workflow", which.workflow)) if value is not None}
+    given: Line = {column: value for column, value in (("tenant = ?", which.tenant), ("workflow = ?", which.workflow)) if value is not None}
     statuses = sorted(which.statuses or ())
-    narrow = "sqlite_autoindex_heads_1" if which.keys is not None else "heads_of_family" if which.root is not None else "heads_by_id" * bool(which.id_prefix)
     if given and not narrow:
         for tenant in _each(execute, "tenant", {}, which.tenant):
-            for workflow in _each(execute, "workflow", {"tenant": tenant}, which.workflow):
-                line = {"tenant": tenant, "workflow": workflow}
+            for workflow in _each(execute, "workflow", {"tenant = ?": tenant}, which.workflow):
+                line: Line = {"tenant = ?": tenant, "workflow = ?": workflow}
                 for status in _each(execute, "status", line, None) if which.statuses is None else statuses:
-                    yield "INDEXED BY heads_by_workflow", {**line, "status": status}
+                    yield "heads INDEXED BY heads_by_workflow", {**line, "status = ?": status}
     elif which.statuses is None:
-        yield f"INDEXED BY {narrow}" if narrow else "", given
+        yield f"heads INDEXED BY {narrow}" if narrow else "heads", given
     else:
-        yield from ((f"INDEXED BY {narrow or 'heads_by_status'}", {**given, "status": status}) for status in statuses)
+        yield from ((f"heads INDEXED BY {narrow or 'heads_by_status'}", {**given, "status = ?": status}) for status in statuses)
 
 
-def _each(execute: Execute, column: str, line: dict[str, str], given: str | None) -> Iterator[str]:
+def _each(execute: Execute, column: str, line: Line, given: str | None) -> Iterator[str]:
     """The values of a column within a line, each looked up behind the one before; or only the one that is given."""
     if given is not None:
         yield given
         return
-    within = " AND ".join([*(f"{name} = ?" for name in line), "1"])
+    within = " AND ".join([*line, "1"])
     smallest = f"SELECT min({column}) FROM heads INDEXED BY heads_by_workflow WHERE {within}"
     (value,) = execute(smallest, (*line.values(),)).fetchone()
     while value is not None:
@@ -156,9 +182,9 @@ def json(data: object) -> str:
 
 def head(row: Sequence[Any]) -> Head:
     """The head of a row of `HEAD_COLUMNS`."""
-    address, tenant, workflow, id, program, root, *rest = row
+    address, tenant, workflow, id, program, root, *rest, told = row
     key = Key(tenant, workflow, id)
-    return Head(key, program, key if root == address else Key(*_decode(root)), *rest)
+    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, from_hex(told)))
 
 
 def mail(row: Sequence[Any]) -> Mail:

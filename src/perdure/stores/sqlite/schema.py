@@ -3,7 +3,8 @@
 An address is kept as JSON text, of three parts for an execution and two for a queue, so that no two addresses are the same
 text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
 program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
-dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch.
+dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
+found by, in the form that is compared as bytes.
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
 in a backup that was not yet opened, and the rest is the anchor of the store's time.
@@ -77,6 +78,10 @@ _PLACE = """, queue TEXT NOT NULL DEFAULT '',
     limited INTEGER NOT NULL DEFAULT 0,
     begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL"""
 _HEADS = f"{_HEADS_2.format(more=_PLACE)};{_WAITING};"
+_ATTRIBUTES = f"""
+CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
+CREATE INDEX attributes_by_value ON attributes (name, value, number);
+"""
 _MAIL_IN_LINE = "CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL"
 _REST = f"""
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
@@ -132,7 +137,7 @@ def statements(script: str) -> list[str]:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make all tables, inside of a transaction."""
-    for statement in statements(_META + _HEADS + _REST + _QUEUES):
+    for statement in statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -164,7 +169,7 @@ def _share(connection: sqlite3.Connection) -> None:
 
 
 def _line_up(connection: sqlite3.Connection) -> None:
-    """From version 2: nothing was in a queue with limits."""
+    """From version 2: nothing was in a queue with limits, or had attributes."""
     changes = f"""
     DROP INDEX heads_waiting;
     ALTER TABLE heads ADD COLUMN queue TEXT NOT NULL DEFAULT '';
@@ -177,6 +182,7 @@ def _line_up(connection: sqlite3.Connection) -> None:
     ALTER TABLE mail ADD COLUMN begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL;
     {_WAITING};
     {_MAIL_IN_LINE};
+    {_ATTRIBUTES}
     {_QUEUES}
     """
     for statement in statements(changes):
@@ -185,6 +191,6 @@ def _line_up(connection: sqlite3.Connection) -> None:
 
 STEPS = (
     Step(2, "share the file among processes, and list executions by an index", _share),
-    Step(3, "let executions and work wait in queues with limits", _line_up),
+    Step(3, "let executions and work wait in queues with limits, and let executions be found by attributes", _line_up),
 )
 VERSION = STEPS[-1].version

@@ -12,7 +12,7 @@ from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded
-from perdure.stores.sqlite import queues, transactions
+from perdure.stores.sqlite import attributes, queues, transactions
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, mail, read_head, text
@@ -212,6 +212,8 @@ class Tables:
                 self._members_changed()
             if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
                 self.stirred.holders.add(commit.holder)
+        if commit.attributes is not None:
+            attributes.write(self._execute, self._executemany, number, commit.attributes)
         if commit.news:
             self.stirred.news = True
         return Committed(version, now_s, created)
@@ -256,6 +258,8 @@ class Tables:
             opened = True
             self._insert(to, address, (send.opens.program, text(send.opens.root), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
+            if send.opens.attributes:
+                attributes.write(self._execute, self._executemany, receiver[0], send.opens.attributes)
         delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
         if receiver is None:
             return False

@@ -20,7 +20,7 @@ HELD = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
 LEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 ANSWERED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 
-OWN = frozenset(("meta", "processes", "holders", "heads", "log", "mail", "blobs", "queues", "lanes"))
+OWN = frozenset(("meta", "processes", "holders", "heads", "attributes", "log", "mail", "blobs", "queues", "lanes"))
 CHANGES = frozenset(
     (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER)
 )

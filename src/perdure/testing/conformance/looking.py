@@ -1,10 +1,28 @@
 """Looking: what people and idle engines ask a store: which executions there are, who holds them, when there is more to do, and what is new."""
 
+from datetime import UTC, datetime
+from typing import get_args
+
 import pytest
 
+from perdure.core.attributes import AttributeValue, checked_value, sortable
 from perdure.core.mail import Ack
-from perdure.stores.base import Commit, Filter, Lease
+from perdure.core.where import Comparison, Condition, Is, Where, conditions
+from perdure.stores.base import Commit, Conflict, Filter, Lease
 from perdure.testing.conformance.world import PROGRAM, World, key, letter, opening, queue
+
+VALUES: list[AttributeValue] = [
+    *(True, False, 0, 1, -1, 1.0, 0.5, -0.5, 500, 499.99, 500.01, 2**53, 2.0**53, 2**53 + 1, 2**63 - 1, 2.0**63, -(2**63), 1e300, -1e-300),
+    *("", "a", "b", "a\0", "ab", "500", "true", "é", "🐘" * 256, "\uffff", "'", '"', "%"),
+    *(datetime(1970, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, tzinfo=UTC), datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC)),
+    *(datetime(2026, 1, 31, 12, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)),
+]
+"""Values of attributes that a store might mistake for each other."""
+
+ASKED: list[Where] = [
+    *({"a": Is(sign, value)} for value in VALUES for sign in get_args(Comparison)[: 2 if isinstance(value, bool) else 6]),
+    *({"a": Is("exists")}, {"z": Is("exists")}, {"x": 1}, {"a": [Is(">", 1), Is("<=", 500)]}, {"a": Is(">=", ""), "z": Is("!=", "b")}),
+]
 
 
 class Looking:
@@ -42,6 +60,54 @@ class Looking:
             world.clock.advance(1)
         await world.commit(key("b/1", "other", "ship"), 0, status="failed")
         assert [head.key.id for head in await world.store.heads(which)] == ids
+
+    async def test_an_execution_has_the_attributes_that_it_was_opened_with_until_a_commit_says_others(self, world: World) -> None:
+        await world.renew("one")
+        opened, later = (("a", b"s1"), ("b", b"\0\xff")), (("a", b"s2"), ("\0'\"🐘", b""))
+        await world.post(opening(key(), attributes=opened), opening(key("none")))
+        await world.post(opening(key(), attributes=(("late", b"s"),)))
+        assert [head.attributes for head in await world.store.heads()] == [(), opened]
+        (first, second) = (await world.claim()).executions
+        assert (first.head.attributes, second.head.attributes) == (opened, ())
+        await world.commit(key(), 0)
+        assert (await world.head(key())).attributes == opened
+        await world.commit(key(), 1, attributes=tuple(sorted(later)))
+        assert (await world.head(key())).attributes == tuple(sorted(later))
+        answer = await world.commit(key(), 1, attributes=())
+        assert isinstance(answer, Conflict) and answer.head is not None and answer.head.attributes == tuple(sorted(later))
+        await world.commit(key(), 2, attributes=(), release=True)
+        assert (await world.head(key())).attributes == ()
+        await world.commit(key("made"), creates=True, attributes=opened)
+        await world.commit(key("bare"), creates=True)
+        assert [(await world.head(key(id))).attributes for id in ("made", "bare")] == [opened, ()]
+
+    async def test_executions_are_found_by_attributes_whatever_else_is_asked_for(self, world: World) -> None:
+        await world.renew("one")
+        forms = [*(sortable(checked_value("a", value)) for value in VALUES)]
+        for number, form in enumerate(forms):
+            more = (("z", form),) if number % 3 == 0 else ()
+            await world.post(opening(key(f"{number:03}", tenant="acme" if number % 2 else "other"), attributes=(("a", form), *more)))
+        await world.open(key("none"))
+        for asked in ASKED:
+            await self._finds(world, forms, conditions(asked))
+
+    async def _finds(self, world: World, forms: list[bytes], where: tuple[Condition, ...]) -> None:
+        """What is listed is what `Condition` says of each, newest first, page by page."""
+        meant = [
+            key(f"{number:03}", tenant="acme" if number % 2 else "other")
+            for number, form in reversed([*enumerate(forms)])
+            if all(condition.holds((("a", form), *((("z", form),) if number % 3 == 0 else ()))) for condition in where)
+        ]
+        assert [head.key for head in await world.store.heads(Filter(where=where))] == meant
+        assert [head.key for head in await world.store.heads(Filter(where=where, tenant="acme", statuses=frozenset({"pending"}), limit=3))] == [
+            one for one in meant if one.tenant == "acme"
+        ][:3]
+        if len(meant) > 2:
+            assert [head.key for head in await world.store.heads(Filter(where=where, older_than=meant[1], limit=2))] == meant[2:4]
+            assert [head.key for head in await world.store.heads(Filter(where=where, keys=(meant[0], key("none"))))] == meant[:1]
+            assert [head.key for head in await world.store.heads(Filter(where=where, id_prefix=meant[0].id[:2]))] == [
+                one for one in meant if one.id.startswith(meant[0].id[:2])
+            ]
 
     async def test_the_moment_is_told(self, world: World) -> None:
         world.clock.advance(3)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from perdure.core.attributes import Indexed
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Head, Post, Store
@@ -116,6 +117,6 @@ def letter(to: Address, key: str = "letter", *, due_at_s: float = 0.0, body: byt
     return Send(to, key, body or key.encode(), due_at_s)
 
 
-def opening(key: Key, program: str = PROGRAM, root: Key | None = None) -> Send:
+def opening(key: Key, program: str = PROGRAM, root: Key | None = None, attributes: Indexed = ()) -> Send:
     """The message that starts an execution."""
-    return Send(key, "start", b"start", opens=Opening(program, root or key))
+    return Send(key, "start", b"start", opens=Opening(program, root or key, attributes=attributes))

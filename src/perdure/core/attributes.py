@@ -1,0 +1,244 @@
+"""Attributes: the names with typed values that executions are found by, and the form of a value in which stores compare it.
+
+A store knows no types and compares bytes. `sortable` makes bytes of a value, whose order is that of the values: numbers, whole or not, exactly by what
+they are worth, text by its code points, times by when they are. What is of two kinds is in no order that means anything, so a comparison stays within
+its kind. `read` makes a value of the bytes again.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from perdure.core import limits
+from perdure.core.errors import BadName, BadValue, LogDamaged
+
+AttributeValue = str | int | float | bool | datetime
+"""What an attribute may be. A datetime has its zone, and is told in UTC."""
+
+
+AttributeValues = Mapping[str, AttributeValue]
+"""Attributes as users give them, by name."""
+
+
+class Time(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A time, in whole microseconds since 1970."""
+
+    us: int
+
+    def __post_init__(self) -> None:
+        if not _FIRST_US <= self.us <= _LAST_US:
+            raise ValueError(f"{self.us} microseconds since 1970 is no time of the years 1 to 9999")
+
+
+Attribute = bool | int | float | str | Time
+"""A value as the log has it."""
+
+Attributes = tuple[tuple[str, Attribute], ...]
+"""All attributes of an execution, by name."""
+
+Changes = tuple[tuple[str, Attribute | None], ...]
+"""What becomes of some attributes; None removes one."""
+
+Indexed = tuple[tuple[str, bytes], ...]
+"""All attributes of an execution, by name, as stores have them: each value in its sortable form."""
+
+NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_FIRST_US, _LAST_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+TRUTH, NUMBER, TEXT, TIME = b"b", b"n", b"s", b"t"
+"""How the sortable form of each kind begins."""
+_SIGN, _ALL = 1 << 63, (1 << 64) - 1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Changes)
+
+
+# From users, and to them.
+
+
+def checked(given: AttributeValues) -> Attributes:
+    """What an execution is started with.
+
+    Raises:
+        BadName, BadValue: an attribute has a name or a value that can't be kept, or there are more than 32.
+    """
+    return merged((), _checked(given))
+
+
+def checked_changes(attributes: Attributes, given: Mapping[str, AttributeValue | None]) -> Changes:
+    """What is to become of some of these attributes; those that are given as None are removed.
+
+    Raises:
+        BadName, BadValue: as with `checked`, for what there would be then.
+    """
+    changes = _checked({name: value for name, value in _mapping(given).items() if value is not None})
+    removed = tuple((checked_attribute_name(name), None) for name, value in given.items() if value is None)
+    if (count := len(merged(attributes, (*changes, *removed)))) > limits.ATTRIBUTES_MAX:
+        raise BadValue("how many attributes", count, f"at most {limits.ATTRIBUTES_MAX}; remove some with None")
+    return (*changes, *removed)
+
+
+def _checked(given: AttributeValues) -> Changes:
+    return tuple((checked_attribute_name(name), checked_value(name, value)) for name, value in _mapping(given).items())
+
+
+def _mapping(given: object) -> Mapping[Any, Any]:
+    if not isinstance(given, Mapping):
+        raise BadValue("attributes", given, 'a mapping of names to values, such as {"customer": "c1"}')
+    if len(given) > limits.ATTRIBUTES_MAX:
+        raise BadValue("how many attributes", len(given), f"at most {limits.ATTRIBUTES_MAX}")
+    return given
+
+
+def checked_attribute_name(name: object) -> str:
+    """`name`, if an attribute may be called so.
+
+    Raises:
+        BadName: it may not.
+    """
+    if not isinstance(name, str):
+        raise BadName("attribute", name, f"a name is text, not {type(name).__name__}")
+    if not NAME.fullmatch(name):
+        raise BadName("attribute", name, "a name has up to 64 letters, digits, _, . and -, and begins with a letter or _")
+    return name
+
+
+def checked_value(name: str, value: object) -> Attribute:
+    """The value of an attribute, as the log has it.
+
+    Raises:
+        BadValue: it is of no type that an attribute has, or out of bounds.
+    """
+    what = f"attribute {name}"
+    match value:
+        case bool():
+            return value
+        case int():
+            if not -_SIGN <= value < _SIGN:
+                raise BadValue(what, value, "a whole number of 64 bits; give larger ones as text")
+            return int(value)
+        case float():
+            if not math.isfinite(value):
+                raise BadValue(what, value, "a finite number; leave the attribute out where there is none")
+            return float(value) + 0.0  # of the two zeros, the one that has no sign
+        case str():
+            return _checked_text(what, value)
+        case datetime():
+            if value.tzinfo is None:
+                raise BadValue(what, value, "a time with its zone, such as datetime.now(UTC)")
+            return Time((value - EPOCH) // _US)
+    raise BadValue(what, value, f"a str, int, float, bool or datetime, but {type(value).__name__}")
+
+
+def _checked_text(what: str, value: str) -> str:
+    try:
+        size_bytes = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise BadValue(what, ascii(value), "text that has an encoding in UTF-8") from error
+    if size_bytes > limits.ATTRIBUTE_BYTES_MAX:
+        raise BadValue(what, f"{value[:40]}...", f"text of at most {limits.ATTRIBUTE_BYTES_MAX:,} bytes in UTF-8: it takes {size_bytes:,}")
+    return str.__str__(value)
+
+
+def told(attributes: Attributes) -> dict[str, AttributeValue]:
+    """The attributes as users see them."""
+    return {name: EPOCH + value.us * _US if isinstance(value, Time) else value for name, value in attributes}
+
+
+# In the log.
+
+
+def encoded(changes: Changes) -> bytes:
+    """What is remembered of a change."""
+    return _encode(changes)
+
+
+def decoded(raw: object) -> Changes:
+    """What a change was.
+
+    Raises:
+        LogDamaged: it was none.
+    """
+    try:
+        return _decoder.decode(raw)  # type: ignore[arg-type]  # a change is too small for a blob, and this finds out that it is none
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise LogDamaged(f"a change of attributes can't be read: {error}") from error
+
+
+def merged(attributes: Attributes, changes: Changes) -> Attributes:
+    """The attributes after a change, by name."""
+    after = {**dict[str, Attribute | None](attributes), **dict(changes)}
+    return tuple((name, value) for name, value in sorted(after.items()) if value is not None)
+
+
+# In stores.
+
+
+def indexed(attributes: Attributes) -> Indexed:
+    """The attributes as stores have them."""
+    return tuple((name, sortable(value)) for name, value in attributes)
+
+
+def shown(attributes: Indexed) -> dict[str, AttributeValue]:
+    """The attributes that a store has, as users see them."""
+    return told(tuple((name, read(value)) for name, value in attributes))
+
+
+def sortable(value: Attribute) -> bytes:
+    """The sortable form. Numbers of the same worth differ in the last byte alone, which says whether they were written as whole ones."""
+    match value:
+        case bool():
+            return TRUTH + bytes((value,))
+        case int() | float():
+            return worth(value) + (b"i" if isinstance(value, int) else b"f")
+        case str():
+            return TEXT + value.encode()
+        case Time(us):
+            return TIME + (us + _SIGN).to_bytes(8, "big")
+
+
+def worth(value: float) -> bytes:
+    """What a number is worth: the nearest float that is not above it, and how much it is above that."""
+    below = float(value)
+    if below > value:
+        below = math.nextafter(below, -math.inf)
+    bits = int.from_bytes(struct.pack(">d", below), "big")
+    ordered = bits ^ (_ALL if bits & _SIGN else _SIGN)
+    above = int(value) - int(below) if isinstance(value, int) else 0
+    return NUMBER + ordered.to_bytes(8, "big") + above.to_bytes(2, "big")
+
+
+def read(form: bytes) -> Attribute:
+    """The value of a sortable form.
+
+    Raises:
+        LogDamaged: it is none.
+    """
+    kind, body = form[:1], form[1:]
+    try:
+        match kind, len(body):
+            case b"b", 1:
+                return body != b"\0"
+            case b"s", _:
+                return body.decode()
+            case b"t", 8:
+                return Time(int.from_bytes(body, "big") - _SIGN)
+            case b"n", 11:
+                return _number(body)
+    except (ValueError, OverflowError) as error:
+        raise LogDamaged(f"{form!r} is no value of an attribute: {error}") from error
+    raise LogDamaged(f"{form!r} is no value of an attribute")
+
+
+def _number(body: bytes) -> int | float:
+    ordered = int.from_bytes(body[:8], "big")
+    (below,) = struct.unpack(">d", struct.pack(">Q", ordered ^ (_SIGN if ordered & _SIGN else _ALL)))
+    return int(below) + int.from_bytes(body[8:10], "big") if body[10:] == b"i" else float(below)
