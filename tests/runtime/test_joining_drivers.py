@@ -183,10 +183,11 @@ class TestEveryDriver:
         async with opened(shop) as store, AsyncClient(store, codec=Compressed()) as client:
             names = {"a\\b\0c": "x", "ä\n$1%s?:p": "y" * (2 * BLOB_BYTES_MIN), "'\"": "\0"}
             for id, name in names.items():
-                await client.start(order, name, id=id, connection=user.given)
+                await client.start(order, name, id=id, attributes={"name": id, "of": 5}, connection=user.given)
             await user.commit()
             await user.begin()
             assert await ids(client) == sorted(names)
+            assert {one.attributes["name"]: one.attributes["of"] for one in await client.list()} == dict.fromkeys(names, 5)
             for id, name in names.items():
                 assert not (await client.start(order, name, id=id, strict=True, connection=user.given)).created, "what was kept is what was given"
 
