@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.transactions import OWN
 from perdure.testing.conformance import Clock, World
 from perdure.testing.conformance.world import key
 from tests.stores.transacting import TransactingStore
@@ -31,3 +32,8 @@ class TestSqliteTransactions(TransactingStore):
     async def words(self) -> list[str]:
         with closing(sqlite3.connect(self.file)) as connection:
             return [word for (word,) in connection.execute("SELECT word FROM words ORDER BY word")]
+
+    async def test_what_is_let_alone_are_all_tables_of_perdure_s(self, world: World) -> None:
+        with closing(sqlite3.connect(self.file)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            assert {name for (name,) in found} - {"words", "sqlite_sequence"} == OWN
