@@ -39,11 +39,20 @@ class Caller(NamedTuple):
     close: Do
 
 
+def needed(driver: str) -> Any:
+    """The package of a driver; the test is skipped if that, or what it stands on, is not installed."""
+    package, _, of = driver.partition(" ")
+    below = of.partition(" ")[0] if package == "sqlalchemy" else ""
+    for name in filter(None, ("psycopg" if "psycopg" in below else below, package)):
+        module = pytest.importorskip(name, reason=f"{name} is not installed")
+    return module
+
+
 @asynccontextmanager
 async def caller(driver: str, place: str, *, autocommit: bool = False) -> AsyncIterator[Caller]:
     """A caller by this driver, to the file or the server's URL `place`."""
     package, _, of = driver.partition(" ")
-    module = pytest.importorskip(package, reason=f"{package} is not installed")
+    module = needed(driver)
     makers = {"sqlite3": _sqlite3, "aiosqlite": _aiosqlite, "asyncpg": _asyncpg, "psycopg": _psycopg, "sqlalchemy": _sqlalchemy}
     async with AsyncExitStack() as until:
         found = await makers[package](until, module, of, place, autocommit)
@@ -108,7 +117,6 @@ async def _psycopg(until: AsyncExitStack, module: Any, of: str, place: str, auto
 
 async def _sqlalchemy(until: AsyncExitStack, module: Any, of: str, place: str, autocommit: bool) -> Caller:
     driver, _, session = of.partition(" ")
-    _ = pytest.importorskip("psycopg" if "psycopg" in driver else driver, reason=f"{driver} is not installed")
     url = (
         place.replace("postgresql:", f"postgresql+{driver}:")
         if place.startswith("postgresql:")

@@ -18,7 +18,7 @@ from perdure.runtime.engine import Engine
 from perdure.stores.codecs import Compressed
 from perdure.stores.postgres import PostgresStore
 from perdure.stores.sqlite.store import SqliteStore
-from tests.runtime.callers import ON_POSTGRES, ON_SQLITE, Caller, caller
+from tests.runtime.callers import ON_POSTGRES, ON_SQLITE, Caller, caller, needed
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 
@@ -91,6 +91,7 @@ DRIVERS = (*ON_SQLITE, *ON_POSTGRES)
 
 @pytest.fixture
 async def shop(driver: str, request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    needed(driver)
     if driver in ON_SQLITE:
         shop = Shop(str(tmp_path / "shop.db"))
     else:

@@ -14,7 +14,7 @@ from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.stores.postgres import PostgresStore
-from tests.runtime.callers import Caller, caller
+from tests.runtime.callers import Caller, caller, needed
 from tests.stores.proxy import Loss, proxied
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
@@ -98,6 +98,7 @@ async def engine(store: PostgresStore, **settings: Any) -> AsyncIterator[Engine]
 @pytest.mark.parametrize("loss", ["commit", "answer"])
 async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_there_once(server: Server, client: AsyncClient, loss: Loss, driver: str) -> None:
     """As whoever buys does, who can't know which of the two was lost: the row has a key of its own, the execution its id, the message its key."""
+    needed(driver)
     other = await asyncpg.connect(server.url)
     await other.execute("CREATE UNIQUE INDEX ON orders (name)")
 
