@@ -366,7 +366,7 @@ async def test_an_engine_of_another_store_begins_soon_after_the_commit(file: Pat
 
 
 async def test_after_a_rollback_nobody_looks_for_ever(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.stores.sqlite.heralds.PATIENCE_S", 0.05)
+    monkeypatch.setattr("perdure.stores.sqlite.heralds.PATIENCE_S", 0.5)
     async with AsyncClient(f"sqlite:///{file}") as client:
         with closing(sqlite3.connect(file)) as connection:
             await client.start(greet, "Ada", connection=connection)
