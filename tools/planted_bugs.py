@@ -545,6 +545,14 @@ BUGS = [
     ),
     Bug("depth", "a recursion ends", "programs/code/children.py", "execution.depth >= limits.DEPTH_MAX", "execution.depth >= 10**6", code("children")),
     Bug(
+        "lanes of long ago",
+        "they are forgotten",
+        "stores/sqlite/queues.py",
+        "                execute(FORGET_SERVED, (name, now_s - SERVED_S))\n",
+        "",
+        (*PYTEST, "tests/stores/sqlite/test_lists.py", "-k", "lanes"),
+    ),
+    Bug(
         "the tables of another program",
         "none of them is taken for Perdure's",
         "stores/sqlite/opening.py",
