@@ -24,8 +24,8 @@ from perdure.programs.code.results import Vote
 from perdure.runtime.host import open_store
 from perdure.runtime.queues import declare
 from perdure.sdk import DEFAULT_TENANT, Workflow
-from perdure.service import approvals, checking, operations, queries, starting
-from perdure.service.access import Access, within
+from perdure.service import approvals, checking, joining, operations, queries, starting
+from perdure.service.access import Access
 from perdure.service.approvals import Approval
 from perdure.service.queries import EngineView, Listed
 from perdure.service.queues import UNCHANGED, change
@@ -35,8 +35,6 @@ from perdure.stores.coded import CodedStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-T = TypeVar("T")
 
 Listing = list[Listed]
 Engines = list[EngineView]
@@ -99,6 +97,7 @@ class AsyncClient:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        connection: Any = ...,
         attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
@@ -113,6 +112,8 @@ class AsyncClient:
     async def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> AsyncHandle[R]: ...
     @overload
     async def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
+    @overload
+    async def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
     @overload
     async def start(
         self,
@@ -129,6 +130,7 @@ class AsyncClient:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        connection: Any = ...,
         attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
@@ -147,12 +149,19 @@ class AsyncClient:
         is returned, if one does. The ids of their executions count: ``id@1``, ``id@2``. Arguments of the workflow that are called like an option here
         are given by position; options can be given by ``workflow.with_(...)`` as well.
 
+        With a `connection` to the store's database, the start takes part in the transaction that is open on it: there with its commit, and seen then by
+        engines within some milliseconds, a second at the latest; gone with its rollback. See the guide to transactions.
+
         Raises:
-            BadValue, BadName: the arguments are not those of the workflow, an option means nothing, or an attribute can't be kept.
+            BadValue, BadName: the arguments are not those of the workflow, an option means nothing, an attribute can't be kept, or the connection has no
+                transaction on this database.
             InputDiffers: `strict`, and the execution was started with another input.
         """
         code = workflow.code if isinstance(workflow, Workflow) else workflow
         wanted, queue = starting.wanted(code, args, given, DEFAULT_TENANT)
+        if (connection := given.get("connection")) is not None:
+            key, created = await joining.start(self._store, connection, wanted, queue)
+            return AsyncHandle(self._access, key, kind_of(workflow), created)
         if queue is not None and queue.name not in self._declared:
             await declare(self._store, [queue])
             self._declared.add(queue.name)
@@ -213,6 +222,7 @@ class AsyncClient:
     ) -> Any: ...
     async def run(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Any:
         """Start an execution, as `start` does, and wait for its result, as `AsyncHandle.result` does. An engine has to run somewhere."""
+        joining.must_not_wait(given.get("connection"))
         return await (await self.start(workflow, *args, **given)).result()
 
     @overload
@@ -335,12 +345,7 @@ class AsyncClient:
 
     async def _vote(self, approval: str | Approval, vote: Vote, *, place: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
         key = approval.key if isinstance(approval, Approval) else await approvals.find(self._access, approval, checked_name(tenant, "tenant"), place)
-        _ = checked_name(vote.by, "by")
-        if not wait:
-            await approvals.post(self._access, key, vote)
-            return
-        async with within(timeout, f"an engine that takes the decision on {key}"):
-            _ = await approvals.decide(self._access, key, vote)
+        await approvals.vote(self._access, key, vote, wait, timeout)
 
     async def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
@@ -361,11 +366,7 @@ class AsyncClient:
         Raises:
             LinkRefused: it was not signed with this secret, or its time is over.
         """
-        said = await approvals.read_link(self._access, secret_of(secret), link)
-        groups = await approvals.groups_of(self._access, said)
-        vote = Vote(said.by, said.approve, comment, value if said.approve else None, groups)
-        async with within(timeout, f"an engine that takes the decision on {said.key}"):
-            _ = await approvals.decide(self._access, said.key, vote)
+        await approvals.decide_by_link(self._access, secret_of(secret), link, Vote("", True, comment, value), timeout)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterOffice:

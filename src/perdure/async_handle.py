@@ -16,7 +16,7 @@ from perdure.programs.code.declare import Signal, checked_name
 from perdure.programs.code.durations import Duration, whole
 from perdure.runtime import endings
 from perdure.sdk import Workflow
-from perdure.service import following, operations, queries, repeating
+from perdure.service import following, joining, operations, queries, repeating
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.following import Emitted, Fold
@@ -88,18 +88,24 @@ class AsyncHandle(Generic[R_co]):
         return following.history(self._access, self.key, whole(after, "events(after)", 0), follow)
 
     @overload
-    async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ...) -> None: ...
+    async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
     @overload
-    async def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ...) -> None: ...
-    async def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False) -> None:
+    async def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
+    async def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False, connection: Any = None) -> None:
         """Send a message; it is durable when this returns. Sent again within 24 hours with the same `key`, it arrives once.
 
-        With `may_come`, an execution that does not exist yet is no error: the message waits for it, for 7 days.
+        With `may_come`, an execution that does not exist yet is no error: the message waits for it, for 7 days. With a `connection` to the
+        store's database, the message takes part in the transaction that is open on it, as a start does: see `AsyncClient.start`.
 
         Raises:
             NotFound, HasEnded: nobody would read it.
+            BadValue: the body is not of the signal's type, or the connection has no transaction on this database.
         """
-        _ = await operations.send(self._access, self.key, operations.signal(signal, body, key), may_come)
+        message = operations.signal(signal, body, key)
+        if connection is not None:
+            await joining.send(self._access.store, connection, self.key, message, may_come)
+        else:
+            _ = await operations.send(self._access, self.key, message, may_come)
 
     @overload
     async def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...

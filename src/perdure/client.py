@@ -19,7 +19,7 @@ from perdure.core.views import PublicEvent, StepView
 from perdure.core.where import Where
 from perdure.dead_letters import DeadLetterOffice
 from perdure.handle import Handle
-from perdure.loop_thread import LoopThread
+from perdure.loop_thread import LoopThread, joined
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.queues import Queue, Rate
 from perdure.sdk import DEFAULT_TENANT, Workflow
@@ -29,7 +29,7 @@ from perdure.service.dead_letters import DeadLetter, DeadLetters
 from perdure.service.following import Emitted
 from perdure.service.queries import EngineView, Listed, Status
 from perdure.service.queues import UNCHANGED
-from perdure.stores.base import QueueStand
+from perdure.stores.base import QueueStand, Store
 from perdure.stores.codecs import Codec
 from perdure.upkeep import Upkeep
 
@@ -43,9 +43,9 @@ R = TypeVar("R")
 
 
 class Client:
-    """Starts executions and finds them, on the store of a URL. See `AsyncClient`."""
+    """Starts executions and finds them, on the store of a URL. See `AsyncClient`. A store that is given in place of a URL is closed with the client."""
 
-    def __init__(self, url: str | None = None, *, codec: Codec | None = None) -> None:
+    def __init__(self, url: str | Store | None = None, *, codec: Codec | None = None) -> None:
         self._thread = LoopThread("perdure-client")
         try:
             self._inner = self._thread.call(_opened(url, codec))
@@ -85,6 +85,7 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        connection: Any = ...,
         attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
@@ -99,6 +100,8 @@ class Client:
     def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> Handle[R]: ...
     @overload
     def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
+    @overload
+    def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
     @overload
     def start(
         self,
@@ -115,13 +118,17 @@ class Client:
         ttl: Duration | None = ...,
         debounce: Duration | None = ...,
         singleton: bool = ...,
+        connection: Any = ...,
         attributes: AttributeValues | None = ...,
         tenant: str = ...,
         **kwargs: Any,
     ) -> Handle[Any]: ...
     def start(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Handle[Any]:
-        """See `AsyncClient.start`."""
-        return self._handle(self._inner.start(workflow, *args, **given))
+        """See `AsyncClient.start`. A `connection` is used in the caller's thread; one that belongs to an event loop is for an `AsyncClient`."""
+        starting = self._inner.start(workflow, *args, **given)
+        if (connection := given.get("connection")) is None:
+            return self._handle(starting)
+        return Handle(self._thread, joined(self._thread, self._inner._access.store, connection, starting))
 
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -289,6 +296,6 @@ class Client:
         return Handle(self._thread, self._thread.call(finding))
 
 
-async def _opened(url: str | None, codec: Codec | None) -> AsyncClient:
+async def _opened(url: str | Store | None, codec: Codec | None) -> AsyncClient:
     """A client of the store of `url`, opened on the loop that it will be used on."""
     return AsyncClient(url, codec=codec)

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from perdure.async_handle import AsyncHandle
 from perdure.core.views import PublicEvent, StepView
-from perdure.loop_thread import LoopThread
+from perdure.loop_thread import LoopThread, joined
 from perdure.programs.code.declare import Signal
 from perdure.programs.code.durations import Duration
 from perdure.service.following import Emitted
@@ -59,12 +59,16 @@ class Handle(Generic[R_co]):
         return self._thread.drain(self._inner.events(after, follow))
 
     @overload
-    def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ...) -> None: ...
+    def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
     @overload
-    def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ...) -> None: ...
-    def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False) -> None:
-        """See `AsyncHandle.send`."""
-        self._thread.call(self._inner.send(signal, body, key=key, may_come=may_come))
+    def send(self, signal: str, body: Any = ..., *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
+    def send(self, signal: Signal[Any] | str, body: Any = None, *, key: str | None = None, may_come: bool = False, connection: Any = None) -> None:
+        """See `AsyncHandle.send`. A `connection` is used in the caller's thread; one that belongs to an event loop is for an `AsyncHandle`."""
+        sending = self._inner.send(signal, body, key=key, may_come=may_come, connection=connection)
+        if connection is None:
+            self._thread.call(sending)
+        else:
+            joined(self._thread, self._inner._access.store, connection, sending)
 
     @overload
     def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...

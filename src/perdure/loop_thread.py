@@ -7,6 +7,9 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
+from perdure.stores.base import Store
+from perdure.stores.connections import is_asynchronous
+from perdure.stores.joining import driven, joining
 
 T = TypeVar("T")
 
@@ -76,6 +79,23 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
+
+
+def joined(thread: LoopThread, store: Store, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what joins a transaction on `connection` here and now, in the caller's thread; only what the store has to know for that is asked in its own.
+
+    Raises:
+        WrongVerb: the connection belongs to an event loop.
+    """
+    wrong = WrongVerb("connection= with a connection that belongs to an event loop", "use an AsyncClient there")
+    try:
+        if is_asynchronous(connection):
+            raise wrong
+        thread.call(joining(store).meet())
+    except BaseException:
+        coroutine.close()
+        raise
+    return driven(coroutine, wrong)
 
 
 async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:

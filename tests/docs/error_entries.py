@@ -27,7 +27,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Choose a name of 1 to 1024 bytes; for an attribute, a word of up to 64 characters.",
     ),
     "BadValue": (
-        "An argument makes no sense, does not fit the workflow, or contradicts another.",
+        "An argument makes no sense, does not fit the workflow, or contradicts another; or a `connection=` has no open transaction on the client's database.",
         "The message says what was expected. It is a `ValueError` as well.",
     ),
     "DuplicateName": (
@@ -35,8 +35,12 @@ ENTRIES: dict[str, tuple[str, str]] = {
         'Give each its own, such as `f"charge {item}"`, or leave them unnamed: repeats are numbered.',
     ),
     "WrongVerb": (
-        "A verb was used as replay could not repeat it: on the context of another branch, in a step; or a workflow was called as a function.",
-        "The message names the verb to use.",
+        (
+            "A verb was used as replay could not repeat it: on the context of another branch, in a step; or a workflow was called as a function; "
+            "or a step has ended its transaction by hand, gone on after it had failed, or changed Perdure's own tables in it; "
+            "or what begins with your commit was to be waited for before it."
+        ),
+        "The message names the verb to use, or what to do instead.",
     ),
     "NotDeterministic": (
         "A workflow used a clock, a thread, a socket, a file or a process by way of asyncio.",
@@ -83,7 +87,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The message says which; `perdure doctor` looks further. What was acknowledged is safe.",
     ),
     "StoreUnavailable": (
-        "The database did not answer: locked for too long, the disk full, the file gone.",
+        "The database did not answer: locked for too long, the disk full, the file gone, the server not there, a connection lost.",
         "Ask again: starts with an `id` and messages with a `key` count once. Engines try by themselves.",
     ),
     "LogVersionUnsupported": ("The log was written by a newer Perdure.", "Use one at least as new as that."),

@@ -4,8 +4,9 @@ import time
 
 from perdure.stores.base import Claim, Commit, Post, Store
 from perdure.stores.memory import MemoryStore
-from perdure.testing.conformance import Clock, StoreConformance
+from perdure.testing.conformance import Clock, StoreConformance, World
 from perdure.testing.conformance.world import key, opening
+from tests.stores.lanes import SINCE, serve_lanes
 
 
 class TestMemoryStore(StoreConformance):
@@ -17,6 +18,14 @@ class TestMemoryStore(StoreConformance):
 
 async def test_the_clock_is_the_wall_clock_unless_another_is_given() -> None:
     assert abs((await MemoryStore().renew("one", 60)).now_s - time.time()) < 60
+
+
+async def test_lanes_that_were_served_long_ago_are_forgotten() -> None:
+    store = MemoryStore(clock := Clock())
+    await serve_lanes(World(store, clock, 1))
+    queues = store._queues._queues
+    for served in (queues["mails"].executions, queues["pay"].work):
+        assert len(served.lanes) == SINCE + 1 and "again" in served.lanes
 
 
 async def test_a_claim_does_not_look_at_what_is_not_ready() -> None:

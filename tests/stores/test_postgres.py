@@ -12,6 +12,7 @@ from perdure.stores.base import Committed, Limits, Post, Store
 from perdure.stores.postgres import PostgresStore
 from perdure.testing.conformance import Clock, StoreConformance, World
 from perdure.testing.conformance.world import key, letter, opening, queue
+from tests.stores.lanes import SINCE, serve_lanes
 from tests.stores.servers import Server, postgres
 from tests.stores.shared import SharedStore
 
@@ -75,6 +76,17 @@ async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them
     assert ([one.head.key for one in claimed.executions], [mail.key for mail in claimed.work]) == ([key()], ["a"])
     for store in stores:
         await store.close()
+
+
+async def test_lanes_that_were_served_long_ago_are_forgotten(server: Server) -> None:
+    await empty(server)
+    store = PostgresStore(server.url, clock := Clock())
+    await serve_lanes(World(store, clock, (await store.moment()).epoch))
+    await store.close()
+    connection = await asyncpg.connect(server.url)
+    counts = await connection.fetch("SELECT queue, count(*), bool_or(lane = 'again') FROM perdure.lanes GROUP BY queue ORDER BY queue")
+    await connection.close()
+    assert [tuple(row) for row in counts] == [("mails", SINCE + 1, True), ("pay", SINCE + 1, True)]
 
 
 @pytest.mark.real

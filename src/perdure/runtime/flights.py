@@ -95,11 +95,16 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         beats.close()
     if isinstance(outcome, Err):
         beats.flush()
-    flight = warm.flights.get(path)
-    if flight is not None and flight[0] == attempt:
-        warm.flights[path] = (attempt, None)  # landed: from here on there is nothing to cancel
+    _land(warm, path, attempt)
     warm.put(Item(messages.Settle(path, attempt, outcome)))
     await engine.go_on(warm)  # in this task, which saves one
+
+
+def _land(warm: Warm, path: Path, attempt: int) -> None:
+    """From here on there is nothing to cancel: what goes on in the task of the try is the execution itself."""
+    flight = warm.flights.get(path)
+    if flight is not None and flight[0] == attempt:
+        warm.flights[path] = (attempt, None)
 
 
 async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Any, Value]) -> None:
@@ -119,6 +124,7 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
         outcome = await transact(engine.store, call, info, guard)
     finally:
         warm.busy = False
+    _land(warm, info.path, info.attempt)
     if outcome is not None:  # else the mail has the answer, or somebody else has the execution
         answered = None if isinstance(outcome, Err) else Mail(0, warm.key, guard.answer, b"", 0.0)
         warm.undecided.appendleft(Item(messages.Settle(info.path, info.attempt, outcome), answered))

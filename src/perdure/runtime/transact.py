@@ -4,7 +4,6 @@ The answer is mail to the execution, as a worker's is. So it is there exactly if
 execution finds it before anything else.
 """
 
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from perdure.core import messages, values
@@ -19,6 +18,7 @@ from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import failure, of_what_is_undone, payload
 from perdure.stores.base import Committed, Guard, Post, Raised, Store
+from perdure.stores.joining import transacting
 
 
 def answer_key(info: StepInfo) -> str:
@@ -36,8 +36,8 @@ async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value],
     """Carry out a try, and return its outcome, which is in the mail as well; what fails was rolled back. None if it is not to be done from here any more."""
     fn, args = call
     step = fn.step if isinstance(fn, Undo) else fn
-    begin: Callable[[Guard, Callable[[Any], Coroutine[Any, Any, Post]]], Coroutine[Any, Any, Any]] | None = getattr(store, "transact", None)
-    if begin is None:
+    database = transacting(store)
+    if database is None:
         return Err("fatal", ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
     try:
         payloads = Payloads(store)
@@ -61,7 +61,7 @@ async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value],
         acks = () if guard.work is None else (guard.work,)
         return Post(sends=(Send(info.execution, answer_key(info), messages.encode(settle)),), acks=acks, blobs=tuple(blobs.items()))
 
-    answer = await persistently(lambda: begin(guard, work))
+    answer = await persistently(lambda: database.transact(guard, work))
     if isinstance(answer, Raised):
         return failure(step, answer.error)
     return settled[0] if isinstance(answer, Committed) else None

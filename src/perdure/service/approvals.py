@@ -18,10 +18,12 @@ from perdure.core.execution import Execution
 from perdure.core.ops import APPROVAL, Spawn
 from perdure.core.paths import Key, text
 from perdure.programs.code.approval import SHOWN, VOTES, Answer, Shown, unfit
+from perdure.programs.code.declare import checked_name
+from perdure.programs.code.durations import Duration
 from perdure.programs.code.results import Vote
 from perdure.runtime.endings import ENDED
 from perdure.service import operations, queries
-from perdure.service.access import Access
+from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.repeating import read
 from perdure.stores.base import Filter
@@ -176,6 +178,16 @@ async def post(access: Access, key: Key, vote: Vote) -> None:
     _ = await operations.send(access, key, await _message(access, key, vote))
 
 
+async def vote(access: Access, key: Key, vote: Vote, wait: bool, timeout: Duration | None) -> None:
+    """Give a vote, and wait until it was taken or, without `wait`, don't. See `decide` and `post`."""
+    _ = checked_name(vote.by, "by")
+    if not wait:
+        await post(access, key, vote)
+        return
+    async with within(timeout, f"an engine that takes the decision on {key}"):
+        _ = await decide(access, key, vote)
+
+
 async def _message(access: Access, key: Key, vote: Vote) -> Any:
     if (decided := await _decided(access, key)) is not None:
         raise decided
@@ -242,6 +254,15 @@ async def read_link(access: Access, secret: bytes, signed: str) -> Link:
     if link.until_s <= (await access.store.moment()).now_s:
         raise LinkRefused("its time is over; ask for another one")
     return link
+
+
+async def decide_by_link(access: Access, secret: bytes, link: str, said: Vote, timeout: Duration | None) -> None:
+    """Give the answer that a signed link stands for, with what else was `said`. See `read_link` and `decide`."""
+    of = await read_link(access, secret, link)
+    value = said.value if of.approve else None
+    whole = Vote(of.by, of.approve, said.comment, value, await groups_of(access, of))
+    async with within(timeout, f"an engine that takes the decision on {of.key}"):
+        _ = await decide(access, of.key, whole)
 
 
 async def groups_of(access: Access, link: Link) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from perdure.programs.code.queues import Queue, called
 from perdure.service import operations
 from perdure.service.operations import Start
 
-OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "priority", "ttl", "debounce", "singleton", "attributes", "tenant"))
+OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "priority", "ttl", "debounce", "singleton", "attributes", "connection", "tenant"))
 """Keywords that are options of a start, and no arguments of the workflow."""
 
 PRIORITY_MAX = 2**31 - 1

@@ -9,11 +9,12 @@ or reordered are noticed; mail to its address and key; a blob to the name that i
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from itertools import chain
 from struct import Struct
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +23,31 @@ from perdure.core import wire
 from perdure.core.errors import SealedPayload
 from perdure.core.mail import Mail, Send
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Assignment, Claim, Claimed, Commit, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
+from perdure.stores.base import (
+    ALL,
+    Answer,
+    Assignment,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Filter,
+    Guard,
+    Head,
+    Lease,
+    Limits,
+    Log,
+    Moment,
+    Post,
+    QueueStand,
+    Raised,
+    Refused,
+    Store,
+    Superseded,
+)
 from perdure.stores.codecs import Codec, shown
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
+from perdure.stores.joining import Joined, joining
 
 ELSEWHERE_BYTES_MIN = 256 * 1024
 """From this size on, payloads are encoded and decoded in another thread: the loop has other things to do meanwhile."""
@@ -107,16 +130,21 @@ class Coding:
 
 
 class CodedStore:
-    """A `Store` that keeps what it is given in `inner`, encoded by `codec`. Closing it closes `inner`."""
+    """A `Store` that keeps what it is given in `inner`, encoded by `codec`. Closing it closes `inner`.
 
-    def __init__(self, inner: Store, codec: Codec) -> None:
+    It does all of it in the thread that asks if it is `here`: within a transaction of a user nothing is awaited that the connection does not await.
+    """
+
+    def __init__(self, inner: Store, codec: Codec, here: bool = False) -> None:
         self.inner = inner
+        self._codec = codec
         self._coding = Coding(codec)
+        self._do = _here if here else _elsewhere
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
         """See `Store.commit`."""
         asked = tuple(changes)
-        return await self.inner.commit(await _elsewhere(lambda: [self._sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
+        return await self.inner.commit(await self._do(lambda: [self._sealed(change) for change in asked], chain.from_iterable(map(_payloads, asked))))
 
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`. Mail that can't be decoded comes as a refusal, with the reason: others have to go on."""
@@ -128,7 +156,7 @@ class CodedStore:
             executions = tuple(Assignment(one.head, tuple(map(self._handed, one.mail))) for one in claimed.executions)
             return replace(claimed, executions=executions, work=tuple(map(self._handed, claimed.work)))
 
-        return await _elsewhere(opened, (mail.body for mail in chain(claimed.work, *(one.mail for one in claimed.executions))))
+        return await self._do(opened, (mail.body for mail in chain(claimed.work, *(one.mail for one in claimed.executions))))
 
     async def read(self, key: Key, after: int = 0) -> Log | None:
         """See `Store.read`.
@@ -137,7 +165,7 @@ class CodedStore:
             SealedPayload: a row can't be decoded here, or is not where it was written.
         """
         log = await self.inner.read(key, after)
-        return log if log is None or not log.rows else await _elsewhere(lambda: self._coding.log(log, after), log.rows)
+        return log if log is None or not log.rows else await self._do(lambda: self._coding.log(log, after), log.rows)
 
     async def heads(self, which: Filter = ALL) -> list[Head]:
         """See `Store.heads`."""
@@ -151,7 +179,7 @@ class CodedStore:
         """
         mail = await self.inner.mail(to)
         opened = self._coding.open_mail
-        return await _elsewhere(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in mail], (one.body for one in mail))
+        return await self._do(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in mail], (one.body for one in mail))
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""
@@ -195,7 +223,7 @@ class CodedStore:
         for name in names if len(names) == 1 else names * 2:  # it may get another of its names while it is looked for
             if (stored := await self.inner.blob(name)) is not None:
                 found = stored
-                return await _elsewhere(lambda: self._coding.open_blob(name, found), (found,))  # noqa: B023  # called before the loop goes on
+                return await self._do(lambda: self._coding.open_blob(name, found), (found,))  # noqa: B023  # called before the loop goes on
         return None
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
@@ -209,6 +237,26 @@ class CodedStore:
     async def close(self) -> None:
         """See `Store.close`."""
         await self.inner.close()
+
+    async def transact(self, guard: Guard, work: Callable[[Any], Coroutine[Any, Any, Post]]) -> Committed | Superseded | Refused | Raised:
+        """See `Transacting.transact`."""
+
+        async def sealing(transaction: Any) -> Post:
+            post = self._sealed(await work(transaction))
+            assert isinstance(post, Post), "it was one"
+            return post
+
+        return await self.inner.transact(guard, sealing)  # type: ignore[attr-defined,no-any-return]  # see `perdure.stores.joining.transacting`
+
+    async def meet(self) -> None:
+        """See `Joining.meet`."""
+        await joining(self.inner).meet()
+
+    @asynccontextmanager
+    async def join(self, connection: Any) -> AsyncIterator[Joined]:
+        """See `Joining.join`."""
+        async with joining(self.inner).join(connection) as within:
+            yield CodedStore(within, self._codec, here=True)  # type: ignore[arg-type]  # no more is asked of it than it has
 
     def _sealed(self, change: Commit | Post) -> Commit | Post:
         sends = tuple(self._sent(send) for send in change.sends)
@@ -233,6 +281,10 @@ class CodedStore:
 async def _elsewhere(do: Callable[[], T], payloads: Iterable[bytes]) -> T:
     """Do it in another thread if there is much to do."""
     return await asyncio.to_thread(do) if sum(map(len, payloads)) >= ELSEWHERE_BYTES_MIN else do()
+
+
+async def _here(do: Callable[[], T], _: Iterable[bytes]) -> T:
+    return do()
 
 
 def _payloads(change: Commit | Post) -> Iterable[bytes]:

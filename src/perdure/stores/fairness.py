@@ -17,6 +17,9 @@ from perdure.stores.base import Limits
 TURN_S = 1e-6
 """By how much at least one turn is later than the one before it."""
 
+SERVED_S = 3600.0
+"""How long it is remembered at least when a lane was served. What has waited for longer then counts from when it came."""
+
 ROUNDING = 1e-6
 """What times given as fractions may be off by, in intervals."""
 

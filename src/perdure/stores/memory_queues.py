@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import UNLIMITED, Claim, Head, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
+from perdure.stores.fairness import SERVED_S, Candidate, Stand, allowed, choose, next_free_at, next_turn, used
 from perdure.stores.lines import NO_TIME, ready_at_s
 
 
@@ -44,7 +45,11 @@ class _Queue:
     def serve(self, served: _Served, lane: str, fresh: bool, now_s: float) -> None:
         """Note that one of a lane is handed over."""
         self.turn = next_turn(self.turn, now_s)
+        served.lanes.pop(lane, None)  # behind all that were served before
         served.lanes[lane] = self.turn
+        for oldest in tuple(islice(served.lanes, 2)):
+            if served.lanes[oldest] < now_s - SERVED_S:
+                del served.lanes[oldest]
         served.free_at_s = used(self.limits, served.free_at_s, now_s, int(fresh))
 
     def stand(self, served: _Served, held: Mapping[str, int]) -> Stand:

@@ -60,6 +60,7 @@ CREATE TABLE IF NOT EXISTS queues (
     free_for_work_at_s float8 NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS lanes (queue text, work boolean, lane text, turn float8 NOT NULL, PRIMARY KEY (queue, work, lane));
+CREATE INDEX IF NOT EXISTS lanes_by_turn ON lanes (queue, work, turn);
 
 ALTER TABLE heads
     ADD COLUMN IF NOT EXISTS queue text NOT NULL DEFAULT '',

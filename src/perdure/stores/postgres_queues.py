@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
+from perdure.stores.fairness import SERVED_S, Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
 from perdure.stores.postgres_text import escaped, unescaped
 
 WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
@@ -90,6 +90,8 @@ SERVED = "SELECT queue, lane, turn FROM lanes WHERE work = $1 AND queue = ANY($2
 TURN = "UPDATE queues SET turn = $2, free_at_s = $3, free_for_work_at_s = $4 WHERE name = $1"
 SERVE = """INSERT INTO lanes SELECT $1, $2, lane, turn FROM unnest($3::text[], $4::float8[]) AS served(lane, turn)
     ON CONFLICT (queue, work, lane) DO UPDATE SET turn = excluded.turn"""
+FORGET_SERVED = """DELETE FROM lanes WHERE ctid = ANY(ARRAY(SELECT ctid FROM lanes WHERE queue = $1 AND work = $2 AND turn < $3
+    ORDER BY turn LIMIT $4))"""
 
 Fetch = Callable[..., Awaitable[list[Any]]]
 
@@ -151,6 +153,7 @@ async def serve(fetch: Fetch, queues: dict[str, Queue], executions: Iterable[Fou
                 served.setdefault((one.queue, bool(is_work)), {})[one.lane] = queue.turn
     for (name, for_work), lanes in served.items():
         await fetch(SERVE, name, for_work, [*map(escaped, lanes)], [*lanes.values()])
+        await fetch(FORGET_SERVED, name, for_work, now_s - SERVED_S, 2 * len(lanes))
     for name in {name for name, _ in served}:
         await fetch(TURN, name, queues[name].turn, *queues[name].free_at_s)
 

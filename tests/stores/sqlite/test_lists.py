@@ -16,8 +16,9 @@ from perdure.stores.base import Claim, Commit, Filter
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.reading import read_heads
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.conformance import Clock
+from perdure.testing.conformance import Clock, World
 from perdure.testing.conformance.world import NAMES, key
+from tests.stores.lanes import SINCE, serve_lanes
 from tests.stores.sqlite.world import claim, step, tell
 
 MANY = 8_000
@@ -35,6 +36,15 @@ def parked(key: Key, status: str = "waiting", rows: int = 1, **fields: Any) -> l
     """An execution that waits."""
     given = {"program": f"{key.workflow}@1", "status": status, "epoch": 1, "release": True, **fields}
     return [step(key, version, row=bytes(200), **given) for version in range(rows)]
+
+
+async def test_lanes_that_were_served_long_ago_are_forgotten(store: SqliteStore, tmp_path: Path) -> None:
+    clock = store._clock
+    assert isinstance(clock, Clock)
+    await serve_lanes(World(store, clock, 1))
+    with closing(sqlite3.connect(tmp_path / "perdure.db")) as connection:
+        found = connection.execute("SELECT queue, count(*), max(lane = 'again') FROM lanes GROUP BY queue").fetchall()
+    assert found == [("mails", SINCE + 1, 1), ("pay", SINCE + 1, 1)]
 
 
 async def test_a_prefix_is_exact_whatever_is_in_it(store: SqliteStore) -> None:

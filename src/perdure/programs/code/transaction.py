@@ -7,8 +7,8 @@ from typing import Any, Protocol
 class Transaction(Protocol):
     """A transaction on the store's own database. What is written in it is there if and only if the step has settled, and so exactly once.
 
-    Placeholders are those of the database: ``?`` in SQLite, ``$1`` in Postgres. It can't be committed or rolled back by hand: an error that leaves the
-    step does the one, its return the other. Perdure's own tables can't be changed.
+    Placeholders are ``$1``, ``$2`` and so on in both databases, in SQLite ``?`` as well. It can't be committed or rolled back by hand: an error that
+    leaves the step rolls it back, its return commits it. Perdure's own tables can't be changed.
     """
 
     async def execute(self, sql: str, *arguments: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
+from perdure.stores.fairness import SERVED_S, Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.reading import text
 
@@ -28,6 +28,8 @@ MARK = "UPDATE heads SET limited = ? WHERE queue = ? AND queue <> ''"
 QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s FROM queues ORDER BY name"
 SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, ?)
     ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn"""
+FORGET_SERVED = """DELETE FROM lanes WHERE rowid IN
+    (SELECT rowid FROM lanes INDEXED BY lanes_by_turn WHERE queue = ? AND turn < ? ORDER BY turn LIMIT 2)"""
 TURN = "UPDATE queues SET turn = ?, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?"
 
 _IN_QUEUE = "FROM heads INDEXED BY heads_by_queue WHERE queue <> '' AND limited = 1 AND queue = ?1"
@@ -140,6 +142,7 @@ def serve(execute: Execute, executions: Iterable[Found], work: Iterable[Found], 
                 times[is_work] = used(one.queue.limits, times[is_work], now_s, int(one.fresh))
                 execute(TURN, (turns[name], *times, name))
                 execute(SERVE, (name, one.lane, is_work, turns[name]))
+                execute(FORGET_SERVED, (name, now_s - SERVED_S))
 
 
 def next_times(execute: Execute, queue: Queue, claim: Claim, now_s: float) -> Iterator[float | None]:

@@ -119,6 +119,7 @@ CREATE TABLE queues (
     free_for_work_at_s REAL NOT NULL
 ){_STRICT};
 CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)){_STRICT};
+CREATE INDEX lanes_by_turn ON lanes (queue, turn);
 """
 
 

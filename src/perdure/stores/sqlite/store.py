@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -45,6 +45,8 @@ from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claims import next_at, ready
 from perdure.stores.sqlite.file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
 from perdure.stores.sqlite.fork import Forkable, closed, opened
+from perdure.stores.sqlite.heralds import Heralds
+from perdure.stores.sqlite.joined import SqliteJoined, joined
 from perdure.stores.sqlite.lives import watch
 from perdure.stores.sqlite.members import HOLDERS, Presence, forgettable, leases, standing
 from perdure.stores.sqlite.opening import open_database
@@ -91,6 +93,7 @@ class SqliteStore:
         self._writer = Writer(self._file, self._lay, self._written)
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
         self._copies = Copies(self._file)
+        self._heralds = Heralds(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
         opened(self)
@@ -183,6 +186,7 @@ class SqliteStore:
             for unwatch in self._watched.values():
                 unwatch()
         self._checkpoints.close()
+        self._heralds.close()
         self.quiet()
         self._writer.close()
         self._readers.close()
@@ -195,6 +199,20 @@ class SqliteStore:
     async def transact(self, guard: Guard, work: Callable[[Any], Coroutine[Any, Any, Post]]) -> Committed | Superseded | Refused | Raised:
         """See `Transacting.transact`. What `work` awaits besides its transaction is an error: all that write wait for it."""
         return await self._write(lambda tables: tables.transact(guard, work))
+
+    async def meet(self) -> None:
+        """See `Joining.meet`. A connection to the file is known by the file."""
+
+    @asynccontextmanager
+    async def join(self, connection: Any) -> AsyncIterator[SqliteJoined]:
+        """See `Joining.join`. Nobody else writes from here on until the transaction ends."""
+        self._must_be_open()
+        with self._file.said_clearly():
+            self._file.check()
+        async with joined(connection, self._file, self._lay_for_another, self._clock) as within:
+            yield within
+        if within.posted is not None:
+            self._heralds.expect(within.posted, within.tables)
 
     async def backup(self, target: str | Path) -> None:
         """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.
@@ -251,6 +269,10 @@ class SqliteStore:
 
     def _lay(self, connection: sqlite3.Connection) -> Tables:
         return Tables(connection, self._presence, self._clock, self._lease_clock)
+
+    def _lay_for_another(self, connection: sqlite3.Connection) -> Tables:
+        """The tables on a connection that is not ours, in a transaction that tells nobody of this process."""
+        return Tables(connection, Presence(self._file.processes, lambda _: None), self._clock, self._lease_clock)
 
     # Rings and deaths.
 

@@ -4,9 +4,11 @@ A savepoint keeps what fails from touching what others have written in the same 
 asks here what it may do: Perdure's tables can be read, not changed, and where the transaction ends is not the user's to say.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from perdure.core.errors import WrongVerb
@@ -18,13 +20,16 @@ HELD = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
 LEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 ANSWERED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 
-OWN = frozenset(("meta", "processes", "holders", "heads", "log", "mail", "blobs", "queues", "lanes"))
+OWN = frozenset(("meta", "processes", "holders", "heads", "attributes", "log", "mail", "blobs", "queues", "lanes"))
 CHANGES = frozenset(
     (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER)
 )
 FORBIDDEN = frozenset((sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA))
 
 Work = Callable[[Any], Coroutine[Any, Any, Post]]
+
+_NUMBERED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|(?<![\w$])\$(\d+)""", re.DOTALL)
+"""What is quoted, a comment, or a placeholder as Postgres has it."""
 
 
 class SqliteTransaction:
@@ -40,24 +45,30 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, *arguments: Any) -> int:
         """Run a statement; return how many rows it changed."""
-        return self._cursor().execute(sql, arguments).rowcount
+        return self._cursor().execute(_placed(sql), arguments).rowcount
 
     async def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement for each of `rows`."""
-        self._cursor().executemany(sql, rows)
+        self._cursor().executemany(_placed(sql), rows)
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
         """The rows of a query."""
-        return self._cursor().execute(sql, arguments).fetchall()
+        return self._cursor().execute(_placed(sql), arguments).fetchall()
 
     async def fetchrow(self, sql: str, *arguments: Any) -> Any:
         """The first row, or None."""
-        return self._cursor().execute(sql, arguments).fetchone()
+        return self._cursor().execute(_placed(sql), arguments).fetchone()
 
     async def fetchval(self, sql: str, *arguments: Any) -> Any:
         """The first column of the first row, or None."""
         row = await self.fetchrow(sql, *arguments)
         return None if row is None else row[0]
+
+
+@lru_cache
+def _placed(sql: str) -> str:
+    """A statement with the placeholders of SQLite: ``?1`` for ``$1``."""
+    return _NUMBERED.sub(lambda found: f"?{found[1]}" if found[1] else found[0], sql) if "$" in sql else sql
 
 
 def may(execute: Execute, guard: Guard) -> Refused | None:

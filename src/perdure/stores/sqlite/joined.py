@@ -1,0 +1,162 @@
+"""Joined: what is posted within a transaction that a user has open on the file, on the user's own connection.
+
+The statements are those of every other transaction (`Tables`). A savepoint keeps what fails from leaving half of itself; how the
+connection was set up is put aside meanwhile. Where the transaction has not read or written anything yet, the first statement here is one
+that writes, so that SQLite waits for others as long as the connection says, instead of refusing at once what it had let read.
+"""
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from perdure.core.errors import BadValue
+from perdure.core.mail import Mail
+from perdure.core.paths import Address, Key
+from perdure.stores.base import ALL, Answer, Commit, Filter, Head, Log, Moment, Post, QueueStand
+from perdure.stores.connections import KINDS, OPEN, driver_s, is_of, is_sqlite
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.queues import stands
+from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail, text
+from perdure.stores.sqlite.tables import Tables
+
+T = TypeVar("T")
+
+WRITES = "DELETE FROM mail WHERE 0"
+"""Takes the lock of who writes, and writes nothing."""
+STALE = "the transaction had read before somebody else wrote, so SQLite lets it write no more: roll it back and begin it with BEGIN IMMEDIATE"
+
+
+class SqliteJoined:
+    """The file as it is in the transaction that is open on `connection`. See `Joined`. `posted` has what was sent first."""
+
+    def __init__(self, connection: sqlite3.Connection, elsewhere: Any, lay: Callable[[sqlite3.Connection], Tables], clock: Callable[[], float]) -> None:
+        self.tables = lay(connection)
+        self.posted: tuple[str, str] | None = None
+        self._connection, self._elsewhere, self._clock = connection, elsewhere, clock
+        self._began = False
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+        """See `Store.commit`."""
+        asked = tuple(changes)
+        sends = [send for change in asked for send in change.sends]
+        if sends and self.posted is None:
+            self.posted = text(sends[0].to), sends[0].key
+        return await self._do(lambda: self.tables.change(asked))
+
+    async def read(self, key: Key, after: int = 0) -> Log | None:
+        """See `Store.read`."""
+        return await self._do(lambda: read_log(self._connection.execute, key, after))
+
+    async def heads(self, which: Filter = ALL) -> list[Head]:
+        """See `Store.heads`."""
+        return await self._do(lambda: read_heads(self._connection.execute, which))
+
+    async def mail(self, to: Address) -> list[Mail]:
+        """See `Store.mail`."""
+        return await self._do(lambda: read_mail(self._connection.execute, to))
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """See `Store.blob`."""
+        return await self._do(lambda: read_blob(self._connection.execute, sha256))
+
+    async def moment(self) -> Moment:
+        """See `Store.moment`."""
+        return Moment(self._clock(), self.tables.epoch)
+
+    async def queues(self) -> list[QueueStand]:
+        """See `Store.queues`; who holds anything is not looked at here."""
+        return await self._do(lambda: stands(self._connection.execute, frozenset(), self._clock()))
+
+    # The transaction.
+
+    async def enter(self) -> None:
+        """Begin, within the user's transaction."""
+        await self._do(self._enter)
+
+    async def leave(self, keeps: bool) -> None:
+        """End, with what was done here kept in the user's transaction or not."""
+        await self._do(lambda: self._leave(keeps))
+
+    def _enter(self) -> None:
+        connection = self._connection
+        if not connection.in_transaction:
+            if connection.isolation_level is None or getattr(connection, "autocommit", -1) is True:
+                raise BadValue("connection=", connection, "in a transaction, and it commits by itself; execute BEGIN first, commit afterwards")
+            connection.execute("BEGIN IMMEDIATE")  # as its first write would have
+            self._began = True
+        try:
+            connection.execute("SAVEPOINT perdure")
+            connection.execute(WRITES)
+            self.tables.begin()
+        except BaseException as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+                error.add_note(STALE)
+            self._leave(False)
+            raise
+
+    def _leave(self, keeps: bool) -> None:
+        connection = self._connection
+        if not connection.in_transaction:  # it has failed so badly that SQLite has rolled it back
+            return
+        if not keeps:
+            connection.execute("ROLLBACK TO perdure")
+        connection.execute("RELEASE perdure")
+        if self._began and not keeps:
+            connection.execute("ROLLBACK")
+
+    async def _do(self, do: Callable[[], T]) -> T:
+        """Do it on the connection, in its thread, with rows and texts as they are wanted here."""
+        if self._elsewhere is None:
+            return self._plainly(do)
+        there: Awaitable[T] = self._elsewhere(self._plainly, do)
+        return await there
+
+    def _plainly(self, do: Callable[[], T]) -> T:
+        connection = self._connection
+        rows, texts = connection.row_factory, connection.text_factory
+        connection.row_factory, connection.text_factory = None, str
+        try:
+            return do()
+        finally:
+            connection.row_factory, connection.text_factory = rows, texts
+
+
+@asynccontextmanager
+async def joined(given: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connection], Tables], clock: Callable[[], float]) -> AsyncIterator[SqliteJoined]:
+    """The file within the transaction on the connection that was `given`. See `Joining.join`."""
+    connection, elsewhere = await driver_s(given), None
+    if is_of(connection, "aiosqlite", "Connection"):
+        if connection._connection is None:
+            raise BadValue("connection=", given, OPEN)
+        elsewhere, connection = connection._execute, connection._conn  # there is no public way to do several things in its thread
+    if not is_sqlite(connection):
+        raise BadValue("connection=", given, f"a connection to {file.path}: give {KINDS}, on that file")
+    within = SqliteJoined(connection, elsewhere, lay, clock)
+    await within._do(lambda: _must_be_to(connection, given, file))
+    await within.enter()
+    try:
+        yield within
+    except BaseException:
+        await within.leave(False)
+        raise
+    await within.leave(True)
+
+
+def _must_be_to(connection: sqlite3.Connection, given: Any, file: DatabaseFile) -> None:
+    try:
+        found = next((path for _, name, path in connection.execute("PRAGMA database_list") if name == "main"), "")
+    except sqlite3.ProgrammingError as error:
+        if "closed database" in str(error):
+            raise BadValue("connection=", given, OPEN) from error
+        raise
+    if not found or not _same(found, file):
+        raise BadValue("connection=", found or ":memory:", f"the database of this client, {file.path}; connect to that file")
+
+
+def _same(path: str, file: DatabaseFile) -> bool:
+    try:
+        return os.path.samefile(path, file.path)  # noqa: PTH121  # a stat, which opens nothing
+    except FileNotFoundError:
+        return False

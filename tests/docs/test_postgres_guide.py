@@ -1,0 +1,30 @@
+"""The guide to transactions in Postgres, docs/guides/transactions-postgres.md, shows what happens on a real server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks
+from tests.stores.servers import Server, postgres
+
+PAGE = "docs/guides/transactions-postgres.md"
+SHOWN = "postgresql://shop@db.example.com/shop"
+RUN = "import sys; from tests.docs import pages as p; page, *urls = sys.argv[1:]; p.STAGES[page] = p.Stage(replaced=dict([urls])); p.read(page)"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with postgres() as server:
+        yield server
+
+
+def test_what_it_shows_is_what_happens(server: Server) -> None:
+    shown = [block for block in blocks((ROOT / PAGE).read_text(encoding="utf-8")) if block.language == "python"]
+    assert len(shown) == 1 and "not run" not in shown[0].marks
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    command = [sys.executable, "-c", RUN, PAGE, SHOWN, server.url]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
