@@ -6,7 +6,7 @@ nobody has sent are points that a branch does not get past, and it says so by yi
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 from perdure.testing import nodes as n
@@ -112,22 +112,15 @@ class _Oracle:
                 return {"approved": approves}
             case n.Gate(_, latest):
                 return {"way": latest}
-            case n.Removed(verb):
-                yield from self._perhaps(verb, scope)
-            case n.Changed(name, ways):
-                for way in ways:
-                    yield from self._perhaps(way, scope)
-                return {"changed": name}
+            case n.Removed() | n.Changed():
+                return (yield from self._changed(node, scope))
             case n.Guard(body):
                 try:
                     return {"fine": (yield from self.read(body, scope))}
                 except _Failure as failure:
                     return {"caught": str(failure)}
             case n.Sequence(nodes) | n.Together(nodes):
-                values: list[Json] = []
-                for one in nodes:
-                    values += [(yield from self.read(one, scope))]
-                return values
+                return (yield from self._each(nodes, scope))
             case n.Loop():
                 return (yield from self._loop(node, scope))
             case n.Join() | n.Map():
@@ -136,11 +129,19 @@ class _Oracle:
                 return (yield from self._race(node, scope))
         return None
 
-    def _perhaps(self, node: Node, scope: _Scope) -> Reading:
-        """What some code does, and other code does not."""
-        effects, done = Counter[str](), Counter[str]()
-        self.lost += [effects, done]
-        yield from self.read(node, scope._replace(effects=effects, done=done))
+    def _each(self, nodes: Sequence[Node], scope: _Scope) -> Reading:
+        values: list[Json] = []
+        for one in nodes:
+            values += [(yield from self.read(one, scope))]
+        return values
+
+    def _changed(self, node: n.Removed | n.Changed, scope: _Scope) -> Reading:
+        """Each way is gone by some code, and not by other."""
+        for way in (node.verb,) if isinstance(node, n.Removed) else node.ways:
+            effects, done = Counter[str](), Counter[str]()
+            self.lost += [effects, done]
+            yield from self.read(way, scope._replace(effects=effects, done=done))
+        return None if isinstance(node, n.Removed) else {"changed": node.name}
 
     def _call(self, node: n.Call, scope: _Scope) -> Reading:
         """A child undoes what it has done if it fails; what it has done by completing may be undone with its parent."""
