@@ -316,7 +316,7 @@ class Simulation:
                 going = {
                     str(key): self.store.head(key) for key in self.store.keys if key not in self.auditor.known or self.auditor.known[key].shadow.ended is None
                 }
-                self.auditor.complain(f"it has not ended {SETTLE_S} s after the last fault: {going}; left: {self.store.left}")
+                self.auditor.complain(f"it has not ended {SETTLE_S} s after the last fault: {f'{going}; left: {self.store.left}':.1500}")
 
     def _judge(self) -> None:
         """Compare what came of it with what was predicted."""
