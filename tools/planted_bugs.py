@@ -566,8 +566,8 @@ BUGS = [
         "what is evicted",
         "it leaves memory",
         "runtime/engine.py",
-        "(warm.leaving and not warm.held)",
-        "False",
+        "execution.ended is not None or warm.leaving)",
+        "execution.ended is not None)",
         runtime("evict"),
     ),
     Bug(
