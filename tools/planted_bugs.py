@@ -547,6 +547,14 @@ BUGS = [
     ),
     Bug("depth", "a recursion ends", "programs/code/children.py", "execution.depth >= limits.DEPTH_MAX", "execution.depth >= 10**6", code("children")),
     Bug(
+        "a transaction that was committed in time",
+        "a cancel comes after it",
+        "runtime/advance.py",
+        "        unless=unless,\n",
+        "",
+        (*runtime("transact"), "-k", "overtaken"),
+    ),
+    Bug(
         "lanes of long ago",
         "they are forgotten",
         "stores/sqlite/queues.py",

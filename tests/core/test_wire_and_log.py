@@ -96,6 +96,7 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Keep(attributes.encoded((*ATTRIBUTES, ("vip", None))), "attributes")),
     e.Attributed(ATTRIBUTES, NOW_S),
     e.Snapshot(1, NOW_S, 0, attributes=ATTRIBUTES),
+    e.Opened(PAY, Call("pay", transaction=True)),
 ]
 
 

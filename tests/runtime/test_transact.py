@@ -304,6 +304,48 @@ async def test_neither_a_deadline_nor_a_cancel_comes_between_a_transaction_and_i
     assert await bank.rows() == [] and len(set(tries)) == len(tries), "what was written was undone, and nothing was written twice"
 
 
+async def test_a_cancel_that_a_worker_s_transaction_has_overtaken_comes_after_it(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    @step(transaction=True, queue="bank")
+    async def book(tx: Transaction, cents: int) -> int:
+        await tx.execute("INSERT INTO payments VALUES ('ada', $1)", cents)
+        tries.append(cents)
+        return cents
+
+    @book.undo(transaction=True)
+    async def back(tx: Transaction, result: int, cents: int) -> None:
+        await tx.execute("DELETE FROM payments WHERE cents = $1", result)
+        tries.append(-cents)
+
+    @workflow
+    async def books(ctx: Context) -> None:
+        await ctx.step(book, 5)
+        await ctx.listen("never")
+
+    async with engine(bank, books) as (store, _), AsyncClient(store) as client:
+        commit, worker = store.commit, Worker(store, [book], queues=["bank"])
+        working: list[asyncio.Task[None]] = []
+
+        async def is_overtaken(changes: Any) -> Any:
+            if not working and any(isinstance(change, Commit) and any(ack.answer for ack in change.acks) for change in changes):
+                working.append(asyncio.create_task(worker.run()))
+                while not await bank.rows():
+                    await asyncio.sleep(0.01)
+            return await commit(changes)
+
+        monkeypatch.setattr(store, "commit", is_overtaken)
+        try:
+            handle = await client.start(books)
+            while (await handle.status()).status != "waiting":
+                await asyncio.sleep(0.01)
+            await handle.cancel()
+            with pytest.raises(ExecutionCancelled):
+                await handle.result("5s")
+        finally:
+            worker.stop()
+            await asyncio.gather(*working)
+    assert await bank.rows() == [] and tries == [5, -5]
+
+
 async def test_what_comes_while_its_answer_is_decided_on_is_done_next(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     @workflow
     async def pays_and_waits(ctx: Context) -> None:

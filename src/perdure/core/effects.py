@@ -145,7 +145,8 @@ def _answer(child: Key, parent: messages.Parent, outcome: Outcome) -> mail.Send:
 def _take_back(key: Key, promise: Promise) -> Iterator[Effect]:
     match promise.op:
         case Call() as op if promise.state == "waiting":
-            yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt))
+            answer = messages.answer_key(promise.path, promise.attempt) if op.transaction else ""
+            yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt), answer)
         case Spawn() as op if op.awaited and op.on_cancel != "detach" and promise.path[0] != UNDO:
             why = f"its parent {key} no longer waits for it"
             end = messages.Cancel(why, unwanted=True) if op.on_cancel == "cancel" else messages.Terminate(why, unwanted=True)

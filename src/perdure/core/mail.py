@@ -55,7 +55,11 @@ class Mail(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):
-    """Mail that is dealt with and leaves the store; acknowledging what is gone does nothing."""
+    """Mail that is dealt with and leaves the store; acknowledging what is gone does nothing.
+
+    Of work that is given up while somebody may be doing it in a transaction, `answer` is the key of the mail that would have settled it.
+    """
 
     to: Address
     key: str
+    answer: str = ""

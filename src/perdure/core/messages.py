@@ -12,7 +12,7 @@ from perdure.core.attributes import Attributes
 from perdure.core.copies import Fork
 from perdure.core.errors import LogDamaged
 from perdure.core.ops import Outcome
-from perdure.core.paths import Key, Path
+from perdure.core.paths import Key, Path, text
 from perdure.core.values import NOTHING, Value
 
 
@@ -49,6 +49,11 @@ class Settle(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     path: Path
     attempt: int
     outcome: Outcome
+
+
+def answer_key(path: Path, attempt: int) -> str:
+    """The key of the mail that answers a try."""
+    return f"settle:{text(path)}:{attempt}"
 
 
 class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="signal"):

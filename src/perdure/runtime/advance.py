@@ -36,11 +36,11 @@ NEWS = frozenset((Ended, Parked, Resumed, Reopened, Undoing))
 
 
 class LostRace(Exception):  # an expected outcome on its way to where it is handled
-    """Somebody else has advanced the execution; what was decided here is void."""
+    """Somebody else has advanced the execution; what was decided here is void. Mail that is `unheard` may be there, and is to be decided on first."""
 
-    def __init__(self, ours: bool) -> None:
+    def __init__(self, ours: bool, unheard: tuple[str, ...] = ()) -> None:
         super().__init__("somebody else has advanced this execution")
-        self.ours = ours
+        self.ours, self.unheard = ours, unheard
 
 
 class NewEpoch(Exception):  # an expected outcome on its way to where it is handled
@@ -71,8 +71,10 @@ async def advance(engine: "Engine", warm: Warm) -> None:
             await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
             if not engine.held_since(asked_s):  # the answer took so long that others may have gone on meanwhile: what it was may be over
                 raise LostRace(ours=True)
-    except BaseException:
+    except BaseException as error:
         warm.put_back(batch)
+        if isinstance(error, LostRace) and error.ours and error.unheard:
+            await _hear(engine, warm, error.unheard)
         raise
     for item in batch:
         if item.mail is not None:
@@ -82,6 +84,13 @@ async def advance(engine: "Engine", warm: Warm) -> None:
         _say(decision)
         act(engine, warm, decision.events)
         await _compact(engine, warm)
+
+
+async def _hear(engine: "Engine", warm: Warm, keys: tuple[str, ...]) -> None:
+    """Take answers of transactions in hand, before what would have given them up."""
+    for mail in await engine.store.mail(warm.key):
+        if mail.key in keys:
+            warm.put_first(Item(messages.decode_message(mail.body), mail))
 
 
 async def restore(engine: "Engine", warm: Warm) -> None:
@@ -142,6 +151,8 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
     if execution is None:
         raise LogDamaged(f"execution {warm.key} is not in memory")
     release, attributes = warm.parks, _attributes(warm, execution)
+    heard = {ack.key for ack in acks}
+    unless = tuple(ack.answer for ack in decision.acks if ack.answer and ack.answer not in heard)
     change = Commit(
         key=warm.key,
         epoch=engine.epoch,
@@ -162,6 +173,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         acks=(*decision.acks, *acks),
         blobs=tuple(decision.blobs.items()),
         attributes=None if attributes == warm.attributes else attributes,
+        unless=unless,
     )
     taken = warm.taken
     (answer,) = await engine.store.commit([change])
@@ -175,7 +187,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
             warm.log_bytes = len(change.row) + (warm.log_bytes if compacted is None else len(compacted))
         case Conflict(now):
             warm.exists = now is not None
-            raise LostRace(now is not None and now.holder == engine.holder)
+            raise LostRace(now is not None and now.holder == engine.holder, unless)
         case Superseded(epoch):
             raise NewEpoch(epoch)
 

@@ -15,7 +15,7 @@ from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.code.instance import Instance
 from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
-from perdure.runtime.transact import answer_key, in_transaction, transact
+from perdure.runtime.transact import in_transaction, transact
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Guard
 
@@ -119,7 +119,7 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
     if not is_wanted():
         return
     warm.busy = True
-    guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=answer_key(info))
+    guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=messages.answer_key(info.path, info.attempt))
     try:
         outcome = await transact(engine.store, call, info, guard)
     finally:

@@ -10,7 +10,6 @@ from perdure.core import messages, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.mail import Send
 from perdure.core.ops import Err, Ok, Outcome
-from perdure.core.paths import text
 from perdure.core.values import Value, offload
 from perdure.programs.code.declare import Step, Undo
 from perdure.programs.code.info import StepInfo, running
@@ -19,11 +18,6 @@ from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import failure, of_what_is_undone, payload
 from perdure.stores.base import Committed, Guard, Post, Raised, Store
 from perdure.stores.joining import transacting
-
-
-def answer_key(info: StepInfo) -> str:
-    """The key of the mail that answers a try."""
-    return f"settle:{text(info.path)}:{info.attempt}"
 
 
 def in_transaction(fn: Any) -> bool:
@@ -59,7 +53,7 @@ async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value],
         settled[:] = [Ok(offload(values.encode(result, "the result of step", info.path), blobs))]
         settle = messages.Settle(info.path, info.attempt, settled[0])
         acks = () if guard.work is None else (guard.work,)
-        return Post(sends=(Send(info.execution, answer_key(info), messages.encode(settle)),), acks=acks, blobs=tuple(blobs.items()))
+        return Post(sends=(Send(info.execution, messages.answer_key(info.path, info.attempt), messages.encode(settle)),), acks=acks, blobs=tuple(blobs.items()))
 
     answer = await persistently(lambda: database.transact(guard, work))
     if isinstance(answer, Raised):

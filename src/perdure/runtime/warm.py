@@ -103,6 +103,13 @@ class Warm:
             self.in_hand.add(item.mail.number)
         self.undecided.append(item)
 
+    def put_first(self, item: Item) -> None:
+        """Take a message in hand before all others, also if it is among them."""
+        self.undecided = deque(one for one in self.undecided if one.mail is None or item.mail is None or one.mail.number != item.mail.number)
+        self.undecided.appendleft(item)
+        if item.mail is not None:
+            self.in_hand.add(item.mail.number)
+
     def put_back(self, items: list[Item]) -> None:
         """Put messages that were not decided on durably in front again."""
         self.undecided.extendleft(reversed(items))

@@ -16,7 +16,7 @@ from uuid import uuid4
 from perdure.core import limits, messages
 from perdure.core.errors import ErrorInfo, LogDamaged, StoreError
 from perdure.core.mail import Ack, Mail, Send
-from perdure.core.messages import Lost, Settle, Work
+from perdure.core.messages import Lost, Settle, Work, answer_key
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
 from perdure.core.values import offload
@@ -32,7 +32,7 @@ from perdure.runtime.presence import here
 from perdure.runtime.queues import declare, declared
 from perdure.runtime.resources import Resources
 from perdure.runtime.threads import DaemonThreads
-from perdure.runtime.transact import answer_key, in_transaction, transact
+from perdure.runtime.transact import in_transaction, transact
 from perdure.stores.base import Claim, Guard, Moment, Post, Store
 
 logger = logging.getLogger("perdure.worker")
@@ -194,7 +194,7 @@ class Worker:
                 untold = beats.take()
             light = Ok(offload(outcome.value, blobs), outcome.port) if isinstance(outcome, Ok) else outcome
             answer = Settle(work.path, work.attempt, light)
-        send = Send(work.execution, f"settle:{text(work.path)}:{work.attempt}", messages.encode(answer))
+        send = Send(work.execution, answer_key(work.path, work.attempt), messages.encode(answer))
         sends = (send,) if untold is None else (_progress(work, untold), send)
         post = Post(epoch=epoch, sends=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
         await persistently(lambda: self.store.commit([post]))
@@ -202,7 +202,8 @@ class Worker:
     async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Outcome | None:
         """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
         info = StepInfo(work.execution, work.path, work.attempt)
-        lease = Guard(key=work.execution, holder=self._membership.name, epoch=self._membership.epoch, answer=answer_key(info), work=Ack(mail.to, mail.key))
+        member, answer = self._membership, answer_key(work.path, work.attempt)
+        lease = Guard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
         return await transact(self.store, (step, work.args), info, lease)
 
     async def _outcome(self, work: Work, deliveries: int, beats: Beats) -> Outcome:

@@ -75,6 +75,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
     `release`, what nobody holds is held by `holder` from then on, so that its death is noticed. With `news`, who waits for the execution
     to end or to need somebody is rung. `attributes`, unless None, are all that it has from then on; with `creates`, None means that it has none.
+    It takes effect `unless` mail to the execution is there that has one of these keys.
     """
 
     key: Key
@@ -96,6 +97,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     acks: tuple[Ack, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
     attributes: Indexed | None = None
+    unless: tuple[str, ...] = ()
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -226,11 +226,11 @@ class MemoryStore:
     def _commit(self, commit: Commit, now_s: float) -> Answer:
         if commit.epoch != self._epoch:
             return Superseded(self._epoch)
-        execution = self._executions.get(commit.key)
-        if execution is None and commit.creates:
+        execution, answered = self._executions.get(commit.key), any(key in self._mail.get(commit.key, {}) for key in commit.unless)
+        if execution is None and commit.creates and not answered:
             head = Head(commit.key, commit.program, commit.root, commit.version, commit.holder, created_at_s=now_s)
             execution = self._create(head)
-        elif execution is None or commit.creates or execution.head.version != commit.version:
+        elif execution is None or commit.creates or answered or execution.head.version != commit.version:
             return Conflict(execution.head if execution else None)
         if commit.compacted is not None:
             execution.rows = [(commit.version, commit.compacted)]

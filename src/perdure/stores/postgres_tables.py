@@ -49,6 +49,7 @@ LOCK = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_loc
 MOMENT = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
 CREATE = f"""INSERT INTO heads (address, {HEAD}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
     $10, $11, $12, $13, $14, $15, EXISTS (SELECT 1 FROM queues WHERE name = $13 AND name <> '')) ON CONFLICT DO NOTHING RETURNING number"""
+THERE = f"SELECT 1 FROM mail {_HERE} AND sha256(key) = ANY(SELECT sha256(one) FROM unnest($2::bytea[]) AS one)"
 DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {_HERE} AND version = $2 RETURNING number"""
 HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited AND $3"
@@ -109,7 +110,9 @@ class Tables:
 
     async def _commit(self, commit: Commit) -> Answer:
         version, now_s, address = commit.version + commit.count, self.moment.now_s, as_bytes(commit.key)
-        if commit.creates:
+        if commit.unless and await self._first(THERE, address, [key.encode() for key in commit.unless]):
+            number = None
+        elif commit.creates:
             times = (commit.wake_at_s, None, commit.status, now_s, commit.ended_at_s)
             number = await self._create(Head(commit.key, commit.program, commit.root, version, commit.holder, *times))
         else:

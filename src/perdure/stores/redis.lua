@@ -176,8 +176,9 @@ local function carry_out(change)  -- Return the executions that were opened.
 end
 local function commit(change)
   local address, version = pack(change.key), change.version + change.count
-  local head = load(address)
-  if not head and not change.creates or head and (change.creates or head.version ~= change.version) then
+  local head, answered = load(address), false
+  for _, key in ipairs(change.unless) do answered = answered or call('HEXISTS', at('box', address), key) == 1 end
+  if answered or not head and not change.creates or head and (change.creates or head.version ~= change.version) then
     return {conflict = true, head = head or nil}
   end
   if not head then create(change.key, change.program, change.root, '', {queue = '', lane = '', priority = 0}, change.holder) end

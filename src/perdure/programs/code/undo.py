@@ -41,11 +41,9 @@ async def undo(instance: "Instance", finish: Finish) -> None:
             handler = instance.handlers.get(done.op.target) or _missing(done.op)
             step, result = handler.step, done.outcome.value if isinstance(done.outcome, Ok) else NOTHING
             given = values.encode(Done(result, done.op.args), "what is to be undone", path)
-            await instance.open(
-                (UNDO, *path),
-                Call(step.name, given, step.queue, step.rule, step.timeout_s, lane=done.op.lane, priority=done.op.priority, limited=done.op.limited),
-                handler,
-            )
+            call = Call(step.name, given, step.queue, step.rule, step.timeout_s, transaction=step.transaction)
+            call = msgspec.structs.replace(call, lane=done.op.lane, priority=done.op.priority, limited=done.op.limited)
+            await instance.open((UNDO, *path), call, handler)
         elif isinstance(done.op, Spawn):
             await instance.open((UNDO, *path), msgspec.structs.replace(done.op, input=NOTHING))
 

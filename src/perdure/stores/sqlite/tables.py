@@ -41,6 +41,7 @@ RELEASE = f"""UPDATE heads SET version = ?, holder = iif(holder = ?, NULL, holde
     mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}, limited"""
 EXPECT = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
 COMPACT = "DELETE FROM log WHERE execution = ?"
+THERE = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
 KEEP = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
 
@@ -190,6 +191,8 @@ class Tables:
     def _commit(self, commit: Commit, now_s: float) -> Answer:
         if commit.epoch != self.epoch:
             return Superseded(self.epoch)
+        if any(self._execute(THERE, (text(commit.key), key)).fetchone() for key in commit.unless):
+            return Conflict(read_head(self._execute, commit.key))
         version = commit.version + commit.count
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
         if number is None or not (commit.creates or self._is_next(commit, number, version)):

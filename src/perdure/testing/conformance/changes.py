@@ -80,6 +80,15 @@ class Changes:
         assert await world.store.read(key()) is None
         assert await world.keys(key()) == ["letter"]
 
+    async def test_a_commit_that_mail_has_overtaken_conflicts_and_changes_nothing(self, world: World) -> None:
+        await world.open(key())
+        await world.post(letter(key(), "answer"), letter(key("2"), "other"))
+        head = await world.head(key())
+        assert await world.commit(key(), unless=("none", "answer"), sends=(letter(key("3")),)) == Conflict(head)
+        assert await world.head(key()) == head and await world.keys(key("3")) == []
+        assert isinstance(await world.commit(key(), unless=("none", "other"), acks=(Ack(key(), "answer"),)), Committed)
+        assert isinstance(await world.commit(key(), 1, unless=("answer",)), Committed)
+
     async def test_the_head_gets_what_its_commit_says_and_keeps_the_rest(self, world: World) -> None:
         await world.open(key(), root=key("root"))
         started_s = world.clock.now_s
