@@ -725,7 +725,7 @@ BUGS = [
         "answers of transactions",
         "who takes over finds them before anything else",
         ADVANCE,
-        "        if (promise.path, promise.attempt) in answered:\n",
+        "        if (promise.path, promise.attempt) in told:\n",
         "        if False:\n",
         runtime("transact"),
     ),
