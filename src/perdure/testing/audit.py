@@ -24,7 +24,7 @@ from perdure.core.paths import Key, Path, text
 from perdure.programs.code.info import StepInfo, running
 from perdure.stores.base import Commit, Head
 from perdure.testing.faults import Killed
-from perdure.testing.leases import Leases, TryKey
+from perdure.testing.leases import Leases, TryKey, life
 
 CallKey = tuple[Key, Path]
 """Which call: of which execution, at which path."""
@@ -240,9 +240,10 @@ class Auditor:
         call, this = (info.execution, info.path), (info.execution, info.path, info.attempt)
         self.effects.setdefault((world, effect), set()).add(call)
         if leases.handed[this]:
-            self.done_by[this, holder] += 1
+            at = life(holder)
+            self.done_by[this, at] += 1
             where = f"{info.execution}: {text(info.path)}, try {info.attempt}"
-            self.expect(self.done_by[this, holder] <= leases.handed_to[this, holder], lambda: f"{where} ran oftener at {holder} than it was handed over to it")
+            self.expect(self.done_by[this, at] <= leases.handed_to[this, at], lambda: f"{where} ran oftener at {at} than it was handed over to it")
             self.performed(info, this in leases.strays or leases.holds(this, holder), leases.handed[this], this in leases.strays)
             return
         held = head(info.execution)

@@ -79,7 +79,7 @@ class Leases:
             self._holders[mail.number] = holder
             self._numbers[this] = mail.number
             self.handed[this] += 1
-            self.handed_to[this, holder] += 1
+            self.handed_to[this, life(holder)] += 1
             found.append(Handed(_queue(mail), "calls", mail.lane, mail.deliveries == 1))
         return found
 
@@ -111,6 +111,11 @@ class Leases:
     def _leased(self, boxes: Mapping[str, Iterable[Mail]]) -> Counter[tuple[str, str]]:
         living = (mail for box in boxes.values() for mail in box if (holder := self._holders.get(mail.number)) is not None and self._lives(holder))
         return Counter((_queue(mail), mail.lane) for mail in living)
+
+
+def life(holder: str) -> str:
+    """The process behind a holder, under whatever name it has come back: what it was given under one name it may begin as it takes the next."""
+    return holder.partition("~")[0]
 
 
 def _queue(mail: Mail) -> str:
