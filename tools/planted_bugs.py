@@ -722,12 +722,12 @@ BUGS = [
         (*PYTEST, "tests/stores/sqlite/test_transactions.py"),
     ),
     Bug(
-        "answers of transactions",
-        "who takes over finds them before anything else",
+        "what is in hand of a try",
+        "it is not taken for lost before that is decided on",
         ADVANCE,
         "        if (promise.path, promise.attempt) in told:\n",
         "        if False:\n",
-        runtime("transact"),
+        runtime("letting_go"),
     ),
     Bug(
         "Perdure's own tables",
