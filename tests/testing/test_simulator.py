@@ -232,6 +232,15 @@ def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(line: n.Line, an_
     assert counts["kills"] > 60 and counts["handed over"] > 50 and counts["handed over again"] > 0
 
 
+FOUND = {353: True, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
+"""Worlds in which something was found, and whether they always suspend."""
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found_once_does_not_come_back(seed: int) -> None:
+    world(seed, always_suspend=FOUND[seed])
+
+
 def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "3", "--always-suspend"]) == 0
     printed = capsys.readouterr().out

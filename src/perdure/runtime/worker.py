@@ -215,7 +215,7 @@ class Worker:
             return Err("interrupted", ErrorInfo("Interrupted", "its worker is gone, and it is not declared idempotent, so it was not run again"))
         life = StepLife(beats.beat)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life)
-        trying = perform(step, work.args, info, self._payloads, self._threads, lambda _: None)
+        trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
         try:
             return await asyncio.wait_for(trying, work.timeout_s)
         except TimeoutError:
@@ -233,6 +233,12 @@ class Worker:
     async def _post(self, post: Post) -> None:
         with suppress(StoreError):
             await self.store.commit([post])
+
+
+def _heard(thread: "asyncio.Future[Any]") -> None:
+    """Hear how a thread has ended, should nobody wait for it any more."""
+    if not thread.cancelled():
+        thread.exception()
 
 
 def _progress(work: Work, said: bytes) -> Send:
