@@ -330,7 +330,6 @@ BUGS = [
         "            if kind in e.FED:\n                self.backlog.append(event)\n",
         "            pass\n",
         FAULTS,
-        quick=True,
     ),
     Bug(
         "replay of a pause",
@@ -876,7 +875,6 @@ BUGS = [
         "attributes=None if attributes == warm.attributes else attributes,",
         "",
         (*PYTEST, "tests/service/test_attributes.py", "-k", "from_that_commit_on"),
-        quick=True,
     ),
     Bug(
         "attributes of a pending head",
@@ -937,7 +935,6 @@ BUGS = [
         "attributes=indexed(attributes),",
         "",
         (*PYTEST, "tests/service/test_attributes.py", "-k", "carried"),
-        quick=True,
     ),
     Bug(
         "number of attributes",
@@ -981,7 +978,6 @@ BUGS = [
         "    execute(FORGET, (number,))\n",
         "",
         CONFORMANCE_IN_FILES,
-        quick=True,
     ),
     Bug(
         "attributes in the verdict",
@@ -999,7 +995,6 @@ BUGS = [
         "    way: int = instance.decode(kept, int, path)\n",
         "    way: int = instance.decode(kept, int, path) and latest\n",
         DEPLOYS,
-        quick=True,
     ),
     Bug(
         "before there was a gate",
@@ -1050,7 +1045,6 @@ BUGS = [
         "min(most, limits.concurrency - held.total())",
         "min(most, limits.concurrency)",
         QUEUES,
-        quick=True,
     ),
     Bug(
         "places of the dead",
@@ -1099,7 +1093,6 @@ BUGS = [
         "if execution is not None and (execution.ended is not None or warm.leaving) and not warm.held and not warm.undecided:",
         "if execution is not None and (execution.ended is not None or (warm.leaving and not warm.held)) and not warm.undecided:",
         runtime("queues"),
-        quick=True,
     ),
     Bug(
         "given back from outside memory",
@@ -1126,7 +1119,6 @@ BUGS = [
         "        if name != self._membership.name:  # it came",
         "        if False:  # it came",
         runtime("worker"),
-        quick=True,
     ),
     Bug(
         "another name at once",

@@ -191,6 +191,7 @@ class TestEveryDriver:
             assert {one.attributes["name"]: one.attributes["of"] for one in await client.list()} == dict.fromkeys(names, 5)
             for id, name in names.items():
                 assert not (await client.start(order, name, id=id, strict=True, connection=user.given)).created, "what was kept is what was given"
+            await user.commit()
 
     async def test_others_begin_soon_after_the_commit(self, client: AsyncClient, shop: Shop, user: Caller) -> None:
         """They look once in a minute only, so they must have been rung."""
