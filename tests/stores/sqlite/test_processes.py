@@ -157,6 +157,19 @@ async def test_what_the_dead_leave_behind_is_removed(file: Path, store: SqliteSt
         assert connection.execute("SELECT name FROM holders").fetchall() == [("one",)]
 
 
+async def test_who_leaves_forgets_the_dead_that_held_nothing(file: Path, store: SqliteStore) -> None:
+    await store.renew("one", 60)
+    with Child(file) as child:
+        child.ask("store.on_news(lambda: None)")
+        child.ask("store.heads()")
+        child.signal(signal.SIGKILL)
+    with database(file) as connection:
+        assert connection.execute("SELECT count(*) FROM processes").fetchone() == (2,)
+    await store.close()
+    with database(file) as connection:
+        assert connection.execute("SELECT count(*) FROM processes").fetchone() == (0,)
+
+
 async def test_a_process_whose_lock_was_removed_lives_on_from_its_next_renewal(file: Path, store: SqliteStore) -> None:
     await store.renew("one", 60)
     other = SqliteStore(file)

@@ -155,11 +155,12 @@ class Members:
         self._execute(LET_ALL_GO)
 
     def leave(self) -> bool:
-        """End what lives in this process, and let the others forget it; return whether something was held."""
+        """End what lives in this process, let the others forget it, and forget the dead; return whether something was held."""
         mine = [name for name, process in self.holders.items() if process is not None and process == self._presence.name]
         for holder in mine:
             self._execute(LET_GO, (holder,))
         self._execute(VANISH, (self._presence.name,))
+        self.clean_up()
         return len(self.forget(mine)) < len(mine)
 
     def forget(self, dead: list[str]) -> list[str]:
