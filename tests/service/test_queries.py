@@ -10,7 +10,7 @@ from perdure import Ambiguous, Context, ExecutionFailed, NotFound, Retry, Signal
 from perdure.client import AsyncClient, Listed
 from perdure.core.errors import BadName, BadValue
 from perdure.core.paths import Key
-from perdure.service.queries import PAGE
+from perdure.service.paging import PAGE
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 

@@ -25,6 +25,7 @@ from perdure.runtime.endings import ENDED
 from perdure.service import operations, queries
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
+from perdure.service.paging import pages
 from perdure.service.repeating import read
 from perdure.stores.base import Filter
 
@@ -65,17 +66,14 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 async def waiting(access: Access, tenant: str, assignee: str | None = None, groups: Sequence[str] = (), limit: int = 100) -> list[Approval]:
     """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
     found: list[Approval] = []
-    last: Key | None = None
-    while len(found) < limit:
-        page = await access.store.heads(Filter(tenant=tenant, workflow=APPROVAL, statuses=OPEN, older_than=last, limit=100))
+    async for page in pages(access.store, Filter(tenant=tenant, workflow=APPROVAL, statuses=OPEN)):
         for head in page:
+            if len(found) >= limit:
+                return found
             one = await look(access, head.key)
             if one is not None and (assignee is None or not unfit(_shown(one), Vote(assignee, True, groups=tuple(groups)))):
                 found.append(one)
-        if len(page) < 100:
-            break
-        last = page[-1].key
-    return found[:limit]
+    return found
 
 
 async def look(access: Access, key: Key) -> Approval | None:

@@ -22,11 +22,11 @@ from perdure.runtime.driving import drive
 from perdure.runtime.endings import ENDED
 from perdure.runtime.known import OWN
 from perdure.runtime.payloads import Payloads
+from perdure.service.paging import pages
 from perdure.service.queries import STATUSES
 from perdure.stores.base import Filter, Head
 from perdure.stores.looking import Looking
 
-PAGE = 500
 OPEN = frozenset(STATUSES) - ENDED
 
 Verdict = Literal["fits", "diverges", "unadvertised", "unknown", "unreadable"]
@@ -74,10 +74,10 @@ async def meant(looking: Looking, which: Which) -> list[Head]:
     """The heads of the executions that are meant, newest first."""
     statuses = OPEN | {"failed"} if which.failed else OPEN
     found: list[Head] = []
-    page = Filter(tenant=which.tenant, workflow=which.workflow, statuses=statuses, limit=PAGE)
-    while (which.limit is None or len(found) < which.limit) and (heads := await looking.heads(page)):
-        found += heads
-        page = msgspec.structs.replace(page, older_than=heads[-1].key)
+    async for page in pages(looking, Filter(tenant=which.tenant, workflow=which.workflow, statuses=statuses)):
+        found += page
+        if which.limit is not None and len(found) >= which.limit:
+            break
     return found[: which.limit]
 
 

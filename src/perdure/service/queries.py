@@ -1,6 +1,5 @@
 """Queries: what people ask about executions and about who works on them. Nothing is changed here."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -22,10 +21,10 @@ from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
 from perdure.service.access import Access
 from perdure.service.following import Fold
+from perdure.service.paging import pages
 from perdure.stores.base import Filter, Head, Lease
 
 STATUSES: tuple[str, ...] = get_args(folded.Status)
-PAGE = 500
 TEXT_BYTES_MAX = 16 * 1024
 CANDIDATES_MAX = 5
 """How many executions an error lists that may be meant."""
@@ -267,7 +266,7 @@ def _only(text: str, found: Sequence[Key]) -> Key:
 async def of_id(access: Access, tenant: str, id: str) -> tuple[list[Key], list[Key]]:
     """The executions of this id, and some whose id begins so."""
     exact, begun = list[Key](), list[Key]()
-    async for key in _keys(access, Filter(tenant=tenant, id_prefix=id, limit=PAGE)):
+    async for key in _keys(access, Filter(tenant=tenant, id_prefix=id)):
         if key.id == id:
             exact.append(key)
         elif len(begun) <= CANDIDATES_MAX:
@@ -276,14 +275,9 @@ async def of_id(access: Access, tenant: str, id: str) -> tuple[list[Key], list[K
 
 
 async def _keys(access: Access, which: Filter) -> AsyncIterator[Key]:
-    """All that are meant, page by page."""
-    while page := await access.store.heads(which):
+    async for page in pages(access.store, which):
         for head in page:
             yield head.key
-        if len(page) < which.limit:
-            return
-        which = msgspec.structs.replace(which, older_than=page[-1].key)
-        await asyncio.sleep(0)
 
 
 async def _existing(access: Access, keys: Sequence[Key]) -> list[Key]:

@@ -4,7 +4,6 @@ Each is dealt with by one commit, at the version at which it was looked at: an e
 interrupts this has removed some, and it goes on when it is begun again.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from uuid import uuid4
 
@@ -20,9 +19,9 @@ from perdure.core.tombstone import tombstone
 from perdure.runtime.endings import ENDED
 from perdure.service.bundle import Bundle
 from perdure.service.exporting import contents, export
+from perdure.service.paging import pages
 from perdure.stores.base import Commit, Committed, Filter, Head, Store
 
-PAGE = 500
 PARENTS_MAX = 1000
 """How many of those who have waited for others are remembered."""
 DEFAULT = frozenset(("completed", "cancelled"))
@@ -60,14 +59,11 @@ async def prune(store: Store, which: Old, archive: Archive | None = None, dry_ru
     if not which.statuses or not which.statuses <= ENDED:
         raise BadValue("status", ", ".join(sorted(which.statuses)), f"some of {', '.join(sorted(ENDED))}")
     waiting = _Waiting(store)
-    page = Filter(tenant=which.tenant, workflow=which.workflow, statuses=which.statuses, limit=PAGE)
-    while heads := await store.heads(page):
-        for head in heads:
+    async for page in pages(store, Filter(tenant=which.tenant, workflow=which.workflow, statuses=which.statuses)):
+        for head in page:
             old = head.ended_at_s is not None and head.ended_at_s < which.before_s
             if old and head.holder is None and (done := await _prune(store, head, waiting, None if dry_run else archive or _nowhere)) is not None:
                 yield done
-        page = msgspec.structs.replace(page, older_than=heads[-1].key)
-        await asyncio.sleep(0)
 
 
 async def _prune(store: Store, head: Head, waiting: "_Waiting", archive: Archive | None) -> Pruned | None:

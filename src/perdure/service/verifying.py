@@ -15,11 +15,11 @@ from perdure.core.ops import Call, Spawn
 from perdure.core.paths import Key, Queue
 from perdure.core.walk import blobs_of
 from perdure.service.exporting import contents, referred
+from perdure.service.paging import pages
 from perdure.service.verify import UNREADABLE, Finding, Sight, verify
 from perdure.stores.base import Filter, Head
 from perdure.stores.looking import Looking
 
-PAGE = 500
 LOOKS = 3
 """So often something must be seen before it is told: in between, others may have changed one half of what is compared."""
 
@@ -45,12 +45,7 @@ async def heads_of(looking: Looking, keys: Sequence[Key] | None = None) -> list[
     """The heads of these executions, or of all of all tenants."""
     if keys is not None:
         return await looking.heads(Filter(keys=tuple(keys), limit=len(keys)))
-    found: list[Head] = []
-    page = Filter(limit=PAGE)
-    while heads := await looking.heads(page):
-        found += heads
-        page = msgspec.structs.replace(page, older_than=heads[-1].key)
-    return found
+    return [head async for page in pages(looking, Filter()) for head in page]
 
 
 async def verified(looking: Looking, keys: Iterable[Key]) -> AsyncGenerator[Verified, None]:

@@ -61,23 +61,10 @@ class _Mail(msgspec.Struct):
     priority: int
 
 
-class _Head(msgspec.Struct):
+class _Head(Head, frozen=True, gc=False):
     """A head as the script tells it, its attributes in hexadecimal digits."""
 
-    key: Key
-    program: str
-    root: Key
-    version: int = 0
-    holder: str | None = None
-    wake_at_s: float | None = None
-    mail_at_s: float | None = None
-    status: str = "pending"
-    created_at_s: float = 0.0
-    ended_at_s: float | None = None
-    queue: str = ""
-    lane: str = ""
-    priority: int = 0
-    attributes: list[tuple[str, str]] = []
+    attributes: tuple[tuple[str, str], ...] = ()  # type: ignore[assignment]  # digits, which `_head` makes bytes of
 
 
 class _Assignment(msgspec.Struct):

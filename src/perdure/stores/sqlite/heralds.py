@@ -10,6 +10,7 @@ from threading import Condition, Thread
 from perdure.core.errors import StoreError
 from perdure.stores.sqlite.file import TROUBLE, Execute
 from perdure.stores.sqlite.readers import Readers
+from perdure.stores.sqlite.reading import is_there
 from perdure.stores.sqlite.tables import Tables
 from perdure.stores.sqlite.threads import started
 
@@ -17,8 +18,6 @@ FIRST_LOOK_S, LOOK_S = 0.002, 0.02
 """The shortest and the longest wait between two looks."""
 PATIENCE_S = 10.0
 """How long a commit is looked for."""
-
-POSTED = "SELECT EXISTS (SELECT 1 FROM mail WHERE address = ? AND key = ?)"
 
 
 class _Expected:
@@ -75,7 +74,7 @@ class Heralds:
 
     def _look(self, expected: tuple[_Expected, ...]) -> list[_Expected]:
         def look(execute: Execute) -> list[_Expected]:
-            return [one for one in expected if execute(POSTED, one.posted).fetchone()[0]]
+            return [one for one in expected if is_there(execute, *one.posted)]
 
         try:
             return self._readers.read(look)

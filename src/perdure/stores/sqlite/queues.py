@@ -29,7 +29,7 @@ QUEUES = "SELECT name, concurrency, per_lane, interval_s, burst, declared, turn,
 SERVE = """INSERT INTO lanes (queue, lane, work, turn) VALUES (?, ?, ?, ?)
     ON CONFLICT (queue, lane, work) DO UPDATE SET turn = excluded.turn"""
 FORGET_SERVED = """DELETE FROM lanes WHERE rowid IN
-    (SELECT rowid FROM lanes INDEXED BY lanes_by_turn WHERE queue = ? AND turn < ? ORDER BY turn LIMIT 2)"""
+    (SELECT rowid FROM lanes INDEXED BY lanes_by_turn WHERE queue = ? AND turn < ? ORDER BY turn LIMIT ?)"""
 TURN = "UPDATE queues SET turn = ?, free_at_s = ?, free_for_work_at_s = ? WHERE name = ?"
 
 _IN_QUEUE = "FROM heads INDEXED BY heads_by_queue WHERE queue <> '' AND limited = 1 AND queue = ?1"
@@ -130,19 +130,23 @@ def work(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], d
 
 
 def serve(execute: Execute, executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
-    """Note in the queues what is handed over."""
+    """Note in the queues what is handed over, in its order."""
     known = {queue.name: queue for queue in limited(execute)}
     turns = {name: queue.turn for name, queue in known.items()}
     free = {name: [queue.free_at_s, queue.free_for_work_at_s] for name, queue in known.items()}
+    lanes: dict[str, dict[tuple[str, int], float]] = {}
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
                 name = one.queue.name
                 turns[name], times = next_turn(turns[name], now_s), free[name]
                 times[is_work] = used(one.queue.limits, times[is_work], now_s, int(one.fresh))
-                execute(TURN, (turns[name], *times, name))
-                execute(SERVE, (name, one.lane, is_work, turns[name]))
-                execute(FORGET_SERVED, (name, now_s - SERVED_S))
+                lanes.setdefault(name, {})[one.lane, is_work] = turns[name]
+    for name, served in lanes.items():
+        execute(TURN, (turns[name], *free[name], name))
+        for (lane, is_work), turn in served.items():
+            execute(SERVE, (name, lane, is_work, turn))
+        execute(FORGET_SERVED, (name, now_s - SERVED_S, 2 * len(served)))
 
 
 def next_times(execute: Execute, queue: Queue, claim: Claim, now_s: float) -> Iterator[float | None]:

@@ -24,6 +24,7 @@ HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
 LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
 ROWS = "SELECT row FROM log WHERE execution = ? AND version > ? ORDER BY version"
 ALL_MAIL = f"SELECT {MAIL_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
+THERE = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
 """What somebody holds, by the two indexes that have it."""
 OLDEST = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
@@ -52,6 +53,11 @@ def read_log(execute: Execute, key: Key, after: int) -> Log | None:
 def read_mail(execute: Execute, to: Address) -> list[Mail]:
     """All mail of an address."""
     return [mail(row) for row in execute(ALL_MAIL, (text(to),)).fetchall()]
+
+
+def is_there(execute: Execute, to: str, key: str) -> bool:
+    """Whether mail of this key is at an address."""
+    return execute(THERE, (to, key)).fetchone() is not None
 
 
 def read_blob(execute: Execute, sha256: str) -> bytes | None:

@@ -15,7 +15,7 @@ from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Confl
 from perdure.stores.sqlite import attributes, queues, transactions
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
-from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, mail, read_head, text
+from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, is_there, mail, read_head, text
 from perdure.stores.sqlite.schema import VERSION
 from perdure.stores.sqlite.time import Anchor, SteadyClock
 
@@ -41,7 +41,6 @@ RELEASE = f"""UPDATE heads SET version = ?, holder = iif(holder = ?, NULL, holde
     mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}, limited"""
 EXPECT = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
 COMPACT = "DELETE FROM log WHERE execution = ?"
-THERE = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
 KEEP = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
 
@@ -191,7 +190,7 @@ class Tables:
     def _commit(self, commit: Commit, now_s: float) -> Answer:
         if commit.epoch != self.epoch:
             return Superseded(self.epoch)
-        if any(self._execute(THERE, (text(commit.key), key)).fetchone() for key in commit.unless):
+        if any(is_there(self._execute, text(commit.key), key) for key in commit.unless):
             return Conflict(read_head(self._execute, commit.key))
         version = commit.version + commit.count
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)

@@ -14,11 +14,10 @@ from typing import Any
 from perdure.core.errors import WrongVerb
 from perdure.stores.base import Answer, Guard, Post, Raised, Refused
 from perdure.stores.sqlite.file import Execute
-from perdure.stores.sqlite.reading import text
+from perdure.stores.sqlite.reading import is_there, text
 
 HELD = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
 LEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
-ANSWERED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
 
 OWN = frozenset(("meta", "processes", "holders", "heads", "attributes", "log", "mail", "blobs", "queues", "lanes"))
 CHANGES = frozenset(
@@ -73,7 +72,7 @@ def _placed(sql: str) -> str:
 
 def may(execute: Execute, guard: Guard) -> Refused | None:
     """Whether the guard holds; if not, why."""
-    if execute(ANSWERED, (text(guard.key), guard.answer)).fetchone():
+    if is_there(execute, text(guard.key), guard.answer):
         return Refused(answered=True)
     held = (text(guard.key), guard.holder) if guard.work is None else (text(guard.work.to), guard.work.key, guard.holder)
     if not execute(HELD if guard.work is None else LEASED, held).fetchone():
