@@ -92,6 +92,21 @@ def next_turn(turn: float, now_s: float) -> float:
     return max(now_s, turn) + TURN_S
 
 
+class Serving:
+    """What a queue is to remember of what it hands over: its turn, until when the rates of executions and of work are used up, and the turns of lanes."""
+
+    __slots__ = ("free_at_s", "lanes", "limits", "turn")
+
+    def __init__(self, limits: Limits, turn: float, *free_at_s: float) -> None:
+        self.limits, self.turn, self.free_at_s = limits, turn, [*free_at_s]
+        self.lanes: tuple[dict[str, float], dict[str, float]] = {}, {}
+
+    def serve(self, lane: str, is_work: int, fresh: bool, now_s: float) -> None:
+        """Note that one of a lane is handed over."""
+        self.turn = self.lanes[is_work][lane] = next_turn(self.turn, now_s)
+        self.free_at_s[is_work] = used(self.limits, self.free_at_s[is_work], now_s, int(fresh))
+
+
 def allowed(limits: Limits, free_at_s: float, now_s: float) -> float:
     """How many may begin now, by the rate of the queue."""
     if limits.interval_s <= 0:

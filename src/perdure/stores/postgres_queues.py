@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Limits, QueueStand
-from perdure.stores.fairness import SERVED_S, Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
+from perdure.stores.fairness import SERVED_S, Candidate, Serving, Stand, allowed, choose, next_free_at, room_in
 from perdure.stores.postgres_text import escaped, unescaped
 
 WANTED = "program = ANY($2::text[]) AND ($3::bytea IS NULL OR root = $3)"
@@ -117,11 +117,14 @@ class Found(NamedTuple):
     fresh: bool = False
 
 
-class Queue:
-    """A queue that has limits, and whose row is locked: how far it has served its lanes, and until when the rates of executions and of work are used up."""
+class Queue(Serving):
+    """A queue that has limits, and whose row is locked."""
+
+    __slots__ = ("name",)
 
     def __init__(self, name: str, limits: Limits, turn: float, *free_at_s: float) -> None:
-        self.name, self.limits, self.turn, self.free_at_s = name, limits, turn, [*free_at_s]
+        super().__init__(limits, turn, *free_at_s)
+        self.name = name
 
 
 async def lock(fetch: Fetch, asked: Asked) -> dict[str, Queue]:
@@ -143,19 +146,17 @@ async def work(fetch: Fetch, queues: dict[str, Queue], asked: Asked) -> list[Fou
 
 async def serve(fetch: Fetch, queues: dict[str, Queue], executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
     """Note in the queues what is handed over, in its order."""
-    served: dict[tuple[str, bool], dict[str, float]] = {}
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
-                queue = queues[one.queue]
-                queue.turn = next_turn(queue.turn, now_s)
-                queue.free_at_s[is_work] = used(queue.limits, queue.free_at_s[is_work], now_s, int(one.fresh))
-                served.setdefault((one.queue, bool(is_work)), {})[one.lane] = queue.turn
-    for (name, for_work), lanes in served.items():
-        await fetch(SERVE, name, for_work, [*map(escaped, lanes)], [*lanes.values()])
-        await fetch(FORGET_SERVED, name, for_work, now_s - SERVED_S, 2 * len(lanes))
-    for name in {name for name, _ in served}:
-        await fetch(TURN, name, queues[name].turn, *queues[name].free_at_s)
+                queues[one.queue].serve(one.lane, is_work, one.fresh, now_s)
+    for name, queue in queues.items():
+        for is_work, lanes in enumerate(queue.lanes):
+            if lanes:
+                await fetch(SERVE, name, bool(is_work), [*map(escaped, lanes)], [*lanes.values()])
+                await fetch(FORGET_SERVED, name, bool(is_work), now_s - SERVED_S, 2 * len(lanes))
+        if any(queue.lanes):
+            await fetch(TURN, name, queue.turn, *queue.free_at_s)
 
 
 async def next_times(fetch: Fetch, asked: Asked) -> list[float | None]:

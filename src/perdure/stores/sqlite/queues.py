@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import astuple
 
 from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
-from perdure.stores.fairness import SERVED_S, Candidate, Stand, allowed, choose, next_free_at, next_turn, room_in, used
+from perdure.stores.fairness import SERVED_S, Candidate, Serving, Stand, allowed, choose, next_free_at, room_in
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.reading import text
 
@@ -131,22 +131,19 @@ def work(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], d
 
 def serve(execute: Execute, executions: Iterable[Found], work: Iterable[Found], now_s: float) -> None:
     """Note in the queues what is handed over, in its order."""
-    known = {queue.name: queue for queue in limited(execute)}
-    turns = {name: queue.turn for name, queue in known.items()}
-    free = {name: [queue.free_at_s, queue.free_for_work_at_s] for name, queue in known.items()}
-    lanes: dict[str, dict[tuple[str, int], float]] = {}
+    servings = {queue.name: Serving(queue.limits, queue.turn, queue.free_at_s, queue.free_for_work_at_s) for queue in limited(execute)}
     for is_work, things in enumerate((executions, work)):
         for one in things:
             if one.queue is not None:
-                name = one.queue.name
-                turns[name], times = next_turn(turns[name], now_s), free[name]
-                times[is_work] = used(one.queue.limits, times[is_work], now_s, int(one.fresh))
-                lanes.setdefault(name, {})[one.lane, is_work] = turns[name]
-    for name, served in lanes.items():
-        execute(TURN, (turns[name], *free[name], name))
-        for (lane, is_work), turn in served.items():
-            execute(SERVE, (name, lane, is_work, turn))
-        execute(FORGET_SERVED, (name, now_s - SERVED_S, 2 * len(served)))
+                servings[one.queue.name].serve(one.lane, is_work, one.fresh, now_s)
+    for name, serving in servings.items():
+        if not any(serving.lanes):
+            continue
+        execute(TURN, (serving.turn, *serving.free_at_s, name))
+        for is_work, lanes in enumerate(serving.lanes):
+            for lane, turn in lanes.items():
+                execute(SERVE, (name, lane, is_work, turn))
+        execute(FORGET_SERVED, (name, now_s - SERVED_S, 2 * sum(map(len, serving.lanes))))
 
 
 def next_times(execute: Execute, queue: Queue, claim: Claim, now_s: float) -> Iterator[float | None]:
