@@ -1,4 +1,4 @@
-"""The upkeep of a client's store: executions are carried elsewhere and back.
+"""The upkeep of a client's store: executions are carried elsewhere and back, their records compared, and removed long after their end.
 
 No rule stands here: it is the typed face of `perdure.service`. What it says holds for its sync twin, `perdure.upkeep`.
 """

@@ -8,22 +8,28 @@ from typing import Any
 
 import click
 
+from perdure.async_client import AsyncClient
 from perdure.cli import exits, words
 from perdure.cli.complaints import complaint_lines, name
 from perdure.cli.exits import Outcome
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed, Status
 from perdure.core.errors import BadValue, Timeout
+from perdure.core.paths import Key
 from perdure.core.program import program_name, shown
 from perdure.runtime.endings import ENDED
+from perdure.stores.looking import Looking
 
 
 def one(client: Client, settings: Settings, text: str) -> Handle[Any]:
     """The execution that `text` means."""
-    chosen = list(texts([text]))
-    if len(chosen) != 1:
-        raise BadValue("standard input", words.count(len(chosen), "id"), "one id; this command is about one execution")
-    return client.get(client.find(chosen[0], tenant=settings.tenant))
+    return client.get(client.find(only(text), tenant=settings.tenant))
+
+
+async def keys(looking: Looking, settings: Settings, given: Iterable[str]) -> list[Key]:
+    """The executions that are meant, in a store that is only looked at."""
+    client = AsyncClient(looking)  # type: ignore[arg-type]  # finding only looks
+    return [await client.find(text, tenant=settings.tenant) for text in texts(given)]
 
 
 def known(client: Client) -> set[str]:
@@ -61,6 +67,14 @@ _WHAT_TO_DO = {
     "paused": "perdure resume {} lets it go on",
     "waiting_approval": "perdure approvals lists what is asked, perdure approve {0} or perdure reject {0} decides",
 }
+
+
+def only(text: str) -> str:
+    """The id that is given, or that standard input has in place of ``-``."""
+    chosen = list(texts([text]))
+    if len(chosen) != 1:
+        raise BadValue("standard input", words.count(len(chosen), "id"), "one id; this command is about one execution")
+    return chosen[0]
 
 
 def texts(given: Iterable[str]) -> Iterator[str]:

@@ -49,16 +49,12 @@ def export(settings: Settings, /, *, id: str, target: str | None, children: bool
 
 
 async def _exported(settings: Settings, id: str, children: bool) -> tuple[Key, Bundle]:
-    from perdure.async_client import AsyncClient
-    from perdure.cli.asking import texts
-    from perdure.core.errors import BadValue
+    from perdure.cli.asking import keys, only
     from perdure.service import exporting
 
-    chosen = list(texts([id]))
-    if len(chosen) != 1:
-        raise BadValue("standard input", f"{len(chosen)} ids", "one id; a file is about one execution")
+    chosen = only(id)
     async with settings.look() as looking:
-        key = await AsyncClient(looking).find(chosen[0], tenant=settings.tenant)  # type: ignore[arg-type]  # finding only looks
+        (key,) = await keys(looking, settings, [chosen])
         return key, await exporting.export(looking, key, children)
 
 

@@ -11,9 +11,7 @@ from perdure.cli.root import Command
 from perdure.cli.settings import Settings, format_option, id_arguments, json_option
 
 if TYPE_CHECKING:
-    from perdure.core.paths import Key
     from perdure.service.verify import Finding
-    from perdure.stores.looking import Looking
 
 
 @click.command("verify", cls=Command)
@@ -43,12 +41,13 @@ def verify(settings: Settings, /, *, ids: tuple[str, ...], as_json: bool, format
 
 
 async def _verified(settings: Settings, ids: tuple[str, ...]) -> tuple[int, list[Finding]]:
+    from perdure.cli.asking import keys
     from perdure.cli.progress import counting
     from perdure.service import verifying
 
     async with settings.look() as looking:
         names = set(await looking.blob_names()) if isinstance(looking, verifying.ListsBlobs) and not ids else set[str]()
-        heads = await verifying.heads_of(looking, await _keys(settings, looking, ids) if ids else None)
+        heads = await verifying.heads_of(looking, await keys(looking, settings, ids) if ids else None)
         found: list[Finding] = []
         with counting(len(heads)) as count:
             async for one in verifying.verified(looking, [head.key for head in heads]):
@@ -56,11 +55,3 @@ async def _verified(settings: Settings, ids: tuple[str, ...]) -> tuple[int, list
                 names -= one.blobs
                 count()
         return len(heads), found + verifying.unreferenced(names)
-
-
-async def _keys(settings: Settings, looking: Looking, ids: tuple[str, ...]) -> list[Key]:
-    from perdure.async_client import AsyncClient
-    from perdure.cli.asking import texts
-
-    client = AsyncClient(looking)  # type: ignore[arg-type]  # finding only looks
-    return [await client.find(text, tenant=settings.tenant) for text in texts(ids)]

@@ -24,6 +24,13 @@ def facts(execution: Execution) -> dict[str, Any]:
     return known
 
 
+def is_in_hand(execution: Execution) -> bool:
+    """Whether somebody has to have it in hand, as it is performing something or about to decide: if nobody has, nothing else would wake it."""
+    if execution.started is None or execution.ended is not None or execution.parked is not None:
+        return False
+    return execution.opened.performed > 0 or not execution.open
+
+
 def turn_holds_open(execution: Execution, scope: Path) -> bool:
     """Whether a turn of a loop, named by its path, still holds an open operation, or a message that is yet to be completed."""
 

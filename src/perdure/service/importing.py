@@ -14,7 +14,8 @@ from perdure.core.attributes import indexed
 from perdure.core.copies import Copy
 from perdure.core.effects import outstanding
 from perdure.core.errors import AlreadyThere, ExportRefused, LogDamaged, StoreUnavailable
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import fold
+from perdure.core.facts import is_in_hand
 from perdure.core.mail import Send
 from perdure.core.mailbox import Letter
 from perdure.core.ops import Keep
@@ -115,7 +116,7 @@ def _commit(one: Exported, bundle: Bundle, names: Mapping[Key, Key], moment: Mom
         count=len(events),
         compacted=None if compacted is None else log.encode(compacted),
         status=execution.status,
-        wake_at_s=moment.now_s if _is_interrupted(execution) else execution.wake_at(),
+        wake_at_s=moment.now_s if is_in_hand(execution) else execution.wake_at(),
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=True,
         sends=(*sends, *(_to_what_is_there(send, bundle, names) for send in outstanding(execution, answered))),
@@ -127,11 +128,6 @@ def _to_what_is_there(send: Send, bundle: Bundle, names: Mapping[Key, Key]) -> S
     """A start of what comes along opens nothing: the other does not have to wait for it."""
     comes_along = any(names.get(one.key, one.key) == send.to for one in bundle.executions)
     return msgspec.structs.replace(send, opens=None) if comes_along else send
-
-
-def _is_interrupted(execution: Execution) -> bool:
-    """Whether something was in hand there that has to go on here, without anybody else waking it."""
-    return execution.ended is None and execution.parked is None and execution.started is not None and (execution.opened.performed > 0 or not execution.open)
 
 
 def _numbers(things: Iterable[e.Event | messages.Message]) -> Iterable[int]:

@@ -14,6 +14,7 @@ from perdure.core.attributes import indexed, read
 from perdure.core.effects import outstanding
 from perdure.core.errors import PerdureError
 from perdure.core.execution import Execution, fold
+from perdure.core.facts import is_in_hand
 from perdure.core.mail import Mail
 from perdure.core.ops import Call, Spawn
 from perdure.core.paths import UNDO, Key, Path, Queue, text
@@ -132,8 +133,7 @@ def _asleep(sight: Sight, execution: Execution) -> Iterator[Finding]:
     head = sight.head
     if head.holder is not None or head.status in ENDED:
         return
-    in_hand = execution.parked is None and execution.started is not None and (execution.opened.performed > 0 or not execution.open)
-    by_log = 0.0 if in_hand else execution.wake_at()
+    by_log = 0.0 if is_in_hand(execution) else execution.wake_at()
     first_mail = min((mail.due_at_s for mail in sight.mail), default=None)
     for what, at_s, wakes_at_s in (
         ("what is due in it", by_log, _earliest(head.wake_at_s, head.mail_at_s)),
