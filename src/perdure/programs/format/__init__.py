@@ -1,0 +1,1 @@
+"""The definition format: documents read, checked, compiled, compared and edited."""

@@ -1,0 +1,1 @@
+"""Graph programs: what a definition compiles to, and the walk over it."""
