@@ -23,7 +23,7 @@ from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
 from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
 from perdure.core.undo import undoable
-from perdure.core.values import offload
+from perdure.core.values import kept, offload
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -147,6 +147,7 @@ class _Draft:
 
     def _open(self, command: Open) -> None:
         path, op, number, by = command.path, self._light(command.op), 0, None
+        self.decision.blobs.update(command.blobs)
         match op:
             case Call():
                 by = self.host.takes(op)
@@ -218,10 +219,12 @@ class _Draft:
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
+        definition = None if message.definition is None else kept(message.definition, self.decision.blobs)
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
-        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth, message.attributes)
+        given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition)
+        yield e.Started(version, self.now_s, value, message.seed, *given)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""

@@ -15,7 +15,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.ops import Op, Outcome
 from perdure.core.paths import Key, Path
-from perdure.core.values import NOTHING, Value
+from perdure.core.values import NOTHING, Blob, Value
 
 _SHORT = {
     "path": "p",
@@ -39,7 +39,7 @@ _SHORT = {
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
-    """The execution began; the version of its workflow is pinned. `origin` has started it, itself started so many levels deep less one."""
+    """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one."""
 
     version: int
     at_s: float
@@ -50,6 +50,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     origin: Key | None = None
     depth: int = 0
     attributes: Attributes = ()
+    definition: Blob | None = None
 
 
 class Forked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_SHORT):

@@ -18,8 +18,7 @@ from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.program import program_name
 from perdure.core.rebuild import rebuild
-from perdure.programs.code.context import program
-from perdure.programs.code.diff import explain
+from perdure.programs.workflows import explain, program
 from perdure.runtime.driving import drive
 from perdure.runtime.flights import act, end_stale
 from perdure.runtime.warm import Item, Warm

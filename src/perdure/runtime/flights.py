@@ -12,7 +12,7 @@ from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
 from perdure.programs.code.info import StepInfo, StepLife
-from perdure.programs.code.instance import Instance
+from perdure.programs.workflows import Instance
 from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
 from perdure.runtime.transact import in_transaction, transact

@@ -337,6 +337,10 @@ class CodeWorkflow:
         return calling.queue, lane or "", calling.priority
 
     @property
+    def definition(self) -> None:
+        """None: it is code, which no execution carries along."""
+
+    @property
     def programs(self) -> frozenset[str]:
         """What an engine that has it may claim."""
         return frozenset(program_name(self.name, version) for version in (0, self.version, *self.replays))
