@@ -6,7 +6,7 @@ What stands behind a verb becomes `Node.config` as it is, but for blocks (see `n
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -34,21 +34,25 @@ def compiled(canonical: Mapping[str, Any]) -> IR:
         BadDefinition: it can't be run; all that is wrong with it is in `findings`.
     """
     draft, found = _drafted(canonical)
-    nodes = _nodes(draft, found) if not _errors(draft) else ()
-    head = _head(draft, canonical)
-    if errors := _errors(draft):
-        raise BadDefinition(errors)
-    regions, edges, _ = placed(draft, found)
+    _refuse(draft)
+    regions, edges, standing = placed(draft, found)
+    nodes, head = _nodes(draft, standing), _head(draft, canonical)
+    _refuse(draft)
     return msgspec.structs.replace(head, nodes=nodes, edges=edges, regions=regions)
 
 
 def findings(canonical: Mapping[str, Any]) -> list[Finding]:
-    """All that is wrong with a canonical definition, errors and warnings, in the order of the document."""
+    """All that is wrong with a canonical definition: what `compiled` would say, and what is worth a warning."""
     draft, found = _drafted(canonical)
     if not _errors(draft):
-        _nodes(draft, found)
+        _nodes(draft, placed(draft, found)[2])
         _head(draft, canonical)
     return draft.found
+
+
+def _refuse(draft: Draft) -> None:
+    if errors := _errors(draft):
+        raise BadDefinition(errors)
 
 
 def _errors(draft: Draft) -> list[Finding]:
@@ -97,9 +101,8 @@ def _check_ports(draft: Draft) -> None:
                 draft.warning("port_without_target", joined(site.pointer, "next"), text)
 
 
-def _nodes(draft: Draft, found: Loops) -> tuple[Node, ...]:
+def _nodes(draft: Draft, standing: Sequence[int]) -> tuple[Node, ...]:
     draft.left_by_max = {source for source, _, port in draft.edges if port == "max"}
-    _, _, standing = placed(draft, found)
     return tuple(node(draft, site, standing[site.number]) for site in draft.outline.sites)
 
 

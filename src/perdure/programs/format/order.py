@@ -31,8 +31,7 @@ def wire(draft: Draft) -> None:
 
 def _wire_places(draft: Draft, listing: Listing) -> None:
     for before, after in zip(listing.members, listing.members[1:], strict=False):
-        if not draft.joins(before, after):
-            draft.edge(before, after, ALWAYS)
+        draft.edge(before, after, ALWAYS)
 
 
 def _wire_needs(draft: Draft, site: Site) -> None:
@@ -42,7 +41,7 @@ def _wire_needs(draft: Draft, site: Site) -> None:
         source, target = draft.outline.side_by_side(needed, site.number)
         if source == target:
             draft.error("reads_itself", pointer, _inside(draft, needed, site.number, "needs"))
-        elif not draft.joins(source, target):
+        elif draft.outline.place(source).order != "ports" or not draft.joins(source, target):
             draft.edge(source, target, AFTER)
 
 
