@@ -12,6 +12,7 @@
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
+    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   └── DecisionRefused, LinkRefused, ExportRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
@@ -229,6 +230,14 @@ class MissingExtra(ProgrammingError):
     def __init__(self, what: str, library: str, extra: str) -> None:
         super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
         self.what, self.library, self.extra = what, library, extra
+
+
+class BadDefinition(ProgrammingError):
+    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
+
+    def __init__(self, findings: Sequence[Any]) -> None:
+        super().__init__("\n".join(str(finding) for finding in findings))
+        self.findings = tuple(findings)
 
 
 class Diverged(ProgrammingError):
