@@ -28,7 +28,8 @@ class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers.
 
     `parent` waits for the end. `origin` is the execution that starts it, if one does, and `depth` how many stand above it; with `fork`, it begins
-    with what another execution had reached. A `definition` that it is to go by may be given itself, or as the blob that holds it. After `expires_at_s` it does not begin any more.
+    with what another execution had reached. A `definition` that it is to go by may be given itself, or as the blob that holds it. After `expires_at_s` it
+    does not begin any more.
     """
 
     version: int = 0

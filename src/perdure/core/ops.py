@@ -207,9 +207,10 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "version", "attributes"]
 
 
-class Keep(
-    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename={"value": "v", "role": "r", "label": "g", "about": "b", "port": "o"}
-):
+_KEEP = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "o"}
+
+
+class Keep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename=_KEEP):
     """A value to remember; settles at once.
 
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a

@@ -19,9 +19,9 @@ from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
 from perdure.core.messages import Message
 from perdure.core.paths import Key
-from perdure.programs.workflows import Workflow
 from perdure.programs.code.queues import Queue
 from perdure.programs.code.resources import opened
+from perdure.programs.workflows import Workflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.endings import Endings, seed_of

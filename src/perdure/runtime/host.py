@@ -13,8 +13,8 @@ from perdure.core import messages
 from perdure.core.errors import BadValue
 from perdure.core.mail import Send
 from perdure.core.paths import Key
-from perdure.programs.workflows import Workflow
 from perdure.programs.code.queues import Queue
+from perdure.programs.workflows import Workflow
 from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store

@@ -18,8 +18,8 @@ from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.ops import Err
 from perdure.core.paths import UNDO, Key, Path, text
-from perdure.programs.workflows import Workflow
 from perdure.programs.code.durations import Duration
+from perdure.programs.workflows import Workflow
 from perdure.service import operations, queries, repeating
 from perdure.service.access import Access
 from perdure.service.repeating import Repeat, read

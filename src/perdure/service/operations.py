@@ -111,7 +111,9 @@ async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) 
         due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
         seed = secrets.randbits(SEED_BITS)
-        begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes, definition=definition)
+        begin = messages.Start(
+            wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes, definition=definition
+        )
         opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place, indexed(wanted.attributes))
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])

@@ -6,12 +6,11 @@ from perdure.core import values
 from perdure.core.ops import APPROVAL, Err, Op, Spawn
 from perdure.core.paths import Path, idempotency_key
 from perdure.core.promise import Settlement
-from perdure.expr import schema
 from perdure.programs.code.approval import Request, Verdict
 from perdure.programs.code.children import own_id
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph.doing import Doing, Done
-from perdure.programs.graph.names import Output
+from perdure.programs.graph.names import Output, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -41,7 +40,13 @@ def _ask(run: "Instance", doing: Doing, path: Path, times: int, refused: str) ->
             _ask(run, doing, again, times + 1, why)
             return
         last = verdict.votes[-1] if verdict.votes and not verdict.expired else None
-        told = {"approved": verdict.approved, "form": filled, "by": last.by if last else "", "comment": last.comment if last else "", "expired": verdict.expired}
+        told = {
+            "approved": verdict.approved,
+            "form": filled,
+            "by": last.by if last else "",
+            "comment": last.comment if last else "",
+            "expired": verdict.expired,
+        }
         doing.then(Done(_port(doing, verdict), Output.of(told, "the decision")))
 
     op = run.attempted(path, made)
@@ -69,7 +74,7 @@ def _unfit(run: "Instance", doing: Doing, again: Path, filled: Any) -> str:
         return ""
     if run.replaying:
         return "as before" if run.upcoming(again) is not None else ""
-    return schema.unfit(form, filled)
+    return unfit(form, filled)
 
 
 def _form(form: Any) -> dict[str, Any] | None:
@@ -106,4 +111,3 @@ def _request(run: "Instance", doing: Doing, refused: str) -> Request:
         )
     except (TypeError, ValueError) as error:
         raise run.failure(f"{doing.node.id} asks for something that can't be asked: {error}") from error
-

@@ -127,7 +127,7 @@ class Body:
 
     def _numbers(self) -> list[int]:
         """The nodes directly in it, and those in its cycles."""
-        regions, found = self.run.plan.regions, []
+        regions, found = self.run.plan.regions, list[int]()
         left = [self.region]
         while left:
             number = left.pop()

@@ -44,7 +44,7 @@ class GraphWorkflow:
     version: int = WALK_VERSION
     deadline_s: float | None = None
     archive: bool = True
-    calling: Calling = Calling()  # frozen, so shared safely
+    calling: Calling = dataclasses.field(default_factory=Calling)
     sync: bool = False
     replays: tuple[int, ...] = ()
 

@@ -18,8 +18,8 @@ from perdure.programs.graph.names import Names, Output
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
-    from perdure.programs.graph.ir import Node
     from perdure.programs.graph.instance import Instance
+    from perdure.programs.graph.ir import Node
 
 
 class Done(NamedTuple):

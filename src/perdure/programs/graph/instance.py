@@ -18,6 +18,8 @@ from perdure.core.program import Command, Drop, Finish, Open
 from perdure.core.promise import Settlement
 from perdure.core.values import NOTHING, Blob, Value
 from perdure.expr import condition, template
+from perdure.expr.condition import Condition
+from perdure.expr.template import Template
 from perdure.programs.code.places import asked_text
 from perdure.programs.graph import doing
 from perdure.programs.graph.bodies import Body
@@ -38,7 +40,7 @@ FAILED, UNJUDGED = ("error", 0), ("judge", 0)
 """Where it is kept, beside an operation, that it could not be made, or that its condition could not be judged."""
 
 
-class Failure(Exception):  # noqa: N818  # what an expression or a bound says, on its way to where it is noted
+class Failure(Exception):  # what an expression or a bound says, on its way to where it is noted
     """A node fails for good, with an error."""
 
     def __init__(self, info: ErrorInfo, kind: str = "fatal") -> None:
@@ -81,6 +83,11 @@ class Instance:
         self._values: Mapping[str, bytes] = {}
         self._commands: list[Command] = []
         self.is_begun = False
+        self.plan: Plan
+        self.roots: Roots
+        self.walk: Walk
+        self.routing: Routing
+        self.ending: Ending
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -268,11 +275,11 @@ class Instance:
 
     # what expressions say
 
-    def template(self, value: Any) -> template.Template:
+    def template(self, value: Any) -> Template:
         """A value template of the definition, compiled."""
         return template.compiled(value, self.missing(in_condition=False))
 
-    def condition(self, value: Any) -> condition.Condition:
+    def condition(self, value: Any) -> Condition:
         """A condition of the definition, compiled."""
         return condition.compiled(value, self.missing(in_condition=True))
 
@@ -313,9 +320,7 @@ class Instance:
             return
         self.judge_now(path, compiled, names, (), told)
 
-    def judge_now(
-        self, path: Path, compiled: condition.Condition, names: Names, python: Sequence[bool], told: Callable[[bool | Keep | Err | None], None]
-    ) -> None:
+    def judge_now(self, path: Path, compiled: Condition, names: Names, python: Sequence[bool], told: Callable[[bool | Keep | Err | None], None]) -> None:
         """Judge a condition, whose parts in Python are known."""
         if self._remembered is not None:
             failed = self.judged((*path, UNJUDGED), lambda: None)
@@ -452,9 +457,8 @@ class Instance:
         return Done("success" if outcome is None else outcome.port, Output(NOTHING if outcome is None else self.raw(outcome.value)))
 
 
-def doing_python(run: Instance, path: Path, what: tuple[condition.Condition, Names], told: Callable[[Any], None]) -> None:
+def doing_python(run: Instance, path: Path, what: tuple[Condition, Names], told: Callable[[Any], None]) -> None:
     """Judge a condition some of which is Python: that runs in the sandbox, as a call, and then the rest is judged."""
     from perdure.programs.graph.sandboxed import judge
 
     judge(run, path, what, told)
-

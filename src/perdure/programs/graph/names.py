@@ -7,6 +7,7 @@ import msgspec
 
 from perdure.core import values
 from perdure.core.values import NOTHING
+from perdure.expr import schema
 
 _array = msgspec.msgpack.Encoder()
 
@@ -119,3 +120,8 @@ class Names:
         """The result of a step with what it came by."""
         found = self.output(id)
         return Output(port="skipped").envelope if found is None else found.envelope
+
+
+def unfit(shape: Any, value: Any) -> str:
+    """Why a value does not fit a JSON Schema; empty, if it does."""
+    return "; ".join(schema.problems(shape, value)[:3])

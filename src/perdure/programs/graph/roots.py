@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core import values
 from perdure.core.ops import Keep
-from perdure.expr import schema
-from perdure.programs.graph.names import Output
+from perdure.programs.graph.names import Output, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -44,7 +43,7 @@ class Roots:
             names = ", ".join(missing)
             raise self.run.failure(f"the input lacks {names}; {ir.name} takes {', '.join(ir.input)}", "BadInput")
         for name, about in ir.input.items():
-            if name in self.input and isinstance(about, dict) and (why := schema.unfit(about, self.input[name])):
+            if name in self.input and isinstance(about, dict) and (why := unfit(about, self.input[name])):
                 raise self.run.failure(f"input {name}: {why}", "BadInput")
         return None
 
@@ -99,4 +98,3 @@ class Roots:
             "started_at_s": None if started is None else started.at_s,
             "now_s": execution.now_s,
         }
-

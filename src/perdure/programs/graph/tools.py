@@ -127,5 +127,3 @@ def called(run: "Instance", target: str, path: Path, given: Any) -> Made:
     if tool is not None:
         return Made(Call(target, arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.idempotent), (), tool)
     return spawn(run, target, given, path, Child())
-
-

@@ -9,12 +9,11 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
 from perdure.core.paths import Key
 from perdure.core.promise import Settlement
-from perdure.expr import schema
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph import tools
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing, Done
-from perdure.programs.graph.names import Output
+from perdure.programs.graph.names import Output, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -32,9 +31,10 @@ def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> N
 def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
     how = run.result(settlement)
     if isinstance(how, Done) and doing.node.schema is not None:
+        output = how.output
 
         def fits() -> Keep | None:
-            why = schema.unfit(doing.node.schema, how.output.value)
+            why = unfit(doing.node.schema, output.value)
             if why:
                 raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
             return None
@@ -111,7 +111,7 @@ def call(run: "Instance", doing: Doing) -> None:
     if target.startswith("py:"):
         _work(run, doing, target, lambda: tools.call(run, doing.node, target, _given(run, doing), doing.path))
         return
-    awaited, blobs = bool(config.get("wait", True)), []
+    awaited, blobs = bool(config.get("wait", True)), list[tuple[str, bytes]]()
 
     def made() -> Op:
         child = tools.spawn(run, target, _given(run, doing), doing.path, tools.Child(awaited, bool(config.get("undo"))))
@@ -231,7 +231,7 @@ def test(run: "Instance", doing: Doing) -> None:
             return
         kept = run.ask(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
         assert isinstance(kept, Keep)
-        doing.then(Done(kept.port, Output(kept.value)))
+        doing.then(Done(kept.port, Output(run.raw(kept.value))))
 
     run.judge(doing.path, doing.node.config, doing.names, told)
 
@@ -321,4 +321,3 @@ VERBS: dict[str, Callable[["Instance", Doing], None]] = {
     "fail": fail,
     "": other,
 }
-

@@ -1,4 +1,7 @@
-"""Versions: which release of a definition is meant by a version or a range of them, as semantic versioning reads it: ``2``, ``1.2.x``, ``^1.4``, ``~1.4``, ``>=1.2 <3``."""
+"""Versions: which release of a definition is meant by a version, or by a range of them as semantic versioning reads it.
+
+A range is ``2``, ``1.2.x``, ``^1.4``, ``~1.4`` or ``>=1.2 <3``.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,6 +21,7 @@ class Versioned(Protocol):
     def version(self) -> str: ...
 
 
+HIGHEST = 2**63
 V = TypeVar("V", bound=Versioned)
 
 
@@ -90,9 +94,7 @@ def _within(sign: str | None, *digits: str | None) -> Callable[[Number], bool]:
 def _next(low: Number, places: int) -> Number:
     """The first version that differs from `low` in its first `places` numbers."""
     if places == 0:
-        return (sys_max, 0, 0)
+        return (HIGHEST, 0, 0)
     head = [*low[: places - 1], low[places - 1] + 1]
     return (*head, 0, 0, 0)[:3]  # type: ignore[return-value]  # three of at least three
 
-
-sys_max = 2**63

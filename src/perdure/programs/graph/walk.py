@@ -13,16 +13,19 @@ from perdure.core.paths import Path
 from perdure.programs.graph.plan import Place, Plan
 
 
-class UnsafeLoop(Exception):  # noqa: N818  # an outcome, which becomes the failure of the execution
+class UnsafeLoop(Exception):  # an outcome, which becomes the failure of the execution
     """A second live token came over an edge in one frame."""
 
 
-class TooManyHops(Exception):  # noqa: N818  # the same
+class TooManyHops(Exception):  # the same
     """More tokens have moved than the definition allows."""
 
 
 class Arrivals:
-    """What has come to a node in one frame: the edges that brought live tokens, how many edges are undecided, how often it has fired, and how many of those go on."""
+    """What has come to a node in one frame: the edges that brought live tokens, how many are undecided, how many tokens were consumed.
+
+    Of a join each, that is how often it has fired; `running` are the firings, or stays in its cycle, that go on.
+    """
 
     __slots__ = ("fired", "is_dead", "live", "running", "undecided")
 
@@ -34,7 +37,10 @@ class Arrivals:
 
 
 class Stay:
-    """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with. `taken` are the exits over which a token went."""
+    """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with.
+
+    `taken` are the exits over which a token went; `uses` counts how often rules that lead back were taken.
+    """
 
     __slots__ = ("again", "outer", "path", "region", "taken", "turn", "uses")
 
