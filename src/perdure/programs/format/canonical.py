@@ -12,7 +12,7 @@ from typing import Any
 from perdure.programs.code.durations import seconds
 from perdure.programs.format import model
 from perdure.programs.format.parse import INTEGERS
-from perdure.programs.format.shapes import Choice, Duration, Either, Field, Fields, ListOf, MapOf, Shape, Steps, chosen, is_template
+from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Shape, Steps, chosen, is_template
 from perdure.programs.format.steps import lists, placed, verb_of
 
 
@@ -69,6 +69,8 @@ def of_shape(shape: Shape, value: Any) -> Any:
             return value if is_template(value) else plain(seconds(value))
         case Steps():
             return [_step(step) for step in value]
+        case Condition():
+            return _condition(value)
         case Choice():
             return "null" if value is None else plain(value)
         case Fields():
@@ -89,6 +91,18 @@ def _step(step: dict[str, Any]) -> dict[str, Any]:
     if task is not None and task.get("queue") == task["type"]:
         del task["queue"]
     return found
+
+
+def _condition(value: Any) -> Any:
+    """A condition in which a bare reference is spelled out as the row that it stands for."""
+    match value:
+        case str():
+            return {"ref": value}
+        case {"all": list(parts)} | {"any": list(parts)} if "ref" not in value:
+            return {next(iter(value)): [_condition(part) for part in parts]}
+        case {"not": part} if "ref" not in value:
+            return {"not": _condition(part)}
+    return plain(value)
 
 
 def _fields(fields: tuple[Field, ...], value: dict[str, Any], open: bool) -> dict[str, Any]:

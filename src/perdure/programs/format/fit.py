@@ -225,15 +225,14 @@ class Fit:
         if shape.one_of and len(found) != 1:
             tail = f"found {_and(found)}" if found else "found none"
             self._tell("one_of", pointer, f"{where}: one of {_and(shape.one_of)} must stand{', and only one' if found else ''}; {tail}")
-        for problem in _OF_FIELDS.get(shape.what, lambda _: iter(()))(value):
+        for problem in _OF_FIELDS.get(shape.what, _of_nothing)(value):
             self._tell("contradiction", pointer, f"{where}: {problem}")
 
     def _unknown(self, name: str, pointer: str, what: str, known: dict[str, Field]) -> None:
-        holder = pointer if what != "a step" else pointer
         meant = "triggers" if what == "a definition" and name in ("on", "true") else closest(name, known)
         hint = f"; did you mean {meant!r}?" if meant else f"; it has {_listed(known)}" if len(known) <= 12 else ""
         fix = ({"op": "move", "from": joined(pointer, name), "path": joined(pointer, meant)},) if meant else ()
-        self._tell("unknown_field", joined(pointer, name), f"{place(self.document, holder)}: {shown(name)} is not a field of {what}{hint}", meant, fix)
+        self._tell("unknown_field", joined(pointer, name), f"{place(self.document, pointer)}: {shown(name)} is not a field of {what}{hint}", meant, fix)
 
 
 def is_of(shape: Shape, value: Any) -> bool:
@@ -313,6 +312,10 @@ def _beside(step: dict[str, Any]) -> Iterator[str]:
         yield "'wait' stands only beside 'call' of a workflow; a function is always waited for"
 
 
+def _of_nothing(_: dict[str, Any]) -> Iterator[str]:
+    return iter(())
+
+
 def _of_repeat(repeat: dict[str, Any]) -> Iterator[str]:
     if "max" in repeat and repeat.get("endless") is True:
         yield "'max' and 'endless: true' contradict each other; keep one"
@@ -338,7 +341,7 @@ def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
     if "on_timeout" in approve and "timeout" not in approve:
         yield "'on_timeout' stands only beside 'timeout'"
     assignees, quorum = approve.get("assignees"), approve.get("quorum")
-    if isinstance(assignees, list) and is_of(Whole(1), quorum) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
+    if isinstance(assignees, list) and isinstance(quorum, int) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
         yield f"a quorum of {quorum} can't be had from {len(assignees)} assignees"
 
 

@@ -45,8 +45,8 @@ def parsed(received: str | bytes | Any) -> Parsed:
     if isinstance(received, bytes | bytearray | memoryview):
         try:
             received = bytes(received).decode("utf-8")
-        except UnicodeDecodeError as problem:
-            return _refused("yaml", error("not_text", "", f"byte {problem.start} is not UTF-8; save the file as UTF-8"))
+        except UnicodeDecodeError as mistake:
+            return _refused("yaml", error("not_text", "", f"byte {mistake.start} is not UTF-8; save the file as UTF-8"))
     if not isinstance(received, str):
         problem = unfit(received)
         return _refused("data", problem) if problem else Parsed(received, "data")

@@ -160,7 +160,9 @@ def suits(shape: Shape, value: Any) -> bool:
             if not isinstance(value, dict):
                 return (meant := shape.field(shape.sugar)) is not None and suits(meant.shape, value)
             return not shape.one_of or any(name in value for name in shape.one_of)
-        case Schema() | MapOf() | Condition():
+        case Condition():
+            return isinstance(value, dict | bool | str)
+        case Schema() | MapOf():
             return isinstance(value, dict)
         case Either():
             return any(suits(option, value) for option in shape.options)

@@ -12,7 +12,7 @@ from perdure.programs.format.finding import joined
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A step where it stands: the list `container` at which `index`, and the steps `around` it, outermost first, each with the field by which it holds this one."""
+    """A step where it stands: in the list `container` at `index`. `around` are the steps that hold it, outermost first, each with the field by which."""
 
     pointer: str
     step: dict[str, Any]

@@ -1,7 +1,7 @@
 """YAML 1.2 text to plain data and positions, event by event, so that nothing is built before it has been bounded.
 
-Plain scalars are taken by the core schema of YAML 1.2: `yes`, `on` and `2026-01-01` are text, `true` and `1.5` are not. Whatever would build more than plain data
-(tags, merge keys, NaN) is refused with what to write instead.
+Plain scalars are taken by the core schema of YAML 1.2: `yes`, `on` and `2026-01-01` are text, `true` and `1.5` are not. Whatever would build more than plain
+data (tags, merge keys, NaN) is refused with what to write instead.
 """
 
 from __future__ import annotations
