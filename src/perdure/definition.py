@@ -11,6 +11,7 @@ from typing import Any
 from perdure.core.errors import BadValue
 from perdure.programs.code.declare import Step
 from perdure.programs.format import reading
+from perdure.programs.format.canonical import bytes_of
 from perdure.programs.graph.declare import GraphWorkflow, Release
 from perdure.programs.graph.planning import planned
 from perdure.sdk import Workflow
@@ -57,9 +58,9 @@ class Definition(Workflow[..., Any]):
             BadDefinition: it is none; with all that is wrong with it.
         """
         read = reading.read(document, name)
-        sha256 = read.hash.removeprefix("sha256:")
-        plan = planned(sha256, {sha256: read.raw})
-        release = Release(plan.ir.name, plan.ir.version, sha256, read.raw, plan.ir.limits.deadline_s)
+        raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
+        plan = planned(sha256, {sha256: raw})
+        release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
         family: dict[str, list[Release]] = {release.name: [release]}
         for one in calls:
             if isinstance(one, Definition) and one.graph.release is not None:

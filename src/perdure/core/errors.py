@@ -9,6 +9,7 @@
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, HasEnded, Removed
+    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
@@ -206,6 +207,14 @@ class ExportRefused(ProgrammingError):
     def __init__(self, why: str) -> None:
         super().__init__(f"this export is not taken: {why}")
         self.why = why
+
+
+class BadDefinition(ProgrammingError):
+    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
+
+    def __init__(self, findings: Sequence[Any]) -> None:
+        super().__init__("\n".join(str(finding) for finding in findings))
+        self.findings = tuple(findings)
 
 
 class BadExpression(ProgrammingError):
