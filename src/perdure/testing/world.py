@@ -27,11 +27,12 @@ from perdure.core.mail import Opening, Send
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import program_name
-from perdure.core.values import Value, offload
-from perdure.programs.code.declare import CodeWorkflow, checked_name
+from perdure.core.values import Value, kept, offload
+from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.strand import greenlets
+from perdure.programs.workflows import Workflow as AnyWorkflow
 from perdure.sdk import DEFAULT_TENANT, Workflow, _family
 from perdure.service import operations
 from perdure.service.access import Access
@@ -139,7 +140,8 @@ class World:
         deadline_s = code.deadline_s if deadline is None else seconds(deadline, "deadline")
         found_by = code.calling.attributes if attributes is None else checked(attributes)
         seed = Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
-        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by)
+        definition = None if code.definition is None else kept(code.definition, blobs)
+        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by, definition=definition)
         due_at_s = self._loop.now_s + seconds(delay, "delay") if delay is not None else 0.0
         send = Send(key, "start", messages.encode(begin), due_at_s, Opening(program_name(code.name, code.version), key, attributes=indexed(found_by)))
         created = False
@@ -187,15 +189,15 @@ class World:
         for workflow in workflows:
             if not isinstance(workflow, Workflow):
                 raise BadValue("workflow", workflow, "one, made by @workflow")
-            if self._fns.get(workflow.code.name, workflow.code.fn) is not workflow.code.fn:
+            if self._fns.get(workflow.code.name, what := _what(workflow.code)) != what:
                 raise BadValue("workflow", workflow, "the one of this name that the world knows; name it otherwise: @workflow(name=...)")
             fresh = [code for code in _family(workflow) if code.name not in self._fns]
             self.machine.install([self._known(code) for code in fresh])
 
-    def _known(self, code: CodeWorkflow) -> CodeWorkflow:
+    def _known(self, code: AnyWorkflow) -> AnyWorkflow:
         if code.sync:
             greenlets()  # a missing library is to be known before anything is started
-        self._fns[code.name], self._kinds[code.name] = code.fn, code.codec.result
+        self._fns[code.name], self._kinds[code.name] = _what(code), code.codec.result
         return self._mocks.cast(code)
 
     # mocks
@@ -395,6 +397,11 @@ class World:
         found = self.machine.read(key)
         promise = None if found is None else fold(key, log.decode_all(found.rows)).open.get(path)
         return promise is not None and promise.attempt == attempt and promise.state in ("performing", "interrupted")
+
+
+def _what(code: AnyWorkflow) -> Any:
+    """What a workflow is, beside its name: a function, or a document."""
+    return code.fn if code.definition is None else code.definition
 
 
 __all__ = ["DEFAULT_TENANT", "Undisturbed", "World"]

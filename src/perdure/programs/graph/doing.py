@@ -161,8 +161,10 @@ class Repeating:
     def _state(self) -> Keep:
         return Keep(values.encode(self.run.template(self.repeat.state).evaluate(self.doing.names), "the state of", self.doing.path), label="state")
 
-    def _names(self, **more: Any) -> Names:
-        return self.doing.names.inside({"index": self.turn, "loop": {"index": self.turn, "state": self.state}, **more})
+    def _names(self, **result: Any) -> Names:
+        """What can be read in a turn; after it, its `result` too."""
+        given = {"index": self.turn, "loop": {"index": self.turn, "state": self.state}}
+        return self.doing.names.inside(given | {"self": value for value in result.values()})
 
     def _begin_turn(self) -> None:
         turns_path = (*self.doing.path, self.turn)
@@ -173,7 +175,7 @@ class Repeating:
             self.doing.then(how)
             return
         path = (*self.doing.path, self.turn)
-        self.run.judge((*path, ("again", 0)), self.repeat.again, self._names(self=how.output.value), partial(self._judged, how))
+        self.run.judge((*path, ("again", 0)), self.repeat.again, self._names(result=how.output.value), partial(self._judged, how))
 
     def _judged(self, how: Done, holds: bool | Keep | Err | None) -> None:
         """Go on or not: `holds` is what was judged now, or the note of it in a replay."""
@@ -200,7 +202,7 @@ class Repeating:
             self.doing.then(Err("exhausted", ErrorInfo("RepeatExhausted", why)))
 
     def _wait(self, how: Done) -> None:
-        path, names = (*self.doing.path, self.turn, ("delay", 0)), self._names(self=how.output.value)
+        path, names = (*self.doing.path, self.turn, ("delay", 0)), self._names(result=how.output.value)
         self.turn, self.state = self.turn + 1, how.output.value
         if self.repeat.delay is None:
             self.run.works.append(self._begin_turn)

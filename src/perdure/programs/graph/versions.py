@@ -97,4 +97,3 @@ def _next(low: Number, places: int) -> Number:
         return (HIGHEST, 0, 0)
     head = [*low[: places - 1], low[places - 1] + 1]
     return (*head, 0, 0, 0)[:3]  # type: ignore[return-value]  # three of at least three
-
