@@ -28,7 +28,9 @@ def _of_regions(ir: IR) -> list[str]:
             found.append(f"region {number} is not nested in the root")
         if not 0 <= region.head < len(ir.nodes):
             found.append(f"region {number} has no head")
-        elif region.kind == "body" and (ir.nodes[region.head].region != region.parent or number not in (*ir.nodes[region.head].bodies, ir.nodes[region.head].on_error)):
+        elif region.kind == "body" and (
+            ir.nodes[region.head].region != region.parent or number not in (*ir.nodes[region.head].bodies, ir.nodes[region.head].on_error)
+        ):
             found.append(f"the body {number} is not one of its head's, or stands elsewhere")
         elif region.kind == "cycle" and (region.head not in region.nodes or region.entries != (region.head,)):
             found.append(f"the cycle {number} does not begin at its head")
@@ -76,8 +78,12 @@ def _of_rules(ir: IR) -> list[str]:
         taken[number].update(node.default)
         ids = {ir.nodes[edge.target].id: position for position, edge in enumerate(ir.edges) if edge.source == number and not edge.port}
         taken[number].update(ids[id] for id in node.choose)
-    found = [f"a rule of {ir.nodes[number].id} takes an edge of another" for number, edges in taken.items() if any(ir.edges[edge].source != number for edge in edges)]
-    return found + [f"edge {number} has no port, and no rule takes it" for number, edge in enumerate(ir.edges) if not edge.port and number not in taken[edge.source]]
+    found = [
+        f"a rule of {ir.nodes[number].id} takes an edge of another" for number, edges in taken.items() if any(ir.edges[edge].source != number for edge in edges)
+    ]
+    return found + [
+        f"edge {number} has no port, and no rule takes it" for number, edge in enumerate(ir.edges) if not edge.port and number not in taken[edge.source]
+    ]
 
 
 def _of_order(ir: IR) -> list[str]:
