@@ -5,13 +5,13 @@ What stands behind a verb becomes `Node.config` as it is, but for blocks (see `n
 ``{"call": ..., "wait": ..., "undo": ...}``.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from perdure.core.errors import BadDefinition
+from perdure.programs.format.canonical import hash_of
 from perdure.programs.format.cycles import Loops
 from perdure.programs.format.draft import Draft
 from perdure.programs.format.finding import Finding, joined
@@ -19,12 +19,9 @@ from perdure.programs.format.flow import check_acyclic, check_effects, check_rea
 from perdure.programs.format.names import ROOTS, check_output
 from perdure.programs.format.nodes import constant_s, node, retry
 from perdure.programs.format.order import wire
-from perdure.programs.format.ports import MUST_LEAD_ON, OWN_PORTS, ports
+from perdure.programs.format.ports import FREE, must_lead_on, ports
 from perdure.programs.format.regions import placed
 from perdure.programs.graph.ir import IR, Limits, Node, OnFailure
-
-FREE_PORTS = ("", "ts", "python", "bash", "http", "agent", "agent_message", "llm", "pipeline")
-"""Verbs that say by themselves which ports they have."""
 
 
 def compiled(canonical: Mapping[str, Any]) -> IR:
@@ -87,18 +84,16 @@ def _check_ids(draft: Draft) -> None:
 def _check_ports(draft: Draft) -> None:
     for number, found in draft.port_maps.items():
         site = draft.outline.sites[number]
-        known = ports(site.verb, site.step)
-        named = [*(route.port for route in found.routes if route.port), *found.ended]
-        for name in dict.fromkeys(named):
-            if name not in known and site.verb not in FREE_PORTS:
-                meant = draft.suggestion(name, known)
-                text = f"{site.verb} has no port {name!r}; it has {', '.join(known)}"
-                draft.error("unknown_port", joined(site.pointer, "next", name), text, meant)
-        own = MUST_LEAD_ON.get(site.verb, ()) if OWN_PORTS.get(site.verb, ("",))[0] in known and not {"success", "done"} & set(named) else ()
-        for name in own:
-            if name not in named:
-                text = f"nothing says what is next when {site.id!r} comes to {name}, so its path ends there; add {name}: to next, null if that is meant"
-                draft.warning("port_without_target", joined(site.pointer, "next"), text)
+        named = list(dict.fromkeys([*(route.port for route in found.routes if route.port), *found.ended]))
+        if site.verb and site.verb not in FREE:
+            known = ports(site.verb, site.step)
+            for name in named:
+                if name not in known:
+                    text = f"{site.verb} has no port {name!r}; it has {', '.join(known)}"
+                    draft.error("unknown_port", joined(site.pointer, "next", name), text, draft.suggestion(name, known))
+        for name in must_lead_on(site.verb, site.step, named):
+            text = f"nothing says what is next when {site.id!r} comes to {name}; add {name} to next, with [] if nothing is"
+            draft.warning("port_without_target", joined(site.pointer, "next"), text)
 
 
 def _nodes(draft: Draft, standing: Sequence[int]) -> tuple[Node, ...]:
@@ -114,7 +109,7 @@ def _head(draft: Draft, canonical: Mapping[str, Any]) -> IR:
     counts = {field: limits[field] for field in ("max_steps", "max_hops", "max_fanout", "max_bytes") if field in limits}
     return IR(
         name=str(canonical.get("name") or ""),
-        hash=_hash(canonical),
+        hash=hash_of(dict(canonical)),
         version=str(canonical.get("version") or "1.0.0"),
         order=canonical.get("order", "refs"),
         dialect=canonical.get("dialect", ""),
@@ -127,7 +122,3 @@ def _head(draft: Draft, canonical: Mapping[str, Any]) -> IR:
         retry=retry(draft, canonical.get("retry"), "/retry"),
         on_failure=OnFailure(on_failure.get("undo", True), str(on_failure.get("call") or "")),
     )
-
-
-def _hash(canonical: Mapping[str, Any]) -> str:
-    return "sha256:" + hashlib.sha256(msgspec.json.encode(canonical, order="deterministic")).hexdigest()

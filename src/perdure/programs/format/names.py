@@ -5,9 +5,12 @@ from typing import Any
 
 from perdure.programs.format.draft import Draft, did_you_mean
 from perdure.programs.format.outline import Site
-from perdure.programs.format.reads import Reading, readings, template, unordered
+from perdure.programs.format.reads import Found, Reading, Unreadable, of_template, readings, readings_later
 
 ROOTS = frozenset("input vars secrets execution trigger item index loop last last_turn self error state steps".split())  # noqa: SIM905  # it reads as one line
+
+WITH_LOOPS = ("003", "004")
+"""The dialects in which items are also those of loops made by edges."""
 
 
 class Known:
@@ -31,44 +34,53 @@ class Known:
 
 
 def read_by(draft: Draft, known: Known, site: Site) -> Iterator[tuple[int, bool, str]]:
-    """The steps that a step reads before it goes on: their numbers, whether only once it has run, and where. Notes what is unknown."""
-    for reading in readings(site):
-        if (number := _meant(draft, known, reading, site)) >= 0:
-            yield number, reading.late, reading.pointer
-    for reading in unordered(site):
-        _meant(draft, known, reading, site)
+    """The steps that a step reads before others may go on: their numbers, whether only once it has run, and where. Notes what is unknown."""
+    items = known.around(site)
+    yield from _steps(draft, known, items, readings(site))
+    for _ in _steps(draft, known, items, readings_later(site)):
+        pass
 
 
 def check_output(draft: Draft, output: Any) -> None:
     """Note what the definition's output reads that there is not."""
-    known = Known(draft)
-    for reading in template(output, "/output"):
-        _meant(draft, known, reading, None)
+    for _ in _steps(draft, Known(draft), frozenset(), of_template(output, "/output")):
+        pass
 
 
-def _meant(draft: Draft, known: Known, reading: Reading, site: Site | None) -> int:
-    """The number of the step that is read, or -1: it is something else, or unknown."""
-    items = known.around(site) if site else frozenset()
-    if reading.root == "step" and (reading.name in ROOTS or reading.name in items):
-        _check_declared(draft, known, reading)
-        return -1
-    if (number := known.steps.get(reading.name, -1)) >= 0:
-        return number
+def _steps(draft: Draft, known: Known, items: frozenset[str], found: Found) -> Iterator[tuple[int, bool, str]]:
+    for reading in found:
+        match reading:
+            case Unreadable(pointer, what):
+                draft.error("bad_expression", pointer, what)
+            case Reading(root="step" | "steps", name=name) if (number := known.steps.get(name, -1)) >= 0:
+                yield number, reading.late, reading.pointer
+            case Reading():
+                _check(draft, known, items, reading)
+
+
+def _check(draft: Draft, known: Known, items: frozenset[str], reading: Reading) -> None:
+    """Note a reference to what is no step, unless it means something else."""
+    name = reading.name
     if reading.root == "steps":
-        meant = draft.suggestion(reading.name, known.steps)
-        draft.error("unknown_reference", reading.pointer, f"'@steps.{reading.name}' is not a step{did_you_mean(meant, '@steps.')}", meant)
-    else:
-        meant = draft.suggestion(reading.name, {*known.steps, *ROOTS, *items})
-        draft.error("unknown_reference", reading.pointer, f"'@{reading.name}' is not a step or a root{did_you_mean(meant, '@')}", meant)
-    return -1
+        if name:
+            meant = draft.suggestion(name, known.steps)
+            draft.error("unknown_reference", reading.pointer, f"'@steps.{name}' is not a step{did_you_mean(meant, '@steps.')}", meant)
+    elif reading.root == "item":
+        if "item" not in items and draft.dialect not in WITH_LOOPS:
+            called = f"; what is repeated here calls its items {' and '.join(f'@{one}' for one in sorted(items))}" if items else ""
+            draft.error("unknown_reference", reading.pointer, f"'@item' stands outside of any each{called}")
+    elif reading.root != "step":
+        _check_declared(draft, known, reading)
+    elif name not in ROOTS and name not in items:
+        meant = draft.suggestion(name, {*known.steps, *ROOTS, *items})
+        draft.error("unknown_reference", reading.pointer, f"'@{name}' is not a step or a root{did_you_mean(meant, '@')}", meant)
 
 
 def _check_declared(draft: Draft, known: Known, reading: Reading) -> None:
     """Note an input or a variable that nobody declared, where some are."""
-    declared = {"input": known.inputs, "vars": known.variables}.get(reading.name)
-    if declared and reading.path and str(reading.path[0]) not in declared:
-        meant = draft.suggestion(str(reading.path[0]), declared)
-        what = "an input" if reading.name == "input" else "a variable"
-        draft.warning(
-            "unknown_reference", reading.pointer, f"'@{reading.name}.{reading.path[0]}' is not {what}{did_you_mean(meant, f'@{reading.name}.')}", meant
-        )
+    declared = {"input": known.inputs, "vars": known.variables}.get(reading.root)
+    if declared and reading.path and (name := str(reading.path[0])) not in declared:
+        meant = draft.suggestion(name, declared)
+        what = "an input" if reading.root == "input" else "a variable"
+        text = f"'@{reading.root}.{name}' is not {what} of this definition{did_you_mean(meant, f'@{reading.root}.')}"
+        draft.warning("unknown_reference", reading.pointer, text, meant)

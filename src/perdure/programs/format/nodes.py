@@ -8,6 +8,7 @@ from perdure.programs.code.durations import seconds
 from perdure.programs.format.draft import Draft
 from perdure.programs.format.finding import joined
 from perdure.programs.format.outline import ListKind, Site
+from perdure.programs.format.shapes import is_template
 from perdure.programs.graph.ir import Each, Join, Node, Repeat, Retry, Undo
 
 BODIES: tuple[ListKind, ...] = ("then", "else", "do", "parallel", "race")
@@ -135,18 +136,13 @@ def constant_s(draft: Draft, duration: Any, pointer: str) -> float | None:
     if duration is None:
         return None
     if is_template(duration):
-        draft.error("constant_needed", pointer, f"{duration!r} is known only while it runs, and a length of time is needed here, such as 30s")
+        draft.error("not_constant", pointer, f"{duration!r} is known only while it runs; write seconds, or text such as '30s'")
         return None
     try:
         return seconds(duration)
     except BadValue as problem:
         draft.error("bad_duration", pointer, str(problem))
         return None
-
-
-def is_template(value: Any) -> bool:
-    """Whether a text has a reference in it."""
-    return isinstance(value, str) and (value.startswith("@") or "@{" in value)
 
 
 def _delay(draft: Draft, delay: Any, pointer: str) -> Any:
@@ -157,7 +153,7 @@ def _whole(draft: Draft, fields: Mapping[str, Any], field: str, pointer: str) ->
     value = fields.get(field, 0)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    draft.error("constant_needed", joined(pointer, field), f"{value!r} is not a whole number from 0, which {field} has to be")
+    draft.error("not_constant", joined(pointer, field), f"{value!r} is not a whole number from 0, which {field} has to be")
     return 0
 
 

@@ -1,14 +1,9 @@
 """The steps of a definition, wherever they are nested, numbered in the order of the document, and the lists that they stand in."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
-VERBS = tuple(
-    """
-    tool call task approve listen emit sleep set test if parallel race do return fail
-    ts python bash http agent agent_message llm pipeline
-    """.split()  # noqa: SIM905  # a paragraph reads better than twenty lines
-)
+from perdure.programs.format.steps import lists, verb_of
 
 ListKind = Literal["steps", "then", "else", "do", "parallel", "race", "on_error"]
 ListOrder = Literal["refs", "listed", "ports", "free"]
@@ -20,7 +15,7 @@ class Site(NamedTuple):
     number: int
     id: str
     verb: str
-    step: Mapping[str, Any]
+    step: dict[str, Any]
     list: int
     depth: int
     pointer: str
@@ -80,7 +75,7 @@ class Outline:
                 waiting.pop()
                 continue
             site = self._site(step, place, depth, f"{self.lists[place].pointer}/{position}")
-            nested = [self._listed(kind, site.number, f"{site.pointer}/{key}", steps, depth + 1) for kind, key, steps in _blocks(site)]
+            nested = [self._listed(kind, site.number, site.pointer + where, steps, depth + 1) for kind, where, steps in _blocks(site)]
             waiting.extend(reversed(nested))
 
     def _listed(self, kind: ListKind, owner: int, pointer: str, steps: Sequence[Any], depth: int = 0) -> tuple[int, int, Iterator[tuple[int, Any]]]:
@@ -93,8 +88,8 @@ class Outline:
 
     def _site(self, step: Any, place: int, depth: int, pointer: str) -> Site:
         number = len(self.sites)
-        fields: Mapping[str, Any] = step if isinstance(step, Mapping) else {}
-        verb = next((verb for verb in VERBS if verb in fields), "")
+        fields: dict[str, Any] = step if isinstance(step, dict) else {}
+        verb = verb_of(fields)
         site = Site(number, str(fields.get("id") or f"{verb or 'step'}_{number + 1}"), verb, fields, place, depth, pointer)
         self.sites.append(site)
         self.lists[place].members.append(number)
@@ -104,19 +99,9 @@ class Outline:
 
 
 def _blocks(site: Site) -> Iterator[tuple[ListKind, str, Sequence[Any]]]:
-    """The lists of steps in a step: what each is, the key by which it stands there, and its steps. An `if` has both of its lists, however it is written."""
-    value = site.value
-    match site.verb:
-        case "if":
-            yield "then", "then", _sequence(site.step.get("then"))
-            yield "else", "else", _sequence(site.step.get("else"))
-        case "do":
-            yield "do", "do", _sequence(value)
-        case "parallel" | "race" as kind:
-            yield (kind, f"{kind}/steps", _sequence(value.get("steps"))) if isinstance(value, Mapping) else (kind, kind, _sequence(value))
-    if isinstance(handlers := site.step.get("on_error"), list):
-        yield "on_error", "on_error", handlers
-
-
-def _sequence(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
+    """The lists of steps in a step: what each is, where it stands there, and its steps. An `if` has both of its lists, however it is written."""
+    found = {field: (where, steps) for field, where, steps in lists(site.step)}
+    if site.verb == "if":
+        found = {"then": ("/then", []), "else": ("/else", []), **found}
+    for kind, (where, steps) in found.items():
+        yield cast(ListKind, kind), where, steps
