@@ -241,14 +241,6 @@ class MissingExtra(ProgrammingError):
         self.what, self.library, self.extra = what, library, extra
 
 
-class BadDefinition(ProgrammingError):
-    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
-
-    def __init__(self, findings: Sequence[Any]) -> None:
-        super().__init__("\n".join(str(finding) for finding in findings))
-        self.findings = tuple(findings)
-
-
 class Diverged(ProgrammingError):
     """The program asked for one operation where its execution remembers another."""
 

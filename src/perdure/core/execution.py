@@ -4,7 +4,7 @@ Each event costs the same however long the history is: what is needed later (who
 turn held) is kept in the form in which it will be asked for.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -392,11 +392,3 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Removed: Execution._remove,
     e.Snapshot: Execution._refresh,
 }
-
-
-def fold(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
-    """The execution that these events add up to."""
-    execution = Execution(key, root)
-    for event in events:
-        execution.apply(event)
-    return execution

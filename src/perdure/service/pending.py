@@ -9,7 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from perdure.core import log, messages
-from perdure.core.decide import Deciding, Decision, Host, decide
+from perdure.core.decide import Deciding, decide
+from perdure.core.decision import Decision, Host
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.paths import Key

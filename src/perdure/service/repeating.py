@@ -14,7 +14,8 @@ from perdure.core import log, memo, messages, tombstone, values
 from perdure.core.attributes import indexed
 from perdure.core.copies import Fork
 from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.ops import Err, Ok, Outcome, Receive
 from perdure.core.paths import Key, Path, parse, text

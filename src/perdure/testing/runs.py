@@ -9,7 +9,8 @@ from perdure.core import events as e
 from perdure.core import log, values, views
 from perdure.core.attributes import AttributeValue, shown
 from perdure.core.errors import ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Call, Err, Ok, Receive, Spawn, kind, target
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Promise, Settlement
