@@ -45,7 +45,8 @@ PURE_MODULES = set(
 # a greenlet only moves control between functions of one thread.
 PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
 # Libraries that give values from values, and are imported when the first expression of their kind is compiled.
-PURE_IN_EXPRESSIONS = {"cel_expr_python", "jsonpath", "jsonschema_rs", "re2"}
+# `warnings` only silences those that reading Python's source gives.
+PURE_IN_EXPRESSIONS = {"cel_expr_python", "jsonpath", "jsonschema_rs", "re2", "warnings"}
 # Lint reads source text as Python does: its tokens, the names that it has built in, and without the warnings that parsing gives.
 PURE_IN_LINT = {"builtins", "tokenize", "warnings"}
 IMPURE_PARTS = {
