@@ -309,6 +309,17 @@ class _Draft:
         if self.execution.ended is None and self.execution.parked is None:
             yield e.Parked("paused", self.now_s, (message.reason,) if message.reason else ())
 
+    def patch(self, message: messages.Patch) -> Iterator[e.Event]:
+        """Go on by another definition, or note why not."""
+        execution = self.execution
+        if execution.ended is not None or execution.started is None:
+            return
+        definition, base = kept(message.definition, self.decision.blobs), execution.definition
+        refused: tuple[str, ...] = ()
+        if message.base and (base is None or base.sha256 != message.base):
+            refused = ("somebody else has patched it meanwhile; look at it as it is now, and patch that",)
+        yield e.Patched(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition))
+
     def evict(self, message: messages.Evict) -> Iterator[e.Event]:
         """Have it on record that it leaves; the engine does the rest."""
         if self.execution.started is not None and self.execution.ended is None:
@@ -373,4 +384,5 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Discard: _Draft.discard,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,
+    messages.Patch: _Draft.patch,
 }

@@ -103,6 +103,10 @@ class _Never:
     def feed(self, *_: Any) -> Any:
         raise RuntimeError("an execution that has not begun was fed an event")
 
+    def unfit(self, *_: Any) -> Any:
+        """Why it can't go on by a definition: it never begins."""
+        return ("it has not begun",)
+
     def refuse(self, *_: Any) -> None:
         raise RuntimeError("an execution that has not begun can't diverge")
 

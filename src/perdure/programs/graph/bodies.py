@@ -76,6 +76,7 @@ class Body:
         entries = len(self.run.plan.regions[self.region].entries)
         if is_branch and ((self.kind == "race" and self.lost + 1 < entries) or (self.kind == "parallel" and self.go_on)):
             output = Output(port="error")
+            self.run.store(firing, output)
             self.run.follow(firing, output, ())
             return
         self._end()

@@ -17,7 +17,7 @@ from perdure.core.program import Command
 from perdure.expr import condition, template
 from perdure.expr.condition import Condition
 from perdure.expr.template import Template
-from perdure.programs.graph import doing
+from perdure.programs.graph import doing, patching
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.declare import GraphWorkflow
 from perdure.programs.graph.doing import Doing
@@ -44,6 +44,7 @@ class Instance:
         "execution",
         "finished",
         "is_begun",
+        "is_traced",
         "log",
         "plan",
         "roots",
@@ -61,7 +62,7 @@ class Instance:
         self.closed = False
         self._divergence: Diverged | None = None
         self.log = Log()
-        self.is_begun = False
+        self.is_begun = self.is_traced = False
         self.plan: Plan
         self.roots: Roots
         self.walk: Walk
@@ -92,6 +93,10 @@ class Instance:
     def dialect(self) -> str:
         """The dialect in which its definition was written."""
         return self.plan.ir.dialect
+
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by another definition; empty, if it can."""
+        return patching.unfit(self, definition)
 
     def refuse(self, diverged: Diverged) -> None:
         """Go no further."""
@@ -124,6 +129,8 @@ class Instance:
             case e.Started() | e.Reopened():
                 self._begin_anew()
                 self._begin()
+            case e.Patched(definition, refused=()):
+                patching.patch(self, planned(definition.sha256, self.log.payloads))
             case e.Cancelling() if not self.finished:
                 self.ending.cancel()
             case e.Undoing() if self.execution.completed is not None:
@@ -140,6 +147,7 @@ class Instance:
         self.ending = Ending(self)
         self.roots = Roots(self, self.log.raw(started.input))
         self.walk = Walk(self.plan)
+        self.walk.trace = [] if self.is_traced else None
         self.routing = Routing(self)
         wrong = self.log.judged((("input", 0),), self.roots.check)
         if isinstance(wrong, Err):
@@ -205,15 +213,14 @@ class Instance:
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
 
-    def follow(self, firing: Firing, output: Output, taken: Sequence[int]) -> None:
-        """Go on from a node that has settled with `output`, by these edges."""
+    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: bool = False) -> None:
+        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or those that were `chosen`."""
         place, frame = firing.place, firing.frame
-        self.store(firing, output)
         limit = self.plan.ir.limits.max_fanout
         try:
             if len(taken) > limit:
                 raise Failure(ErrorInfo("exceeded_max_fanout", f"{place.node.id} leads to {len(taken):,} steps at once, and at most {limit:,} are allowed"))
-            self.walk.settle(firing, taken)
+            self.walk.settle(firing, taken, port, chosen)
         except UnsafeLoop as unsafe:
             edge = self.plan.edges[unsafe.args[0]]
             names = f"{self.plan.places[edge.source].node.id} -> {self.plan.places[edge.target].node.id}"

@@ -30,13 +30,18 @@ class Failure(Exception):  # what an expression or a bound says, on its way to w
         self.info, self.kind = info, kind
 
 
-class Log:
-    """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open."""
+class PrefixEnd(Exception):  # where a look into the past ends
+    """The part of the log that is looked at ends here."""
 
-    __slots__ = ("_remembered", "_values", "_waiting", "commands", "steps")
+
+class Log:
+    """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; with `is_prefix`, it may end anywhere."""
+
+    __slots__ = ("_remembered", "_values", "_waiting", "commands", "is_prefix", "steps")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
+        self.is_prefix = False
         self.steps: dict[Path, Any] = {}
         self._remembered: deque[e.Event] | None = None
         self._values: Mapping[str, bytes] = {}
@@ -113,6 +118,8 @@ class Log:
             self.commands.append(Open(path, op, blobs))
             return op
         event = self._next()
+        if event is None and self.is_prefix:
+            raise PrefixEnd
         if type(event) is not e.Opened or event.path != path or type(event.op) is not type(op):
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {asked_text(path, op)}",))
         self._remembered.popleft()
@@ -144,6 +151,8 @@ class Log:
             self.commands.append(Drop(path))
         elif self._next() == e.Dropped(path):
             self._remembered.popleft()
+        elif self._next() is None and self.is_prefix:
+            raise PrefixEnd
         else:
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {text(path)} dropped",))
 
@@ -160,6 +169,8 @@ class Log:
         """End the execution."""
         if self._remembered is None:
             self.commands.append(Finish(status, outcome))
+        elif self._next() is None and self.is_prefix:
+            raise PrefixEnd
         elif not isinstance(self._next(), e.Ended):
             raise Diverged((), (f"remembered {self._next_text()}, asked for the end of the execution",))
 

@@ -49,7 +49,8 @@ class Routing:
         elif plan.has_port(firing.place, "error"):
             output = Output.of(told, "an error")
             output.port = "error"
-            self.run.follow(firing, output, plan.by_port(firing.place, "error"))
+            self.run.store(firing, output)
+            self.run.follow(firing, output, plan.by_port(firing.place, "error"), "error")
         elif node.on_error == "go_on":
             self._go_on(firing, Output(port="error"), "success")
         else:
@@ -69,8 +70,9 @@ class Routing:
 
     def _go_on(self, firing: Firing, output: Output, port: str) -> None:
         node = firing.place.node
+        self.run.store(firing, output)  # before its rules, which may read it
         if port in NOT_AFTER or not (node.rules or node.choose):
-            self.run.follow(firing, output, self.run.plan.by_port(firing.place, port))
+            self.run.follow(firing, output, self.run.plan.by_port(firing.place, port), port)
         elif node.choose:
             self._choose(firing, output)
         else:
@@ -134,7 +136,7 @@ class Routing:
         if noted.isdecimal() and (used := self._uses(firing, int(noted))) is not None:
             key = (firing.place.number, int(noted))
             used[key] = used.get(key, 0) + 1
-        self.run.follow(firing, output, self._edges(firing, noted))
+        self.run.follow(firing, output, self._edges(firing, noted), chosen=True)
 
     def _choose(self, firing: Firing, output: Output) -> None:
         """Go where the node's result says, which may name only what the list allows."""
@@ -157,4 +159,4 @@ class Routing:
             return
         ids = [] if kept is None else values.decode(self.run.log.raw(kept.value), list[str], "where to go on")
         edges = [number for number in firing.place.out if not plan.edges[number].port and plan.places[plan.edges[number].target].node.id in ids]
-        self.run.follow(firing, output, edges if ids else node.default)
+        self.run.follow(firing, output, edges if ids else node.default, chosen=True)
