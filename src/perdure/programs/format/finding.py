@@ -11,9 +11,9 @@ import msgspec
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is wrong. `message` says where, what and what to do; `pointer` is a JSON pointer into the document; `line` and `column` count from 1 (0: unknown).
+    """One thing that is wrong. `message` says where, what and what to do; `pointer` is a JSON pointer into the document.
 
-    `code` is stable. `suggestion` is what was probably meant; `fix` is a JSON Patch of the document, given only where it is safe.
+    `line` and `column` count from 1, 0 where they are not known. `code` is stable. `suggestion` is what was probably meant; `fix` is a JSON Patch of the document, given only where it is safe.
     """
 
     code: str
@@ -75,24 +75,21 @@ def place(document: Any, pointer: str) -> str:
     """Where `pointer` leads, as people say it: ``steps[1] (b)`` for a step, ``steps[0].when`` for what is in one."""
     text = "".join(f"[{part}]" if _INDEX.fullmatch(part) else f".{part}" if _WORD.fullmatch(part) else f"[{part!r}]" for part in parts(pointer)).lstrip(".")
     step = at(document, pointer)
-    named = isinstance(step, dict) and isinstance(step.get("id"), str) and _STEP.search(pointer) and step["id"]
+    named = isinstance(step, dict) and isinstance(step.get("id"), str) and step_of(pointer) == pointer
     return f"{text} ({_cut(step['id'])})" if named else text or "the definition"
 
 
 def step_of(pointer: str) -> str:
     """The pointer of the step in which `pointer` leads; empty if it leads into none."""
-    found = None
-    for found in _STEPS.finditer(pointer):
-        pass
-    return pointer[: found.end()] if found else ""
+    match = _STEP.match(pointer)
+    return match[0] if match else ""
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-_LISTS = "steps|then|else|do|parallel|race|on_error"
+_LISTS = "then|else|do|parallel|parallel/steps|race|on_error"
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
-_STEP = re.compile(rf"(?:^|/)(?:{_LISTS})/\d+$")
-_STEPS = re.compile(rf"(?<=/)(?:{_LISTS})/\d+(?=/|$)")
+_STEP = re.compile(rf"/steps/\d+(?:/(?:{_LISTS})/\d+)*(?=/|$)")
