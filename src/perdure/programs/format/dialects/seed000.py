@@ -120,7 +120,7 @@ class _Reader:
             case ["toolName"]:
                 read["tool"] = action.text("toolName")
                 if action.has("transformCode"):
-                    read["transform"] = action.text("transformCode")
+                    read["transform"] = {"ts": action.text("transformCode")}
             case ["code"]:
                 read["ts"] = action.text("code")
             case ["return"]:

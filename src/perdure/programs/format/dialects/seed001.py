@@ -48,7 +48,8 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read
             "ui": {"name": name} if path and name and path != name else {},
         }
     )
-    definition["steps"] = steps
+    begun = variables.begun()
+    definition["steps"] = [{"id": names.free("variables"), "set": begun}, *steps] if begun else steps
     if outputs := variables.outputs():
         definition["output"] = outputs
     top.ignore(*_OF_THE_ROW)

@@ -131,7 +131,7 @@ class Steps:
             return self._command(step, command if isinstance(command, str) else "", step.at("arguments", "command"))
         if not name:
             self._notes.error("missing_field", step.at("tool"), "a tool step names its tool")
-        made: Step = {"tool": name, "with": self._variables.value(arguments, step.at("arguments"))}
+        made: Step = {"tool": name} | without_nothing({"with": self._variables.value(arguments, step.at("arguments"))})
         if timeout_s := self._timeout_s(step):
             made["timeout"] = timeout_s
         return made

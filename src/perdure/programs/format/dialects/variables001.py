@@ -66,8 +66,12 @@ class Variables:
         return bool(writers) and (len(writers) > 1 or writers[0].looped or name in self._declared)
 
     def vars(self) -> dict[str, Any]:
-        """What the variables that are set begin with."""
-        return {name: f"@{reference('input', [name])}" if name in self._declared else None for name in self.writers if self.is_set(name)}
+        """The variables that are set, before they are."""
+        return {name: None for name in self.writers if self.is_set(name)}
+
+    def begun(self) -> dict[str, Any]:
+        """What those of them that an execution is given as well begin with."""
+        return {name: f"@{reference('input', [name])}" for name in self.writers if name in self._declared}
 
     def outputs(self) -> dict[str, Any]:
         """All that steps store, as the output of the workflow."""
