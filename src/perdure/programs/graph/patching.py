@@ -33,6 +33,8 @@ def unfit(run: "Instance", definition: bytes) -> tuple[str, ...]:
         return (f"it is no valid definition: {error}",)
     if plan.ir.name != run.plan.ir.name:
         return (f"it is called {plan.ir.name}, and the execution is one of {run.plan.ir.name}",)
+    if not run.walk.is_whole:
+        return ("a loop without end has forgotten its turns, so what has begun can't be told any more; start another execution on the new definition",)
     complaints = tuple(_changed(run, plan))
     if complaints:
         return complaints

@@ -132,7 +132,7 @@ class Walk:
     `happened` is all that made it what it is, from which it can be walked anew over another plan; `trace`, if it is a list, gets a line for each token.
     """
 
-    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "open", "plan", "ready", "trace")
+    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "plan", "ready", "trace")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -142,6 +142,7 @@ class Walk:
         self.hops = 0
         self.hops_max = plan.ir.limits.max_hops
         self.happened: list[Happened] = []
+        self.is_whole = True
         self.trace: list[str] | None = None
         self._undecided: deque[tuple[Frame, int]] = deque()
 
@@ -192,6 +193,19 @@ class Walk:
         frame.is_over = True
         for path in [path for path, firing in self.open.items() if not firing.frame.is_wanted]:
             del self.open[path]
+
+    def forget(self) -> None:
+        """Forget what has happened: turns of a loop without end are gone, so it could not be walked anew."""
+        self.happened.clear()
+        self.is_whole = False
+
+    def skip_to(self, firing: Firing, stay: Stay, turn: int) -> None:
+        """Go on with a later turn of a cycle, of which `firing` is the first."""
+        del self.open[firing.path]
+        stay.turn = turn
+        firing.frame.path = (*stay.path, turn)
+        firing.path = (*firing.frame.path, (firing.place.node.id, firing.number))
+        self.open[firing.path] = firing
 
     def frames(self) -> Iterator[Frame]:
         """The frames in which something goes on, each once."""
