@@ -88,12 +88,12 @@ def _steps(picture: Picture, group: Group, region: int) -> Iterator[str]:
 def _step(picture: Picture, number: int) -> Iterator[str]:
     node = picture.ir.nodes[number]
     sign = "" if picture.is_plan else f"{SIGNS[picture.states[number]]} "
-    label = "<br/>".join(escaped(text) for text in (f"{sign}{title(node)}", detail(node), *marks(node)))
+    texts = [escaped(text) for text in (f"{sign}{title(node)}", detail(node), *marks(node))]
     if not _is_block(picture, number):
         opening, closing = SHAPES.get(node.kind, ("[", "]"))
-        yield f'n{number}{opening}"{label}"{closing}'
+        yield f'n{number}{opening}"{"<br/>".join(texts)}"{closing}'
         return
-    yield f'subgraph b{number}["{label}"]'
+    yield f'subgraph b{number}["{" · ".join(texts)}"]'
     for region in picture.inside[number]:
         group = picture.groups[region]
         if group.caption and group.steps:

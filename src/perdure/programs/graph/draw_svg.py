@@ -1,8 +1,8 @@
 """A graph as SVG: boxes in layers, blocks as boxes around what stands in them, lines that lead back dashed; readable on light and on dark ground."""
 
-import itertools
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from perdure.programs.graph.captions import detail, marks, title
@@ -11,6 +11,7 @@ from perdure.programs.graph.picture import SIGNS, WORDS, Group, Line, Picture, S
 from perdure.programs.graph.svg_style import STYLE
 
 TITLE_PX = 13.0
+BOLD = 1.13
 TEXT_PX = 11.5
 LINE_PX = 16.0
 PADDING = 12.0
@@ -64,7 +65,9 @@ class _Sheet:
 
     def _size(self, number: int, loop: Line | None) -> _Size:
         texts = words(self.picture, number)
-        width = max(text_px(texts[0], TITLE_PX) + (0 if self.picture.is_plan else 18), *(text_px(text, TEXT_PX) for text in texts[1:]), 60.0) + 2 * PADDING
+        width = (
+            max(text_px(texts[0], TITLE_PX) * BOLD + (0 if self.picture.is_plan else 18), *(text_px(text, TEXT_PX) for text in texts[1:]), 60.0) + 2 * PADDING
+        )
         head = 2 * PADDING - 4 + LINE_PX * len(texts)
         beside = 0.0 if loop is None else LOOP + text_px(loop.label, TEXT_PX) + 8
         inner = self.inner(number)
@@ -109,7 +112,7 @@ def text_px(text: str, size: float) -> float:
     found = 0.0
     for one in text:
         wide = unicodedata.east_asian_width(one) in "WF"
-        found += 1.05 if wide else 0.34 if one in NARROW else 0.92 if one in BROAD else 0.72 if one.isupper() else 0.6
+        found += 1.05 if wide else 0.4 if one in NARROW else 1.0 if one in BROAD else 0.72 if one.isupper() else 0.62
     return found * size
 
 
@@ -173,7 +176,7 @@ def _line(line: Line, route: Route) -> Iterator[str]:
     if line.back:
         points.reverse()
     path = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
-    for (x, y), (next_x, next_y) in itertools.pairwise(points):
+    for (x, y), (next_x, next_y) in pairwise(points):
         if abs(x - next_x) < 0.05:
             path.append(f"L{next_x:.1f} {next_y:.1f}")
         else:

@@ -5,14 +5,15 @@ between those of boxes, so that boxes, bends and labels keep away from each othe
 then all are moved under their neighbours as far as the order allows. Of loops and lines back nothing is known here: who asks turns them round before.
 """
 
-import itertools
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 SWEEPS = 6
-MOVES = 8
+MOVES = 18
 BENDS_MAX = 20_000
 COUNTED_MAX = 3_000
+STRAIGHT = 6.0
 BOX_GAP = 28.0
 BEND_GAP = 16.0
 LAYER_GAP = 38.0
@@ -32,7 +33,7 @@ class Link(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where a line runs: through these points, in pairs of which the first leads straight down to the second; and the middle of its label."""
+    """Where a line runs: through these points, from one to the next; and the middle of its label."""
 
     points: Sequence[Point]
     label: Point | None
@@ -187,14 +188,15 @@ def _across(layers: _Layers) -> list[float]:
         for place in layer:
             middles[place] -= at / 2
     for move in range(MOVES):
-        order = layers.layers if move % 2 == 0 else layers.layers[::-1]
-        for layer in order:
+        for layer in layers.layers if move % 2 == 0 else layers.layers[::-1]:
             wanted, weights = [], []
             for place in layer:
-                near = layers.up[place] + layers.down[place] if move >= MOVES - 2 else layers.up[place] if move % 2 == 0 else layers.down[place]
-                wanted.append(sum(middles[one] for one in near) / len(near) if near else middles[place])
-                weights.append((1.0 if near else 0.05) * (1.0 if place < layers.boxes else 4.0))
-            gaps = [0.0, *(layers.gap(one, other) for one, other in itertools.pairwise(layer))]
+                near = layers.up[place] + layers.down[place] if move >= MOVES // 3 else layers.up[place] if move % 2 == 0 else layers.down[place]
+                pulls = [STRAIGHT if place >= layers.boxes and one >= layers.boxes else 1.0 for one in near]
+                total = sum(pulls)
+                wanted.append(sum(middles[one] * pull for one, pull in zip(near, pulls, strict=True)) / total if near else middles[place])
+                weights.append(total or 0.05)
+            gaps = [0.0, *(layers.gap(one, other) for one, other in pairwise(layer))]
             for place, middle in zip(layer, _apart(wanted, weights, gaps), strict=True):
                 middles[place] = middle
     return middles
@@ -241,10 +243,10 @@ def _routes(layers: _Layers, middles: Sequence[float], tops: Sequence[float], he
         for place in chain.places[1:-1]:
             top, layer = tops[layers.layer[place]], layers.layer[place]
             points += [(middles[place], top), (middles[place], top + heights[layer])]
-        points += [(entering[number], tops[layers.layer[target]])] * 2
+        points.append((entering[number], tops[layers.layer[target]]))
         at = chain.label
         middle = (middles[at], tops[layers.layer[at]] + heights[layers.layer[at]] / 2) if at >= 0 else None
-        routes.append(Route(points, middle))
+        routes.append(Route([point for point, before in zip(points, [None, *points], strict=False) if point != before], middle))
     return routes
 
 
