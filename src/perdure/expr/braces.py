@@ -4,28 +4,31 @@ A text that is ``{{ expression }}`` as a whole becomes its value, of whatever ki
 no braces around it, or with some: those count as parentheses. Secrets can be handed on, and nothing else be done with them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.expr import braces_nodes as n
 from perdure.expr import loose
-from perdure.expr.braces_grammar import Grammar, read, too_long
+from perdure.expr.braces_grammar import Grammar, read, tokens, too_long, unquoted
 from perdure.expr.braces_meaning import ROOTS, Meanings, of_items
 from perdure.expr.braces_run import Meaning, Run
 from perdure.expr.refs import Read, Scope
 
 SECTIONS = "#^/>="
+Named = tuple[str, tuple[str | int, ...]]
 
 
 class Expression:
-    """A text of the language, compiled: what it `reads` (each `where` empty), and its value in a scope."""
+    """A text of the language, compiled: the `names` in it, each with the path behind it; what these `reads` are, each `where` empty; its value in a scope."""
 
-    __slots__ = ("_make", "reads")
+    __slots__ = ("_make", "names", "reads")
 
-    def __init__(self, make: Meaning, reads: frozenset[Read]) -> None:
-        self._make, self.reads = make, reads
+    def __init__(self, make: Meaning, nodes: Iterable[n.Node]) -> None:
+        self._make = make
+        self.names = tuple(dict.fromkeys(named for node in nodes for named in _names(node)))
+        self.reads = frozenset(read for name, path in self.names for read in _read(name, path))
 
     def evaluate(self, scope: Scope, where: str = "") -> Any:
         """Its value; nothing of it may be changed. `where` stands in the error.
@@ -75,16 +78,15 @@ def _text(value: str) -> Expression:
     too_long(value, "")
     pieces = list(_pieces(value))
     nodes = [piece for piece in pieces if not isinstance(piece, str)]
-    reads = frozenset(one for node in nodes for one in _reads(node))
     if len(pieces) == 1 and nodes:
         _keep_secrets(nodes[0], passed_on=True)
-        return Expression(_finished(nodes[0]), reads)
+        return Expression(_finished(nodes[0]), nodes)
     secret = [isinstance(piece, n.Access) and piece.base == n.Name("secrets") and len(piece.parts) == 1 for piece in pieces]
     for piece, is_secret in zip(pieces, secret, strict=True):
         if not isinstance(piece, str) and not is_secret:
             _keep_secrets(piece, passed_on=False)
     made = [piece if isinstance(piece, str) else Meanings().of(piece) for piece in pieces]
-    return Expression(_marked(made, secret) if any(secret) else _joined(made), reads)
+    return Expression(_marked(made, secret) if any(secret) else _joined(made), nodes)
 
 
 def _joined(made: list[str | Meaning]) -> Meaning:
@@ -110,6 +112,31 @@ def _marked(made: list[str | Meaning], secret: list[bool]) -> Meaning:
     return mark
 
 
+def renamed(value: str, names: Mapping[str, str], whole: bool = False) -> str:
+    """A text that has been compiled, with steps called otherwise; with `whole` it is a condition."""
+    if whole:
+        return _renamed(value, names)
+    made, behind = list[str](), 0
+    while (opening := value.find("{{", behind)) >= 0:
+        end = _tag(value, opening)[1]
+        made += value[behind:opening], _renamed(value[opening:end], names)
+        behind = end
+    return "".join(made) + value[behind:]
+
+
+def _renamed(value: str, names: Mapping[str, str]) -> str:
+    found = tokens(value)
+    for before, root, opening, named in reversed(list(zip([None, *found], found, found[1:], found[2:], strict=False))):
+        if root.said != "steps" or root.kind != "name" or (before and before.said in (".", "?.", "|")):
+            continue
+        quoted = opening.said == "[" and named.kind == "text"
+        original = unquoted(named.said) if quoted else named.said
+        if (quoted or (opening.said in (".", "?.") and named.kind == "name")) and original in names:
+            called = names[original]
+            value = value[: named.start] + (f"'{called}'" if quoted else called) + value[named.end :]
+    return value
+
+
 @lru_cache(maxsize=4096)
 def _condition(value: str) -> Expression:
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
@@ -117,7 +144,7 @@ def _condition(value: str) -> Expression:
     node = read(value, pieces=_quoted)
     _keep_secrets(node, passed_on=False)
     meaning = Meanings().of(node)
-    return Expression(lambda run: loose.truthy(meaning(run)), frozenset(_reads(node)))
+    return Expression(lambda run: loose.truthy(meaning(run)), [node])
 
 
 def _quoted(value: str, where: str) -> n.Node:
@@ -189,18 +216,18 @@ def _inner(node: n.Node | n.Part) -> tuple[n.Node | n.Part, ...]:
             return ()
 
 
-def _reads(node: n.Node | n.Part) -> Iterator[Read]:
-    """What an expression reads, as far as it can be said before it is evaluated."""
+def _names(node: n.Node | n.Part) -> Iterator[Named]:
+    """The names in an expression, each with the path behind it as far as that can be said before it is evaluated."""
     match node:
         case n.Name(name):
-            yield from _read(name, ())
+            yield name, ()
         case n.Access(n.Name(name), parts):
-            yield from _read(name, tuple(_steady(parts)))
+            yield name, tuple(_steady(parts))
             for part in parts:
-                yield from _reads(part)
+                yield from _names(part)
         case _:
             for inner in _inner(node):
-                yield from _reads(inner)
+                yield from _names(inner)
 
 
 def _steady(parts: tuple[n.Part, ...]) -> Iterator[str | int]:

@@ -86,7 +86,7 @@ class Grammar:
             rest = list[tuple[str, n.Node]]()
             while self._rank() == found:
                 sign = self.token.said
-                self._advance()
+                self.advance()
                 with _Deeper(self):
                     rest.append((sign, self._ranked(found + 1)))
             node = n.Chain(node, tuple(rest)) if found > _RANKS["&&"] else n.Either(rest[0][0], (node, *(operand for _, operand in rest)))
@@ -100,7 +100,7 @@ class Grammar:
         sign = self.token.said
         if self.token.kind != "sign" or sign not in ("!", "-", "+"):
             return self._accessed(self._value())
-        self._advance()
+        self.advance()
         with _Deeper(self):
             operand = self._unary()
         return n.Not(operand) if sign == "!" else n.Signed(sign, operand)
@@ -109,7 +109,7 @@ class Grammar:
         parts = list[n.Part]()
         while self.token.kind == "sign" and self.token.said in (".", "?.", "[", "|"):
             opening = self.token.said
-            self._advance()
+            self.advance()
             if opening == "[" or (opening == "?." and self._takes("[")):
                 parts.append(self._index())
                 continue
@@ -134,23 +134,23 @@ class Grammar:
     def _value(self) -> n.Node:
         token = self.token
         if token.kind == "number":
-            self._advance()
+            self.advance()
             return n.Literal(_number(token.said))
         if token.kind == "text":
-            self._advance()
-            plain = _unquoted(token.said)
+            self.advance()
+            plain = unquoted(token.said)
             return self.pieces(plain, self.where) if self.pieces and "{{" in plain else n.Literal(plain)
         if token.kind == "name" and token.said != "in":
-            self._advance()
+            self.advance()
             return self._named(token)
         match token.said:
             case "(":
                 return self._group(")")
             case "[":
-                self._advance()
+                self.advance()
                 return n.Items(self._list("]"))
             case "{":
-                self._advance()
+                self.advance()
                 return self._group("}}") if self._is("{") and self.token.start == token.end else self._entries()
             case "." if self.items:
                 return n.Access(n.Here(), (n.Member(self._after_dot()),))
@@ -158,7 +158,7 @@ class Grammar:
                 raise self.bad(f"{self._seen()} can't stand here", "a value was expected: a name, a number, quoted text, [ ], { } or ( )")
 
     def _after_dot(self) -> str:
-        self._advance()
+        self.advance()
         return self._name(".")
 
     def _named(self, token: Token) -> n.Node:
@@ -172,7 +172,7 @@ class Grammar:
         return n.Access(arguments[0], (n.Pipe(token.said, arguments[1:], token.start + 1),))
 
     def _group(self, closing: str) -> n.Node:
-        self._advance()
+        self.advance()
         node = self.expression()
         for sign in closing:
             self._expect(sign, f"what was opened is not closed by {closing}")
@@ -192,9 +192,9 @@ class Grammar:
             token = self.token
             if token.kind not in ("name", "text", "number"):
                 raise self.bad(f"{self._seen()} can't be a key", "an object is written  {name: value, 'other name': value}")
-            self._advance()
+            self.advance()
             self._expect(":", "an object is written  {name: value}")
-            entries.append((_unquoted(token.said) if token.kind == "text" else token.said, self.expression()))
+            entries.append((unquoted(token.said) if token.kind == "text" else token.said, self.expression()))
             if not self._is("}"):
                 self._expect(",", "entries are parted by commas, and end with }")
         return n.Entries(tuple(entries))
@@ -205,7 +205,7 @@ class Grammar:
             hint = "write ['a-b'] for names with other characters, and [0] for items" if after == "." else "as in  items|length"
             raise self.bad(f"{self._seen()} can't follow {after!r}, {what} was expected", hint)
         name = self.token.said
-        self._advance()
+        self.advance()
         return name
 
     def _is(self, sign: str) -> bool:
@@ -214,7 +214,7 @@ class Grammar:
     def _takes(self, sign: str) -> bool:
         if not self._is(sign):
             return False
-        self._advance()
+        self.advance()
         return True
 
     def _expect(self, sign: str, hint: str) -> None:
@@ -224,7 +224,8 @@ class Grammar:
     def _seen(self) -> str:
         return "the end" if self.token.kind == "end" else repr(self.token.said[:40])
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Go on by one token."""
         self.token = self._read(self.token.end)
 
     def _read(self, start: int) -> Token:
@@ -272,6 +273,16 @@ def read(text: str, where: str = "", pieces: Callable[[str, str], n.Node] | None
     return Grammar(text, 0, where, pieces).whole()
 
 
+def tokens(text: str) -> list[Token]:
+    """The pieces of a text that can be read."""
+    grammar = Grammar(text)
+    found = list[Token]()
+    while grammar.token.kind != "end":
+        found.append(grammar.token)
+        grammar.advance()
+    return found
+
+
 def too_long(text: str, where: str) -> None:
     """Raises BadExpression if `text` is longer than an expression may be."""
     if len(text) > CHARACTERS_MAX:
@@ -285,7 +296,8 @@ def _number(said: str) -> int | float:
     return float(said)
 
 
-def _unquoted(quoted: str) -> str:
+def unquoted(quoted: str) -> str:
+    """What quoted text says."""
     if "\\" not in quoted:
         return quoted[1:-1]
     plain = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", _unescaped, quoted[1:-1], flags=re.DOTALL)

@@ -63,7 +63,7 @@ def settled(result: float) -> int | float:
     return int(result) if result.is_integer() and -SAFE_MAX <= result <= SAFE_MAX else result
 
 
-def _float(whole: int) -> float:
+def _float(whole: float) -> float:
     try:
         return float(whole)
     except OverflowError:
@@ -204,7 +204,7 @@ def calculated(left: Any, sign: Literal["+", "-", "*", "/", "%"], right: Any) ->
 
 
 def _exact(value: float) -> int | float:
-    return value if type(value) is float or -SAFE_MAX <= value <= SAFE_MAX else _float(value)
+    return value if -SAFE_MAX <= value <= SAFE_MAX else _float(value)
 
 
 def _infinite(dividend: float, divisor: float) -> float:
