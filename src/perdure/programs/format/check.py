@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from perdure.programs.format.finding import Finding
-from perdure.programs.format.fit import Fit
+from perdure.programs.format.fit import FINDINGS_MAX, Fit
 from perdure.programs.format.json_text import Spot
 from perdure.programs.format.parse import unfit
+from perdure.programs.format.references import References
 
 
 def checked(document: Any, positions: Mapping[str, Spot] | None = None) -> list[Finding]:
@@ -20,7 +21,10 @@ def checked(document: Any, positions: Mapping[str, Spot] | None = None) -> list[
         return [refused]
     fit = Fit(document)
     fit.walk()
-    return [_found(finding, positions or {}) for finding in fit.findings]
+    findings = list(fit.findings)
+    if isinstance(document, dict):
+        findings += References(document).findings(fit.expressions)
+    return [_found(finding, positions or {}) for finding in findings[:FINDINGS_MAX]]
 
 
 def _found(finding: Finding, positions: Mapping[str, Spot]) -> Finding:

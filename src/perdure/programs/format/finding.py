@@ -13,7 +13,8 @@ import msgspec
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that is wrong. `message` says where, what and what to do; `pointer` is a JSON pointer into the document.
 
-    `line` and `column` count from 1, 0 where they are not known. `code` is stable. `suggestion` is what was probably meant; `fix` is a JSON Patch of the document, given only where it is safe.
+    `line` and `column` count from 1, 0 where they are not known. `code` is stable. `suggestion` is what was probably meant; `fix` is a JSON Patch of the
+    document, given only where it is safe.
     """
 
     code: str

@@ -105,7 +105,7 @@ REPEAT = Fields(
         Field("delay", Duration(template=True), "the time between turns"),
         Field("state", Value(roots=IN_EACH), "what the first turn finds as `@state`"),
         Field("keep", Whole(), "how many turns are remembered"),
-        Field("on_max", Text(what="'fail', 'go_on' or the id of a step"), "what the end of the turns comes to", default="fail"),
+        Field("on_max", Either((Choice(("fail", "go_on")), Id()), "'fail', 'go_on' or the id of a step"), "what the end of the turns comes to", default="fail"),
     ),
     one_of=("while", "until"),
 )
