@@ -81,7 +81,7 @@ def _comparison(operator: str, left: Tree, right: Tree, names: Names, own: str) 
     if (ref := _reference(left, names, own)) is None:
         return None
     if value := _constant(right):
-        ordered = operator in ("eq", "neq") or (isinstance(value[0], int | float) and not isinstance(value[0], bool))
+        ordered = operator in ("eq", "neq") or (isinstance(value[0], int | float | str) and not isinstance(value[0], bool))
         return {"ref": ref, operator: value[0]} if ordered else None
     other = _reference(right, names, own)
     return {"ref": ref, operator: other} if other else None
@@ -119,15 +119,17 @@ def _named(tree: Tree, names: Names, own: str) -> Tree:
 
 def _calculated(tree: Tree) -> Tree:
     """The expression with what it calculates with as doubles."""
-    if _has_modulo(tree):
+    if any(isinstance(part, Binary) and part.operator == "%" for part in cel_tree.parts(tree)):
         return tree
 
     def change(part: Tree) -> Tree | None:
-        if isinstance(part, Binary) and part.operator in "+-*/" and not _joins_texts(part):
+        if _compares_text(part):
+            return part
+        if isinstance(part, Binary) and part.operator in "+-*/" and not (part.operator == "+" and _joins_texts(part)):
             return Binary(part.operator, _double(part.left), _double(part.right))
         return None
 
-    return cel_tree.changed(tree, lambda part: part if _compares_text(part) else change(part))
+    return cel_tree.changed(tree, change)
 
 
 def _double(tree: Tree) -> Tree:
@@ -144,23 +146,23 @@ def _double(tree: Tree) -> Tree:
             return Binary(operator, _double(left), _double(right))
         case Ternary(condition, yes, no):
             return Ternary(condition, _double(yes), _double(no))
+        case Call(None, "double", _):
+            return tree
         case _:
             return Call(None, "double", (_calculated(tree),))
-
-
-def _has_modulo(tree: Tree) -> bool:
-    return any(isinstance(part, Binary) and part.operator == "%" for part in cel_tree.parts(tree))
 
 
 def _joins_texts(tree: Tree) -> bool:
     """Whether it is a + that may be one of texts or lists: something in it is one, or a call."""
     match tree:
         case Binary("+", left, right):
-            return any(_joins_texts(side) or isinstance(side, Items | Call) or (isinstance(side, Literal) and not isinstance(side.value, int | float)) for side in (left, right))
+            return _joins_texts(left) or _joins_texts(right)
         case Group(inside):
             return _joins_texts(inside)
+        case Literal(_, value, _):
+            return not isinstance(value, int | float)
         case _:
-            return False
+            return isinstance(tree, Items | Call)
 
 
 def _compares_text(tree: Tree) -> bool:

@@ -46,8 +46,8 @@ class Conditions:
         fields = Fields(condition, pointer, self._notes)
         type_name = fields.text("type", default="cel" if fields.has("expression") else "")
         if (reader := self._types.get(type_name)) is None:
-            near = closest(type_name, self._types)
-            self._notes.error("unknown_condition", fields.at("type"), f"unknown condition type: {type_name[:60] or 'none'}; there are {', '.join(self._types)}", near)
+            text = f"unknown condition type: {type_name[:60] or 'none'}; there are {', '.join(self._types)}"
+            self._notes.error("unknown_condition", fields.at("type"), text, closest(type_name, self._types))
             return dict(NEVER)
         made = reader(fields)
         fields.left()
@@ -91,25 +91,22 @@ class Conditions:
 
     def _jsonpath(self, fields: Fields) -> dict[str, Any]:
         query, operator, value = fields.text("query", "path"), fields.text("operator"), literal(fields.any("value"))
-        counted = query.endswith(".length()")
-        query = query.removesuffix(".length()")
         if not query.startswith("$"):
             self._notes.error("bad_expression", fields.at("query"), f"{query[:60]!r} is no JSONPath; one begins with $")
             return dict(NEVER)
-        singular = _SINGULAR.fullmatch(query)
         summed, _, compared = operator.rpartition("_")
         if summed in SUMMED and compared in OPERATORS:
             return {"ref": query, summed: {OPERATORS[compared]: value}}
         if operator and operator not in OPERATORS:
             return self._unknown_operator(fields, [*OPERATORS, *(f"{name}_gt" for name in SUMMED)])
-        tested = {OPERATORS[operator]: value} if operator else {"exists": True}
+        tested = {OPERATORS[operator]: value} if operator else {}
         if OPERATORS.get(operator) in ("exists", "empty"):
             tested = {OPERATORS[operator]: fields.any("value") is not False}
-        if counted:
-            return {"ref": f"{query}[*]" if singular else query, "count": tested if operator else {"gt": 0}}
-        if singular:
-            return {"ref": whole("self", _keys(_KEY, query[1:])), **(tested if operator else {})}
-        return {"ref": query, "any": tested} if operator else {"ref": query, "count": {"gt": 0}}
+        if query.endswith(".length()"):
+            return {"ref": query, **(tested or {"gt": 0})}
+        if _SINGULAR.fullmatch(query):
+            return {"ref": whole("self", _keys(_KEY, query[1:])), **tested}
+        return {"ref": query, "any": tested} if tested else {"ref": query}
 
     def _comparison(self, fields: Fields) -> dict[str, Any]:
         if fields.has("expression"):

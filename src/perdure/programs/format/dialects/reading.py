@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from perdure.programs.format.dialects.spelling import ROOTS
+from perdure.expr.refs import ROOTS
 from perdure.programs.format.finding import Finding, closest, error, joined, place, warning
 
 Dialect = Literal["000", "001", "003", "004"]
 T = TypeVar("T")
+
+TAKEN = ROOTS | {"last_turn", "state"}
+"""What references may begin with besides a step."""
 
 
 class Read(NamedTuple):
@@ -143,7 +146,7 @@ class Names:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._called: dict[str, str] = {}
-        self._taken: set[str] = set(ROOTS)
+        self._taken: set[str] = set(TAKEN)
 
     def __contains__(self, original: object) -> bool:
         return original in self._called
@@ -161,7 +164,10 @@ class Names:
             self._notes.error("duplicate_id", pointer, f"there is another step {original[:60]!r}; give this one a name of its own")
             return self.free(original)
         called = original
-        if original in ROOTS:
+        if not original.isprintable() or not 0 < len(original) <= 256:
+            called = self.free("".join(filter(str.isprintable, original))[:240] or "step")
+            self._notes.error("bad_id", pointer, "an id is 1 to 256 printable characters")
+        elif original in TAKEN:
             called = self.free(original)
             self._notes.warning("renamed_id", pointer, f"{original!r} is the name of a root here; the step is called {called!r}, and what refers to it follows")
         self._taken.add(called)

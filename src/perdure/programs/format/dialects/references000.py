@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from perdure.expr.refs import ROOTS
 from perdure.programs.format.dialects.reading import Names, Notes
-from perdure.programs.format.dialects.spelling import ROOTS, escaped, inside, whole
+from perdure.programs.format.dialects.spelling import escaped, inside, whole
 from perdure.programs.format.finding import joined
 
 _SEGMENT = r"(?:\.[\w]+(?:-+\w+)*|\[\d+\])"

@@ -1,6 +1,7 @@
 """How references are spelt in a definition, whatever the names are, and how text is kept from being one.
 
-A step is referred to by its id where that is a name, as ``@get-user.id``; any other, such as ``step[0]``, by its envelope, ``@steps["step[0]"].output.data.id``.
+A step is referred to by its id where that is a name, as ``@get-user.id``; any other, such as ``step[0]``, by its envelope, as
+``@steps["step[0]"].output.data.id``.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.expr.cel_names import LITERALS, RESERVED
+
 Path = Sequence[str | int]
 
-ROOTS = frozenset("input vars secrets execution trigger item index loop last self error steps".split())  # noqa: SIM905  # it reads as one line
-CEL_WORDS = frozenset("in true false null as break const continue else for function if import let loop package namespace return var void while".split())  # noqa: SIM905  # the same
+CEL_WORDS = RESERVED | LITERALS
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
 _KEY = re.compile(r"(?!\d+(?![\w-]))\w[\w-]*")
@@ -71,8 +73,11 @@ def _spelt(name: str, path: Path) -> str:
 
 
 def _in_cel(name: str, path: Path) -> str:
-    plain = [isinstance(key, str) and _IDENTIFIER.fullmatch(key) and key not in CEL_WORDS for key in path]
-    return name + "".join(f".{key}" if is_plain else f"[{key if isinstance(key, int) else json.dumps(key, ensure_ascii=False)}]" for key, is_plain in zip(path, plain, strict=True))
+    return name + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" if _is_field(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path)
+
+
+def _is_field(key: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(key)) and key not in CEL_WORDS
 
 
 def quoted(text: str) -> str:
