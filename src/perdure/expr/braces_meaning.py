@@ -72,7 +72,7 @@ class Meanings:
             case "secrets":
                 raise BadExpression(self.where, "'secrets' stands for all secrets at once", "name one: secrets.NAME")
             case "lastOutput":
-                return lambda run: _output(run.root("last"))
+                return lambda run: _output(run.root("lastOutput") or run.root("last"))
             case "loop" | "input":
                 return lambda run: run.root(name)
             case "organizationId":
