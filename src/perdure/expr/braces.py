@@ -118,8 +118,8 @@ def renamed(value: str, names: Mapping[str, str], whole: bool = False) -> str:
         return _renamed(value, names)
     made, behind = list[str](), 0
     while (opening := value.find("{{", behind)) >= 0:
-        end = _tag(value, opening)[1]
-        made += value[behind:opening], _renamed(value[opening:end], names)
+        end, start = _tag(value, opening)[1], _inside(value, opening + 2)
+        made += value[behind:start], _renamed(value[start : end - 2], names), "}}"
         behind = end
     return "".join(made) + value[behind:]
 
@@ -174,18 +174,28 @@ def _tag(value: str, opening: int) -> tuple[n.Node, int]:
 
 
 def _between(value: str, start: int, closing: str) -> tuple[n.Node, int]:
-    inside = len(value) - len(value[start:].lstrip())
+    inside = _blanks(value, start)
     if value[inside : inside + 1] in set(SECTIONS):
         raise BadExpression("", f"{value[inside]!r} opens a section", "sections, partials and comments are not part of the language: use steps", inside + 1)
     if value.startswith("}}", inside):
         raise BadExpression("", "there is nothing between {{ and }}", "write an expression there, or '{{' in quotes to mean the braces", inside + 1)
-    grammar = Grammar(value, inside + value.startswith("&", inside))
+    grammar = Grammar(value, _inside(value, start))
     node = grammar.expression()
     end = grammar.token.start
     if not value.startswith(closing, end):
         seen = repr(grammar.token.said[:40]) if grammar.token.kind != "end" else "the end"
         raise BadExpression("", f"{seen} can't stand here, {closing!r} was expected", 'write  {{ expression }}, or  {{ "{{" }}  to mean the braces', end + 1)
     return node, end + len(closing)
+
+
+def _blanks(value: str, start: int) -> int:
+    return len(value) - len(value[start:].lstrip())
+
+
+def _inside(value: str, start: int) -> int:
+    """Where an expression begins that stands behind braces, and behind the & of some."""
+    inside = _blanks(value, start)
+    return inside + value.startswith("&", inside)
 
 
 def _finished(node: n.Node) -> Meaning:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from perdure.core.errors import BadExpression
 from perdure.expr import braces_nodes as n
+from perdure.expr.loose import settled
 
 CHARACTERS_MAX = 65_536
 DEPTH_MAX = 64
@@ -293,7 +294,7 @@ def _number(said: str) -> int | float:
     if said[:2].lower() == "0x" or said.isdigit():
         whole = int(said, 0 if said[:2].lower() == "0x" else 10) if len(said) < 300 else 2**64
         return whole if whole < 2**64 else float(whole)
-    return float(said)
+    return settled(float(said))
 
 
 def unquoted(quoted: str) -> str:

@@ -122,14 +122,14 @@ def number_text(value: float) -> str:
 
 
 def finite(value: Any) -> Any:
-    """`value` as JSON has it: a number that is not finite is null, and one of more than 64 bits floating."""
+    """`value` as JSON has it: whole numbers as integers, floating beyond 64 bits, and null for what is not finite."""
     match value:
         case bool():
             return value
         case int():
             return value if -(2**63) <= value < 2**64 else finite(_float(value))
         case float():
-            return value if math.isfinite(value) else None
+            return settled(value) if math.isfinite(value) else None
         case list():
             return [finite(item) for item in value]
         case dict():
