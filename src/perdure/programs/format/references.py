@@ -85,7 +85,7 @@ class References:
                 yield error("root_not_here", spot, f"{where}: '@{root}' {_STANDS.get(root, 'is not known here')}")
             case "input" | "vars" if self._native and read.path:
                 known = self._vars if read.root == "vars" else self._inputs
-                if known and read.path[0] not in known:
+                if (known or read.root == "vars") and read.path[0] not in known:
                     yield self._unknown(
                         f"{read.root}.{read.path[0]}", "an input" if read.root == "input" else "a variable", [f"{read.root}.{one}" for one in known], spot
                     )
