@@ -12,8 +12,8 @@ from perdure.expr.braces_filters import FILTERS
 from tests.expr.test_braces import DATA, Reads
 
 PIECES = [
-    *"{{ }} {{{ }}} { } [ ] ( ) . , : ? ?. ?: ?? || && ! - + * / % == != === !== < <= > >= in | 'a' '{{x}}' ' \" \\ 1 2.5 0x1f 1e9 .5".split(),
-    *"null true items words nested name steps steps.a.output.data lastOutput loop input secrets.K now nothing [.price [0] ['a-b'] é # & @ @{x} \x00".split(),
+    *"{{ }} {{{ }}} { } [ ] ( ) . , : ? ?. ?: ?? || && ! - + * / % == != === !== < <= > >= in | 'a' '{{x}}' ' \" \\ 1 2.5 0x1f 1e9 .5".split(),  # noqa: SIM905  # a paragraph reads better than forty lines
+    *"null true items words nested name steps steps.a.output.data lastOutput loop input secrets.K now nothing [.price [0] ['a-b'] é # & @ @{x} \x00".split(),  # noqa: SIM905  # the same
     *(f"|{name}{arguments}" for name in FILTERS for arguments in ("", "('price', 1)")),
     *("\n", "\t"),
 ]

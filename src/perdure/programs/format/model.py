@@ -199,7 +199,6 @@ LOOP = Fields(
         *EACH.fields[1:3],
         Field("max", Whole(1), "more turns than this fail the step"),
     ),
-    sugar="items",
 )
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"

@@ -8,6 +8,7 @@ A failure that no port leads on fails the execution; nothing is tried again unle
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.programs.format import model
@@ -23,7 +24,7 @@ STARTING = ("start", "trigger")
 NOT_IN_NAMES = re.compile(r"[@/:\x00-\x1f]+")
 
 
-def to_definition(document: Any) -> Read:
+def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
     """The definition that a document of this shape is, and what is wrong or odd in it."""
     notes = Notes(document)
     top = Fields(document, "", notes)

@@ -122,8 +122,10 @@ class Reader:
             found["quorum"] = quorum
         if (timeout := seconds(config.number("timeout", "timeoutMs"))) is not None and timeout > 0:
             found["timeout"] = timeout
-        if (late := config.text("onTimeout")) in TIMEOUTS:
+        if (late := config.text("onTimeout")) in TIMEOUTS and "timeout" in found:
             found["on_timeout"] = TIMEOUTS[late]
+        elif late in TIMEOUTS:
+            self._notes.warning("misplaced", config.at("onTimeout"), "it says nothing without a timeout, so it is left out")
         elif late:
             self._notes.error("unknown_value", config.at("onTimeout"), f"expected fail, approve or reject, found {late[:40]!r}")
         details = {
