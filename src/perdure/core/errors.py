@@ -14,7 +14,7 @@
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
     │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
-    │   └── DecisionRefused, LinkRefused, ExportRefused
+    │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
@@ -241,12 +241,12 @@ class MissingExtra(ProgrammingError):
         self.what, self.library, self.extra = what, library, extra
 
 
-class BadDefinition(ProgrammingError):
-    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
+class PatchRefused(ProgrammingError):
+    """A live execution can't go on by that definition, for the reasons `why`; it goes on by the one that it has."""
 
-    def __init__(self, findings: Sequence[Any]) -> None:
-        super().__init__("\n".join(str(finding) for finding in findings))
-        self.findings = tuple(findings)
+    def __init__(self, key: object, why: Sequence[str]) -> None:
+        super().__init__(f"{key} can't be patched so: {'; '.join(why)}")
+        self.key, self.why = key, tuple(why)
 
 
 class Diverged(ProgrammingError):

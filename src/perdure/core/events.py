@@ -237,6 +237,15 @@ class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     result_sha256: str = ""
 
 
+class Patched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_SHORT):
+    """The execution goes on by another definition from here on; or, for these reasons, that was `refused`."""
+
+    definition: Blob
+    at_s: float
+    reason: str = ""
+    refused: tuple[str, ...] = ()
+
+
 class Opened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
     """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
 
@@ -309,10 +318,11 @@ Given = (
     | Attributed
     | Removed
     | Snapshot
+    | Patched
 )
 Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 
 ASKED: frozenset[type] = frozenset(get_args(Asked))
-FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Undoing, Resumed, Reopened, Turned))
+FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Undoing, Resumed, Reopened, Turned, Patched))
 """The given events that a program is fed; the others do not concern it."""

@@ -4,7 +4,7 @@ Each event costs the same however long the history is: what is needed later (who
 turn held) is kept in the form in which it will be asked for.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -351,6 +351,9 @@ class Execution:
     def _evict(self, event: e.Evicted) -> None:
         self.now_s, self.dead_events = event.at_s, self.dead_events + 1
 
+    def _patch(self, event: e.Patched) -> None:
+        self.now_s, self.definition = event.at_s, self.definition if event.refused else event.definition
+
     def _remove(self, event: e.Removed) -> None:
         self.now_s, self.removed = event.at_s, event
 
@@ -390,13 +393,6 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Ended: Execution._end,
     e.Attributed: Execution._attribute,
     e.Removed: Execution._remove,
+    e.Patched: Execution._patch,
     e.Snapshot: Execution._refresh,
 }
-
-
-def fold(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
-    """The execution that these events add up to."""
-    execution = Execution(key, root)
-    for event in events:
-        execution.apply(event)
-    return execution

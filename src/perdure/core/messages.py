@@ -123,6 +123,14 @@ class Evict(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     reason: str = ""
 
 
+class Patch(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="patch"):
+    """Go on by another definition, given as its bytes, if the present one is that of the hash `base` (empty: whichever)."""
+
+    definition: bytes
+    base: str = ""
+    reason: str = ""
+
+
 class Discard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="discard"):
     """Nobody will mend it: what has failed, or needs attention, is cancelled as it stands, and not gone on with."""
 
@@ -155,7 +163,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge | Patch
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

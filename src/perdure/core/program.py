@@ -71,6 +71,10 @@ class Program(Protocol):
         """
         ...
 
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by another definition; empty, if it can."""
+        ...
+
     def refuse(self, diverged: Diverged) -> None:
         """Go no further: whatever it is fed from here on, it raises `diverged`."""
         ...

@@ -104,6 +104,8 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
             return (event.input, *_definition(execution), *_kept(execution))
         case e.Turned():
             return (event.value,)
+        case e.Patched():
+            return (event.definition,)
         case e.Reopened() if execution.started is not None:
             return (execution.started.input, *_definition(execution), *_kept(execution))
     return ()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from perdure.core import log, messages
 from perdure.core.attributes import Indexed, indexed
 from perdure.core.compact import compact, worth_it
-from perdure.core.decide import Decision, Host, decide
+from perdure.core.decide import decide
+from perdure.core.decision import Decision, Host
 from perdure.core.errors import Diverged, LogDamaged
 from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
 from perdure.core.execution import Execution

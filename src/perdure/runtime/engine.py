@@ -14,7 +14,7 @@ from contextvars import copy_context
 from typing import Any
 
 from perdure.core import messages
-from perdure.core.decide import Host
+from perdure.core.decision import Host
 from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
 from perdure.core.messages import Message

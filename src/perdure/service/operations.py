@@ -215,7 +215,7 @@ async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:
     Raises:
         NotFound, HasEnded: there is nothing to pause.
     """
-    _ = await _tell(access, key, messages.Pause(reason), "pause", wait)
+    _ = await tell(access, key, messages.Pause(reason), "pause", wait)
 
 
 async def evict(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -224,7 +224,7 @@ async def evict(access: Access, key: Key, reason: str, wait: bool) -> None:
     Raises:
         NotFound, HasEnded: there is nothing to evict.
     """
-    _ = await _tell(access, key, messages.Evict(reason), "evict", wait)
+    _ = await tell(access, key, messages.Evict(reason), "evict", wait)
 
 
 async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:
@@ -277,7 +277,7 @@ async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
 
 async def _go_on(access: Access, key: Key, message: messages.Resume | messages.Retry, what: str, wait: bool) -> int:
     before = (await access.head(key)).version
-    head = await _tell(access, key, message, what, wait)
+    head = await tell(access, key, message, what, wait)
     if wait and head.status == "needs_attention":
         turn = await last_turn(access.store, head, before)
         if isinstance(turn, e.Parked):
@@ -285,7 +285,7 @@ async def _go_on(access: Access, key: Key, message: messages.Resume | messages.R
     return before
 
 
-async def _tell(access: Access, key: Key, message: Message, what: str, wait: bool) -> Head:
+async def tell(access: Access, key: Key, message: Message, what: str, wait: bool) -> Head:
     """Post a message; with `wait`, return once it was handled, with the head as it is then."""
     head = await access.head(key)
     if head.status in ENDED and not (head.status == "failed" and isinstance(message, messages.Retry)):

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import Diverged, ProgrammingError
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import facts
+from perdure.core.folding import fold
 from perdure.core.ops import Ok
 from perdure.core.paths import Key
 from perdure.core.rebuild import Load, rebuild

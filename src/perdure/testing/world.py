@@ -22,12 +22,12 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 from perdure.core import log, messages
 from perdure.core.attributes import AttributeValues, checked, indexed
 from perdure.core.errors import BadValue, NotFound, WrongVerb
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import program_name
-from perdure.core.values import Value, kept, offload
+from perdure.core.values import Value, offload
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds
 from perdure.programs.code.info import StepInfo
@@ -140,12 +140,10 @@ class World:
         deadline_s = code.deadline_s if deadline is None else seconds(deadline, "deadline")
         found_by = code.calling.attributes if attributes is None else checked(attributes)
         seed = Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
-        definition = None if code.definition is None else kept(code.definition, blobs)
-        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by, definition=definition)
+        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by, definition=code.definition)
         due_at_s = self._loop.now_s + seconds(delay, "delay") if delay is not None else 0.0
         send = Send(key, "start", messages.encode(begin), due_at_s, Opening(program_name(code.name, code.version), key, attributes=indexed(found_by)))
-        created = False
-        if self.machine.read(key) is None:
+        if created := self.machine.read(key) is None:
             (answer,) = unwaiting(self.machine.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))]))
             created = isinstance(answer, Committed) and key in answer.created
         self.settle()
@@ -189,7 +187,7 @@ class World:
         for workflow in workflows:
             if not isinstance(workflow, Workflow):
                 raise BadValue("workflow", workflow, "one, made by @workflow")
-            if self._fns.get(workflow.code.name, what := _what(workflow.code)) != what:
+            if self._fns.get(workflow.code.name, what := workflow.code.what) != what:
                 raise BadValue("workflow", workflow, "the one of this name that the world knows; name it otherwise: @workflow(name=...)")
             fresh = [code for code in _family(workflow) if code.name not in self._fns]
             self.machine.install([self._known(code) for code in fresh])
@@ -197,7 +195,7 @@ class World:
     def _known(self, code: AnyWorkflow) -> AnyWorkflow:
         if code.sync:
             greenlets()  # a missing library is to be known before anything is started
-        self._fns[code.name], self._kinds[code.name] = _what(code), code.codec.result
+        self._fns[code.name], self._kinds[code.name] = code.what, code.codec.result
         return self._mocks.cast(code)
 
     # mocks
@@ -397,11 +395,6 @@ class World:
         found = self.machine.read(key)
         promise = None if found is None else fold(key, log.decode_all(found.rows)).open.get(path)
         return promise is not None and promise.attempt == attempt and promise.state in ("performing", "interrupted")
-
-
-def _what(code: AnyWorkflow) -> Any:
-    """What a workflow is, beside its name: a function, or a document."""
-    return code.fn if code.definition is None else code.definition
 
 
 __all__ = ["DEFAULT_TENANT", "Undisturbed", "World"]

@@ -2,7 +2,7 @@
 
 The lists of steps become regions of the same numbers, steps nodes numbered in the order of the document; cycles are regions behind those of the lists.
 What stands behind a verb becomes `Node.config` as it is, but for blocks (see `nodes`), whose steps are regions, and calls that say more than whom:
-``{"call": ..., "wait": ..., "undo": ...}``.
+``{"target": ..., "wait": ..., "undo": ...}``.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,9 @@
 """One step as a node of the IR: its verb and its modifiers, with what is constant worked out."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
 
 from perdure.core.errors import BadValue
 from perdure.programs.code.durations import seconds
@@ -14,34 +16,28 @@ from perdure.programs.graph.ir import Each, Join, Node, Repeat, Retry, Undo
 BODIES: tuple[ListKind, ...] = ("then", "else", "do", "parallel", "race")
 
 
+PLAIN = {"with": "input", "when": "when", "idempotent": "idempotent", "schema": "schema", "env": "env", "transform": "transform", "name": "name"}
+"""The modifiers that a node has as they were written."""
+
+
 def node(draft: Draft, site: Site, region: int) -> Node:
     """The node that a step becomes, standing in `region`. The lists of steps are the regions of the same numbers."""
-    step, inner = site.step, draft.outline.inner.get(site.number, {})
-    return Node(
-        id=site.id,
-        kind=site.verb,
-        region=region,
-        config=_config(site),
-        input=step.get("with"),
-        name=str(step.get("name") or ""),
-        join=_join(step.get("join")),
-        when=step.get("when"),
-        each=_each(draft, site),
-        repeat=_repeat(draft, site),
-        retry=retry(draft, step.get("retry"), joined(site.pointer, "retry")),
-        timeout_s=constant_s(draft, step.get("timeout"), joined(site.pointer, "timeout")),
-        undo=_undo(draft, site),
-        on_error=inner.get("on_error", "go_on" if step.get("on_error") == "go_on" else "fail"),
-        idempotent=step.get("idempotent"),
-        schema=step.get("schema"),
-        bodies=tuple(inner[kind] for kind in BODIES if kind in inner),
-        rules=draft.rules.get(site.number, ()),
-        choose=draft.choose.get(site.number, ()),
-        default=draft.default.get(site.number, ()),
-        env=step.get("env"),
-        transform=step.get("transform"),
-        pointer=site.pointer,
-    )
+    step, number = site.step, site.number
+    fields: dict[str, Any] = {name: step[field] for field, name in PLAIN.items() if field in step}
+    for field, make in MADE.items():
+        if field in step:
+            fields["timeout_s" if field == "timeout" else field] = make(draft, step[field], joined(site.pointer, field))
+    if inner := draft.outline.inner.get(number):
+        fields["bodies"] = tuple(inner[kind] for kind in BODIES if kind in inner)
+    if "on_error" in step:
+        fields["on_error"] = inner["on_error"] if inner and "on_error" in inner else "go_on" if step["on_error"] == "go_on" else "fail"
+    if "repeat" in fields and number in draft.left_by_max and "on_max" not in step["repeat"]:
+        fields["repeat"] = msgspec.structs.replace(fields["repeat"], on_max="go_on")
+    if routes := draft.rules.get(number):
+        fields["rules"] = routes
+    if chosen := draft.choose.get(number):
+        fields |= {"choose": chosen, "default": draft.default[number]}
+    return Node(site.id, site.verb, region, _config(site), pointer=site.pointer, **fields)
 
 
 def _config(site: Site) -> Any:
@@ -54,18 +50,18 @@ def _config(site: Site) -> Any:
             return {key: one for key, one in value.items() if key != "steps"} or None if isinstance(value, Mapping) else None
         case "call":
             more = {key: step[key] for key in ("wait", "undo") if isinstance(step.get(key), bool)}
-            return {"call": value, **more} if more else value
+            return {"target": value, **more} if more else value
     return value
 
 
-def _join(join: Any) -> Join:
-    return join if join in ("any", "each") or (isinstance(join, int) and not isinstance(join, bool)) else "all"
+def _join(draft: Draft, join: Any, pointer: str) -> Join:
+    if join in ("all", "any", "each") or (isinstance(join, int) and not isinstance(join, bool) and join > 0):
+        return cast(Join, join)
+    draft.error("wrong_type", pointer, f"expected all, any, each or a whole number from 1, found {join!r}")
+    return "all"
 
 
-def _each(draft: Draft, site: Site) -> Each | None:
-    each, pointer = site.step.get("each"), joined(site.pointer, "each")
-    if each is None:
-        return None
+def _each(draft: Draft, each: Any, pointer: str) -> Each:
     if not isinstance(each, Mapping):
         return Each(each)
     on_error = each.get("on_error", "fail")
@@ -81,26 +77,19 @@ def _each(draft: Draft, site: Site) -> Each | None:
     )
 
 
-def _repeat(draft: Draft, site: Site) -> Repeat | None:
-    repeat, pointer = site.step.get("repeat"), joined(site.pointer, "repeat")
-    if not isinstance(repeat, Mapping):
-        return None
-    on_max: Literal["fail", "go_on"] = "fail" if repeat.get("on_max") == "fail" else "go_on"
-    if "on_max" not in repeat and site.number not in draft.left_by_max:
-        on_max = "fail"
+def _repeat(draft: Draft, repeat: Mapping[str, Any], pointer: str) -> Repeat:
     return Repeat(
         again=repeat.get("while", repeat.get("until")),
         until="until" in repeat,
         max=_whole(draft, repeat, "max", pointer),
         delay=_delay(draft, repeat.get("delay"), joined(pointer, "delay")),
-        on_max=on_max,
+        on_max="fail" if repeat.get("on_max", "fail") == "fail" else "go_on",
         keep=_whole(draft, repeat, "keep", pointer),
         state=repeat.get("state"),
     )
 
 
-def _undo(draft: Draft, site: Site) -> Undo | None:
-    undo, pointer = site.step.get("undo"), joined(site.pointer, "undo")
+def _undo(draft: Draft, undo: Any, pointer: str) -> Undo | None:
     match undo:
         case str():
             return Undo(undo, "@self")
@@ -159,3 +148,14 @@ def _whole(draft: Draft, fields: Mapping[str, Any], field: str, pointer: str) ->
 
 def _names(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value or ()))
+
+
+MADE: dict[str, Callable[[Draft, Any, str], Any]] = {
+    "join": _join,
+    "each": _each,
+    "repeat": _repeat,
+    "retry": retry,
+    "timeout": constant_s,
+    "undo": _undo,
+}
+"""The modifiers of which something is made."""

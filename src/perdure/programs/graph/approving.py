@@ -9,8 +9,8 @@ from perdure.core.promise import Settlement
 from perdure.programs.code.approval import Request, Verdict
 from perdure.programs.code.children import own_id
 from perdure.programs.code.durations import seconds
-from perdure.programs.graph.doing import Doing, Done
-from perdure.programs.graph.names import Output, unfit
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, Output, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -29,7 +29,7 @@ def _ask(run: "Instance", doing: Doing, path: Path, times: int, refused: str) ->
         return Spawn(APPROVAL, own_id(idempotency_key(run.execution.key, path)), 1, raw)
 
     def decided(settlement: Settlement) -> None:
-        how = run.result(settlement)
+        how = run.log.result(settlement)
         if isinstance(how, Err):
             doing.then(how)
             return
@@ -49,11 +49,11 @@ def _ask(run: "Instance", doing: Doing, path: Path, times: int, refused: str) ->
         }
         doing.then(Done(_port(doing, verdict), Output.of(told, "the decision")))
 
-    op = run.attempted(path, made)
+    op = run.log.attempted(path, made)
     if isinstance(op, Err):
         doing.then(op)
     else:
-        run.wait(path, decided)
+        run.log.wait(path, decided)
 
 
 def _port(doing: Doing, verdict: Verdict) -> str:
@@ -72,8 +72,8 @@ def _unfit(run: "Instance", doing: Doing, again: Path, filled: Any) -> str:
     form = _form(_config(doing).get("form"))
     if form is None:
         return ""
-    if run.replaying:
-        return "as before" if run.upcoming(again) is not None else ""
+    if run.log.replaying:
+        return "as before" if run.log.upcoming(again) is not None else ""
     return unfit(form, filled)
 
 

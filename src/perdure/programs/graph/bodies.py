@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Err, Sleep
 from perdure.core.paths import Path
-from perdure.programs.graph.doing import Doing, Done
-from perdure.programs.graph.names import Names, Output
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.walk import Firing, Frame
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Body:
         """Begin with the steps of `region`."""
         self.port, timeout_s = port, self.doing.node.timeout_s
         if timeout_s is not None:
-            _ = self.run.attempted(self._timer, lambda: Sleep(timeout_s))
-            self.run.wait(self._timer, lambda _: self._timed_out())
+            _ = self.run.log.attempted(self._timer, lambda: Sleep(timeout_s))
+            self.run.log.wait(self._timer, lambda _: self._timed_out())
         self.region = region
         self.frame = self.run.walk.begin(region, self.doing.firing.frame, self.doing.path, names or self.doing.names, self)
 
@@ -76,6 +76,7 @@ class Body:
         entries = len(self.run.plan.regions[self.region].entries)
         if is_branch and ((self.kind == "race" and self.lost + 1 < entries) or (self.kind == "parallel" and self.go_on)):
             output = Output(port="error")
+            self.run.store(firing, output)
             self.run.follow(firing, output, ())
             return
         self._end()
@@ -112,7 +113,7 @@ class Body:
         self.is_over = True
         if self.frame is not None:
             self.run.walk.drop(self.frame)
-        self.run.drop_under(self.doing.path)
+        self.run.log.drop_under(self.doing.path)
 
     def _next(self) -> None:
         self.active -= 1

@@ -54,6 +54,11 @@ class GraphWorkflow:
         return None if self.release is None else self.release.raw
 
     @property
+    def what(self) -> Any:
+        """What it is, beside its name: its document."""
+        return self.definition
+
+    @property
     def fn(self) -> Callable[..., Any]:
         """What stands for its function: it takes what a definition takes, by name."""
         return _anything

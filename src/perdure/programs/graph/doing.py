@@ -14,19 +14,12 @@ from perdure.core.ops import Err, Keep, Sleep
 from perdure.core.paths import Path
 from perdure.expr import condition, template
 from perdure.programs.code.durations import seconds
-from perdure.programs.graph.names import Names, Output
+from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
     from perdure.programs.graph.ir import Node
-
-
-class Done(NamedTuple):
-    """A node, or one item or turn of it, has settled by a port."""
-
-    port: str
-    output: Output
 
 
 Then = Callable[[Done | Err], None]
@@ -61,11 +54,11 @@ class Eaching:
 
     def begin(self) -> None:
         """Find out what to go through, and begin with the first ones."""
-        kept = self.run.judged((*self.doing.path, ("items", 0)), self._items)
+        kept = self.run.log.judged((*self.doing.path, ("items", 0)), self._items)
         if isinstance(kept, Err):
             self.doing.then(kept)
             return
-        self.items = [] if kept is None else values.decode(self.run.raw(kept.value), list[Any], "the items of", self.doing.path)
+        self.items = [] if kept is None else values.decode(self.run.log.raw(kept.value), list[Any], "the items of", self.doing.path)
         if not self.items:
             self._end()
         for _ in range(min(self.each.concurrency or len(self.items), len(self.items))):
@@ -131,7 +124,7 @@ class Eaching:
 
     def _stop(self) -> None:
         self.is_over = True
-        self.run.drop_under(self.doing.path)
+        self.run.log.drop_under(self.doing.path)
 
     def _end(self) -> None:
         self.is_over = True
@@ -151,11 +144,11 @@ class Repeating:
     def begin(self) -> None:
         """Begin the first turn."""
         if self.repeat.state is not None:
-            kept = self.run.judged((*self.doing.path, ("state", 0)), self._state)
+            kept = self.run.log.judged((*self.doing.path, ("state", 0)), self._state)
             if isinstance(kept, Err):
                 self.doing.then(kept)
                 return
-            self.state = None if kept is None else values.decode(self.run.raw(kept.value), Any, "the state of", self.doing.path)
+            self.state = None if kept is None else values.decode(self.run.log.raw(kept.value), Any, "the state of", self.doing.path)
         self._begin_turn()
 
     def _state(self) -> Keep:
@@ -164,7 +157,7 @@ class Repeating:
     def _names(self, **result: Any) -> Names:
         """What can be read in a turn; after it, its `result` too."""
         given = {"index": self.turn, "loop": {"index": self.turn, "state": self.state}}
-        return self.doing.names.inside(given | {"self": value for value in result.values()})
+        return self.doing.names.inside(given | ({"self": result["result"]} if result else {}))
 
     def _begin_turn(self) -> None:
         turns_path = (*self.doing.path, self.turn)
@@ -186,7 +179,7 @@ class Repeating:
         if isinstance(holds, bool):
             again = holds != self.repeat.until
             port = "max" if self.repeat.max and self.turn + 1 >= self.repeat.max else "again"
-            holds = self.run.ask(path, Keep(label="again", port=port)) if again else None  # type: ignore[assignment]  # a Keep is asked for, and is what comes back
+            holds = self.run.log.note(path, Keep(label="again", port=port)) if again else None
         if not isinstance(holds, Keep):
             self.doing.then(Done("success", how.output))
         elif holds.port == "max":
@@ -207,11 +200,11 @@ class Repeating:
         if self.repeat.delay is None:
             self.run.works.append(self._begin_turn)
             return
-        asked = self.run.attempted(path, lambda: Sleep(seconds(self.run.template(self.repeat.delay).evaluate(names), "delay")))
+        asked = self.run.log.attempted(path, lambda: Sleep(seconds(self.run.template(self.repeat.delay).evaluate(names), "delay")))
         if isinstance(asked, Err):
             self.doing.then(asked)
         else:
-            self.run.wait(path, lambda _: self._begin_turn())
+            self.run.log.wait(path, lambda _: self._begin_turn())
 
 
 def begin(run: "Instance", doing: Doing) -> None:

@@ -37,7 +37,7 @@ class Ending:
     def complete_all(self) -> None:
         """All has been done."""
         made: list[Output] = []
-        wrong = self.run.judged(OUTPUT, lambda: made.append(self._output()))
+        wrong = self.run.log.judged(OUTPUT, lambda: made.append(self._output()))
         if isinstance(wrong, Err):
             self.fail(wrong)
         else:
@@ -97,26 +97,24 @@ class Ending:
         self.run.works.clear()
         self.run.soon.clear()
         if self._is_undone():
-            while self.run._waiting:
-                self.run.drop(next(iter(self.run._waiting)))
+            self.run.log.drop_all()
             self._begin_undo()
         else:
             self._tell()
 
     def _is_undone(self) -> bool:
         run, cancelling = self.run, self.run.execution.cancelling
-        if run.replaying:
-            return run.is_dropping() or run.upcoming(PLAN) is not None
+        if run.log.replaying:
+            return run.log.is_dropping() or run.log.upcoming(PLAN) is not None
         wanted = run.plan.ir.on_failure.undo if cancelling is None else cancelling.undo
         return wanted and self.status != "completed" and bool(undoable(run.execution.settled))
 
     def _begin_undo(self) -> None:
-        kept = self.run.ask(PLAN, Keep(values.encode(self.outcome, "the outcome"), "undo", self.status))
-        if isinstance(kept, Keep):
-            self.status = kept.label  # type: ignore[assignment]  # it is one of the three
-            self.outcome = values.decode(self.run.raw(kept.value), Outcome, "the outcome")
-        _ = self.run.ask(BEGIN, Sleep(0.0))  # what was dropped with the last breath is known from then on
-        self.run.wait(BEGIN, lambda _: self._undo_all())
+        kept = self.run.log.note(PLAN, Keep(values.encode(self.outcome, "the outcome"), "undo", self.status))
+        self.status = kept.label  # type: ignore[assignment]  # it is one of the three
+        self.outcome = values.decode(self.run.log.raw(kept.value), Outcome, "the outcome")
+        _ = self.run.log.ask(BEGIN, Sleep(0.0))  # what was dropped with the last breath is known from then on
+        self.run.log.wait(BEGIN, lambda _: self._undo_all())
 
     def _undo_all(self) -> None:
         self.left = undoable(self.run.execution.settled)
@@ -128,8 +126,8 @@ class Ending:
             return
         path = self.left.pop(0)
         step, op = self._undoing(path)
-        _ = self.run.ask((UNDO, *path), op)
-        self.run.wait((UNDO, *path), lambda _: self._undo_next(), step)
+        _ = self.run.log.ask((UNDO, *path), op)
+        self.run.log.wait((UNDO, *path), lambda _: self._undo_next(), step)
 
     def _undoing(self, path: Path) -> tuple[Any, Call | Spawn]:
         """What undoes the operation at `path`: the tool that the definition names for it, else what its step declares."""
@@ -153,12 +151,12 @@ class Ending:
         from perdure.programs.graph.tools import arguments, tuned
 
         step = tuned(tool, undo.retry, run.plan.ir.retry)
-        args = NOTHING if run.replaying else arguments(self._given(path, undo.input, result), path)
+        args = NOTHING if run.log.replaying else arguments(self._given(path, undo.input, result), path)
         timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
         return step, Call(undo.tool, args, step.queue, step.rule, timeout_s)
 
     def _given(self, path: Path, template: Any, result: Any) -> Any:
-        names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.raw(result)).value})
+        names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
         try:
             return self.run.template(template).evaluate(names)
         except (ExpressionFailed, ProgrammingError) as error:
@@ -174,7 +172,7 @@ class Ending:
     def _tell(self) -> None:
         """Call who is to be told of a failure; then end."""
         run, call = self.run, self.run.plan.ir.on_failure.call
-        is_told = run.upcoming(TOLD) is not None if run.replaying else call and self.status == "failed"
+        is_told = run.log.upcoming(TOLD) is not None if run.log.replaying else call and self.status == "failed"
         if not is_told:
             run.finish(self.status, self.outcome)
             return
@@ -183,8 +181,8 @@ class Ending:
         error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
         given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
         made = called(run, call, TOLD, given)
-        _ = run.ask(TOLD, made.op, made.blobs)
-        run.wait(TOLD, lambda _: run.finish(self.status, self.outcome), made.step)
+        _ = run.log.ask(TOLD, made.op, made.blobs)
+        run.log.wait(TOLD, lambda _: run.finish(self.status, self.outcome), made.step)
 
 
 def _missing(tool: str) -> Step[Any, Any, Any]:

@@ -9,24 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.core import events as e
-from perdure.core import values
 from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
 from perdure.core.execution import Execution
-from perdure.core.ops import Err, Keep, Op
-from perdure.core.paths import Key, Path, text
-from perdure.core.program import Command, Drop, Finish, Open
-from perdure.core.promise import Settlement
-from perdure.core.values import NOTHING, Blob, Value
+from perdure.core.ops import Err, Keep
+from perdure.core.paths import Key, Path
+from perdure.core.program import Command
 from perdure.expr import condition, template
 from perdure.expr.condition import Condition
 from perdure.expr.template import Template
-from perdure.programs.code.places import asked_text
-from perdure.programs.graph import doing
+from perdure.programs.graph import doing, patching
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.declare import GraphWorkflow
-from perdure.programs.graph.doing import Doing, Done
+from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ending import Ending
-from perdure.programs.graph.names import Names, Output
+from perdure.programs.graph.log import UNJUDGED, Failure, Log
+from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.plan import Plan
 from perdure.programs.graph.planning import planned
 from perdure.programs.graph.roots import Roots
@@ -36,38 +33,24 @@ from perdure.programs.graph.walk import Firing, Frame, TooManyHops, UnsafeLoop, 
 AT_ONCE = frozenset(("test", "set", "if", "return", "fail", "do", "parallel", "race"))
 """The verbs that settle at once, or only hold others: they go before any work is opened, so that a return ends the execution before that."""
 
-FAILED, UNJUDGED = ("error", 0), ("judge", 0)
-"""Where it is kept, beside an operation, that it could not be made, or that its condition could not be judged."""
-
-
-class Failure(Exception):  # what an expression or a bound says, on its way to where it is noted
-    """A node fails for good, with an error."""
-
-    def __init__(self, info: ErrorInfo, kind: str = "fatal") -> None:
-        super().__init__(info.message)
-        self.info, self.kind = info, kind
-
 
 class Instance:
     """One walk. Satisfies `perdure.core.program.Program`."""
 
     __slots__ = (
-        "_commands",
         "_divergence",
-        "_remembered",
-        "_values",
-        "_waiting",
         "closed",
         "ending",
         "execution",
         "finished",
         "is_begun",
+        "is_traced",
+        "log",
         "plan",
         "roots",
         "routing",
         "soon",
         "started_steps",
-        "steps",
         "walk",
         "workflow",
         "works",
@@ -76,13 +59,10 @@ class Instance:
     def __init__(self, workflow: GraphWorkflow, key: Key) -> None:
         self.workflow = workflow
         self.execution = Execution(key)
-        self.steps: dict[Path, Any] = {}
         self.closed = False
         self._divergence: Diverged | None = None
-        self._remembered: deque[e.Event] | None = None
-        self._values: Mapping[str, bytes] = {}
-        self._commands: list[Command] = []
-        self.is_begun = False
+        self.log = Log()
+        self.is_begun = self.is_traced = False
         self.plan: Plan
         self.roots: Roots
         self.walk: Walk
@@ -91,12 +71,11 @@ class Instance:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._waiting: dict[Path, Callable[[Settlement], None]] = {}
         self.soon: deque[Callable[[], None]] = deque()
         self.works: deque[Callable[[], None]] = deque()
         self.finished = False
         self.started_steps = 0
-        self.steps.clear()
+        self.log.clear()
 
     # as a program
 
@@ -106,9 +85,18 @@ class Instance:
         return self.is_begun or self._divergence is not None
 
     @property
+    def steps(self) -> Mapping[Path, Any]:
+        """What performs the calls that are open, by their paths."""
+        return self.log.steps
+
+    @property
     def dialect(self) -> str:
         """The dialect in which its definition was written."""
         return self.plan.ir.dialect
+
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by another definition; empty, if it can."""
+        return patching.unfit(self, definition)
 
     def refuse(self, diverged: Diverged) -> None:
         """Go no further."""
@@ -118,31 +106,31 @@ class Instance:
     def close(self) -> None:
         """Leave memory."""
         self.closed = True
-        self._waiting.clear()
+        self.log.clear()
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
         """Take one given event; return what the definition wants because of it."""
         if self._divergence is not None:
             raise self._divergence
-        self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
+        self.execution = execution
+        self.log.turn_to(remembered, values)
         try:
             self._take(event)
             self._drive()
         except Diverged as diverged:
             self.refuse(diverged)
             raise
-        return self._commands
+        return self.log.commands
 
     def _take(self, event: e.Event) -> None:
         match event:
             case e.Settled(path) | e.Received(path) | e.Recalled(path):
-                self.steps.pop(path, None)
-                told = self._waiting.pop(path, None)
-                if told is not None:
-                    told(self.execution.settled[path])
+                self.log.told(path, self.execution.settled[path])
             case e.Started() | e.Reopened():
                 self._begin_anew()
                 self._begin()
+            case e.Patched(definition, refused=()):
+                patching.patch(self, planned(definition.sha256, self.log.payloads))
             case e.Cancelling() if not self.finished:
                 self.ending.cancel()
             case e.Undoing() if self.execution.completed is not None:
@@ -154,13 +142,14 @@ class Instance:
         definition, started = self.execution.definition, self.execution.started
         if definition is None or started is None:
             raise Diverged((), ("it was started as code, and a definition has its name now",))
-        self.plan = planned(definition.sha256, self._values)
+        self.plan = planned(definition.sha256, self.log.payloads)
         self.is_begun = True
         self.ending = Ending(self)
-        self.roots = Roots(self, self.raw(started.input))
+        self.roots = Roots(self, self.log.raw(started.input))
         self.walk = Walk(self.plan)
+        self.walk.trace = [] if self.is_traced else None
         self.routing = Routing(self)
-        wrong = self.judged((("input", 0),), self.roots.check)
+        wrong = self.log.judged((("input", 0),), self.roots.check)
         if isinstance(wrong, Err):
             self.ending.fail(wrong)
             return
@@ -202,7 +191,7 @@ class Instance:
     def _judge_skip(self, firing: Firing, names: Names) -> None:
         def told(holds: bool | Keep | Err | None) -> None:
             if isinstance(holds, bool) and not holds:
-                holds = self.ask(firing.path, Keep(port="skipped", label="when"))  # type: ignore[assignment]  # a Keep is asked for, and is what comes back
+                holds = self.log.note(firing.path, Keep(port="skipped", label="when"))
             if isinstance(holds, Err):
                 self._settled(firing, holds)
             elif isinstance(holds, Keep):
@@ -224,15 +213,14 @@ class Instance:
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
 
-    def follow(self, firing: Firing, output: Output, taken: Sequence[int]) -> None:
-        """Go on from a node that has settled with `output`, by these edges."""
+    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: bool = False) -> None:
+        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or those that were `chosen`."""
         place, frame = firing.place, firing.frame
-        self.store(firing, output)
         limit = self.plan.ir.limits.max_fanout
         try:
             if len(taken) > limit:
                 raise Failure(ErrorInfo("exceeded_max_fanout", f"{place.node.id} leads to {len(taken):,} steps at once, and at most {limit:,} are allowed"))
-            self.walk.settle(firing, taken)
+            self.walk.settle(firing, taken, port, chosen)
         except UnsafeLoop as unsafe:
             edge = self.plan.edges[unsafe.args[0]]
             names = f"{self.plan.places[edge.source].node.id} -> {self.plan.places[edge.target].node.id}"
@@ -265,6 +253,11 @@ class Instance:
         elif frame.outer is None:
             self.ending.complete_all()
 
+    def finish(self, status: Any, outcome: Any) -> None:
+        """End the execution."""
+        self.finished = True
+        self.log.end(status, outcome)
+
     def fail(self, firing: Firing, error: Err) -> None:
         """A node has failed, and nothing stands in for it: what holds it fails."""
         body = firing.frame.block
@@ -296,22 +289,6 @@ class Instance:
         """An error of a definition's own making."""
         return Failure(ErrorInfo(type, why))
 
-    def judged(self, path: Path, compute: Callable[[], Keep | None]) -> Keep | Err | None:
-        """Make a choice, and keep it unless it is the usual one (None); on replay, read it."""
-        if self._remembered is not None:
-            op = self._upcoming(path)
-            if op is None:
-                return None
-            _ = self.ask(path, op)
-            return self._error(op) if isinstance(op, Keep) and op.label == "error" else op if isinstance(op, Keep) else None
-        try:
-            choice = compute()
-        except (ExpressionFailed, ProgrammingError, Failure) as error:
-            return self._fails(path, error)
-        if choice is not None:
-            _ = self.ask(path, choice)
-        return choice
-
     def judge(self, path: Path, value: Any, names: Names, told: Callable[[bool | Keep | Err | None], None]) -> None:
         """Judge a condition, and tell what holds; on replay, tell the note that stands at `path`, or that there is none."""
         compiled = self.condition(value)
@@ -322,11 +299,11 @@ class Instance:
 
     def judge_now(self, path: Path, compiled: Condition, names: Names, python: Sequence[bool], told: Callable[[bool | Keep | Err | None], None]) -> None:
         """Judge a condition, whose parts in Python are known."""
-        if self._remembered is not None:
-            failed = self.judged((*path, UNJUDGED), lambda: None)
-            op = self._upcoming(path) if failed is None else None
+        if self.log.replaying:
+            failed = self.log.judged((*path, UNJUDGED), lambda: None)
+            op = self.log.upcoming(path) if failed is None else None
             if isinstance(op, Keep) and op.port in ("skipped", "again", "max"):
-                _ = self.ask(path, op)
+                _ = self.log.ask(path, op)
                 told(op)
             else:
                 told(failed)
@@ -334,127 +311,9 @@ class Instance:
         try:
             holds = compiled.evaluate(names, python)
         except (ExpressionFailed, ProgrammingError) as error:
-            told(self._fails((*path, UNJUDGED), error))
+            told(self.log.fails((*path, UNJUDGED), error))
             return
         told(holds)
-
-    def attempted(self, path: Path, make: Callable[[], Op], blobs: Callable[[], tuple[tuple[str, bytes], ...]] = tuple) -> Op | Err:
-        """Ask for an operation that `make` makes of expressions; that it could not be made is kept as well."""
-        if self._remembered is not None:
-            failed = self.judged((*path, FAILED), lambda: None)
-            if isinstance(failed, Err):
-                return failed
-            op = self._upcoming(path)
-            return self.ask(path, op if op is not None else Keep(label="nothing of this definition"))
-        try:
-            op = make()
-        except (ExpressionFailed, ProgrammingError, Failure) as error:
-            return self._fails((*path, FAILED), error)
-        return self.ask(path, op, blobs())
-
-    def _fails(self, path: Path, error: Exception) -> Err:
-        info = error.info if isinstance(error, Failure) else ErrorInfo(type(error).__name__, str(error))
-        op = Keep(values.encode(info, "an error", path), label="error", port=error.kind if isinstance(error, Failure) else "fatal")
-        _ = self.ask(path, op)
-        return Err(op.port, info)
-
-    def _error(self, op: Keep) -> Err:
-        return Err(op.port, values.decode(self.raw(op.value), ErrorInfo, "an error"))
-
-    # operations
-
-    def ask(self, path: Path, op: Op, blobs: tuple[tuple[str, bytes], ...] = ()) -> Op:
-        """Ask for an operation; on replay, the one that is remembered here comes back."""
-        if self._remembered is None:
-            self._commands.append(Open(path, op, blobs))
-            return op
-        event = self._next()
-        if type(event) is not e.Opened or event.path != path or type(event.op) is not type(op):
-            raise Diverged(path, (f"remembered {self._next_text()}, asked for {asked_text(path, op)}",))
-        self._remembered.popleft()
-        return event.op
-
-    def wait(self, path: Path, told: Callable[[Settlement], None], step: Any = None) -> None:
-        """Have `told` told when the operation at `path` has settled. `step` is what performs it."""
-        self._waiting[path] = told
-        if step is not None:
-            self.steps[path] = step
-
-    def drop_under(self, path: Path) -> None:
-        """Want nothing any more that lies under `path`."""
-        depth = len(path)
-        for one in [one for one in self._waiting if one[:depth] == path]:
-            self.drop(one)
-
-    def drop(self, path: Path) -> None:
-        """Want an open operation no longer."""
-        del self._waiting[path]
-        self.steps.pop(path, None)
-        if self._remembered is None:
-            self._commands.append(Drop(path))
-        elif self._next() == e.Dropped(path):
-            self._remembered.popleft()
-        else:
-            raise Diverged(path, (f"remembered {self._next_text()}, asked for {text(path)} dropped",))
-
-    def waits_at(self, path: Path) -> bool:
-        """Whether the operation at `path` is waited for."""
-        return path in self._waiting
-
-    def finish(self, status: Any, outcome: Any) -> None:
-        """End the execution."""
-        self.finished = True
-        if self._remembered is None:
-            self._commands.append(Finish(status, outcome))
-        elif not isinstance(self._next(), e.Ended):
-            raise Diverged((), (f"remembered {self._next_text()}, asked for the end of the execution",))
-
-    @property
-    def replaying(self) -> bool:
-        """Whether what is asked for now is remembered."""
-        return self._remembered is not None
-
-    def upcoming(self, path: Path) -> Op | None:
-        """On replay: the operation that is remembered next, if it is at `path`."""
-        return None if self._remembered is None else self._upcoming(path)
-
-    def is_ending(self) -> bool:
-        """On replay: whether the end of the execution is remembered next."""
-        return isinstance(self._next(), e.Ended)
-
-    def is_dropping(self) -> bool:
-        """On replay: whether it is remembered next that an operation was dropped."""
-        return isinstance(self._next(), e.Dropped)
-
-    def _upcoming(self, path: Path) -> Op | None:
-        event = self._next()
-        return event.op if type(event) is e.Opened and event.path == path else None
-
-    def _next(self) -> e.Event | None:
-        while (left := self._remembered) and type(left[0]) is e.Trimmed:
-            left.popleft()
-        return left[0] if left else None
-
-    def _next_text(self) -> str:
-        match self._next():
-            case e.Opened(path, op):
-                return asked_text(path, op)
-            case e.Dropped(path):
-                return f"{text(path)} dropped"
-            case e.Ended():
-                return "the end of the execution"
-        return "nothing here"
-
-    def raw(self, value: Value) -> bytes:
-        """The payload of a value, which may be a blob that came with the event."""
-        return self._values[value.sha256] if isinstance(value, Blob) else value
-
-    def result(self, settlement: Settlement) -> Done | Err:
-        """How an operation settled."""
-        outcome = settlement.outcome
-        if isinstance(outcome, Err):
-            return outcome
-        return Done("success" if outcome is None else outcome.port, Output(NOTHING if outcome is None else self.raw(outcome.value)))
 
 
 def doing_python(run: Instance, path: Path, what: tuple[Condition, Names], told: Callable[[Any], None]) -> None:

@@ -1,7 +1,7 @@
 """Names: what the expressions of a node may read, and the results of steps by their ids."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -56,6 +56,13 @@ class Output:
     def envelope(self) -> dict[str, Any]:
         """The result with what it came by."""
         return {"type": self.kind, "data": self.value, "meta": {}, "port": self.port}
+
+
+class Done(NamedTuple):
+    """A node, or one item or turn of it, has settled by a port."""
+
+    port: str
+    output: Output
 
 
 class World(Protocol):

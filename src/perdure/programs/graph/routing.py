@@ -7,9 +7,9 @@ from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Err, Keep
 from perdure.programs.graph.bodies import Body
-from perdure.programs.graph.doing import Doing, Done
+from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ir import NOT_AFTER
-from perdure.programs.graph.names import Names, Output
+from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Routing:
         elif plan.has_port(firing.place, "error"):
             output = Output.of(told, "an error")
             output.port = "error"
-            self.run.follow(firing, output, plan.by_port(firing.place, "error"))
+            self.run.store(firing, output)
+            self.run.follow(firing, output, plan.by_port(firing.place, "error"), "error")
         elif node.on_error == "go_on":
             self._go_on(firing, Output(port="error"), "success")
         else:
@@ -69,8 +70,9 @@ class Routing:
 
     def _go_on(self, firing: Firing, output: Output, port: str) -> None:
         node = firing.place.node
+        self.run.store(firing, output)  # before its rules, which may read it
         if port in NOT_AFTER or not (node.rules or node.choose):
-            self.run.follow(firing, output, self.run.plan.by_port(firing.place, port))
+            self.run.follow(firing, output, self.run.plan.by_port(firing.place, port), port)
         elif node.choose:
             self._choose(firing, output)
         else:
@@ -81,9 +83,9 @@ class Routing:
     def _next_rule(self, firing: Firing, output: Output, number: int) -> None:
         """Look at the rules from `number` on; the first that holds is taken. On replay, the one that is noted."""
         run, rules, path = self.run, firing.place.node.rules, (*firing.path, NEXT)
-        noted = run.upcoming(path)
+        noted = run.log.upcoming(path)
         if isinstance(noted, Keep):
-            _ = run.ask(path, noted)
+            _ = run.log.ask(path, noted)
             self._take(firing, output, noted.label)
         elif number >= len(rules):
             self._take(firing, output, "")
@@ -94,13 +96,13 @@ class Routing:
                     self._failed(firing, holds)
                 elif holds is True and (taken := self._usable(firing, number)):
                     targets = [run.plan.places[run.plan.edges[edge].target].node.id for edge in self._edges(firing, taken)]
-                    _ = run.ask(path, Keep(values.encode(targets, "where to go on"), label=taken))
+                    _ = run.log.ask(path, Keep(values.encode(targets, "where to go on"), label=taken))
                     self._take(firing, output, taken)
                 else:
                     self._next_rule(firing, output, number + 1)
 
             if rules[number].when is None:
-                told(None if run.replaying else True)
+                told(None if run.log.replaying else True)
             else:
                 names = firing.frame.scope
                 assert isinstance(names, Names)
@@ -134,7 +136,7 @@ class Routing:
         if noted.isdecimal() and (used := self._uses(firing, int(noted))) is not None:
             key = (firing.place.number, int(noted))
             used[key] = used.get(key, 0) + 1
-        self.run.follow(firing, output, self._edges(firing, noted))
+        self.run.follow(firing, output, self._edges(firing, noted), chosen=True)
 
     def _choose(self, firing: Firing, output: Output) -> None:
         """Go where the node's result says, which may name only what the list allows."""
@@ -151,10 +153,10 @@ class Routing:
                     raise self.run.failure(f"{node.id} tried to go on to {str(id)[:60]!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
             return Keep(values.encode(list(dict.fromkeys(ids)), "where to go on"), label="choose")
 
-        kept = self.run.judged((*firing.path, NEXT), chosen)
+        kept = self.run.log.judged((*firing.path, NEXT), chosen)
         if isinstance(kept, Err):
             self._failed(firing, kept)
             return
-        ids = [] if kept is None else values.decode(self.run.raw(kept.value), list[str], "where to go on")
+        ids = [] if kept is None else values.decode(self.run.log.raw(kept.value), list[str], "where to go on")
         edges = [number for number in firing.place.out if not plan.edges[number].port and plan.places[plan.edges[number].target].node.id in ids]
-        self.run.follow(firing, output, edges if ids else node.default)
+        self.run.follow(firing, output, edges if ids else node.default, chosen=True)

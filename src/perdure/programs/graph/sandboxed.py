@@ -31,17 +31,17 @@ def judge(run: "Instance", path: Path, what: tuple[Condition, Names], told: Call
         return Call(PYTHON, args, retry=Retry(max=1).rule(), timeout_s=10.0)
 
     def answered(settlement: Settlement) -> None:
-        how = run.result(settlement)
+        how = run.log.result(settlement)
         if isinstance(how, Err):
             told(how)
         else:
             run.judge_now(path, condition, names, how.output.value, told)
 
-    op = run.attempted(place, made)
+    op = run.log.attempted(place, made)
     if isinstance(op, Err):
         told(op)
     else:
-        run.wait(place, answered, run.workflow.kinds.get(PYTHON) or _MISSING)
+        run.log.wait(place, answered, run.workflow.kinds.get(PYTHON) or _MISSING)
 
 
 def _of(names: Names, root: str) -> Any:

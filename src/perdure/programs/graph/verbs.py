@@ -12,8 +12,8 @@ from perdure.core.promise import Settlement
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph import tools
 from perdure.programs.graph.bodies import Body
-from perdure.programs.graph.doing import Doing, Done
-from perdure.programs.graph.names import Output, unfit
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, Output, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> None:
     """Do work that somebody else performs, and settle as that does."""
-    op = run.attempted(doing.path, made)
+    op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):
         doing.then(op)
         return
-    run.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.stepped(run, doing.node, name))
+    run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.stepped(run, doing.node, name))
 
 
 def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
-    how = run.result(settlement)
+    how = run.log.result(settlement)
     if isinstance(how, Done) and doing.node.schema is not None:
         output = how.output
 
@@ -39,7 +39,7 @@ def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
                 raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
             return None
 
-        wrong = run.judged((*doing.path, ("schema", 0)), fits)
+        wrong = run.log.judged((*doing.path, ("schema", 0)), fits)
         how = wrong if isinstance(wrong, Err) else how
     doing.then(how)
 
@@ -84,7 +84,9 @@ def other(run: "Instance", doing: Doing) -> None:
     kind = doing.node.kind
     step = run.workflow.kinds.get(kind)
     if step is None:
-        error = run.judged((*doing.path, ("error", 0)), lambda: _refuse(run, f"this engine has nothing that does {kind}; give it one, and retry the execution"))
+        error = run.log.judged(
+            (*doing.path, ("error", 0)), lambda: _refuse(run, f"this engine has nothing that does {kind}; give it one, and retry the execution")
+        )
         doing.then(error if isinstance(error, Err) else Err("fatal", ErrorInfo("UnknownKind", kind)))
         return
 
@@ -93,11 +95,11 @@ def other(run: "Instance", doing: Doing) -> None:
         args = tools.arguments(given, doing.path)
         return Call(kind, args, step.queue, step.rule, doing.node.timeout_s or step.timeout_s, doing.node.idempotent is not False)
 
-    op = run.attempted(doing.path, made)
+    op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):
         doing.then(op)
     else:
-        run.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.tuned(step, doing.node.retry, run.plan.ir.retry))
+        run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.tuned(step, doing.node.retry, run.plan.ir.retry))
 
 
 def _refuse(run: "Instance", why: str) -> Keep | None:
@@ -118,12 +120,12 @@ def call(run: "Instance", doing: Doing) -> None:
         blobs.extend(child.blobs)
         return child.op
 
-    op = run.attempted(doing.path, made, lambda: tuple(blobs))
+    op = run.log.attempted(doing.path, made, lambda: tuple(blobs))
     if isinstance(op, Err):
         doing.then(op)
     elif awaited:
         _timed(run, doing)
-        run.wait(doing.path, lambda settlement: _ended(run, doing, run.result(settlement)))
+        run.log.wait(doing.path, lambda settlement: _ended(run, doing, run.log.result(settlement)))
     else:
         started = {"workflow": getattr(op, "workflow", target), "id": getattr(op, "id", "")}
         doing.then(Done("success", Output.of(started, "what was started")))
@@ -135,19 +137,19 @@ def _timed(run: "Instance", doing: Doing) -> None:
         return
 
     def over() -> None:
-        run.drop(doing.path)
+        run.log.drop(doing.path)
         late = Err("timeout", ErrorInfo("Timeout", f"{doing.node.id} has not ended within {timeout_s:g} s"))
         doing.then(Done("timeout", Output()) if run.plan.has_port(doing.firing.place, "timeout") else late)
 
     timer = (*doing.path, ("timeout", 0))
-    _ = run.ask(timer, Sleep(timeout_s))
-    run.wait(timer, lambda _: over())
+    _ = run.log.ask(timer, Sleep(timeout_s))
+    run.log.wait(timer, lambda _: over())
 
 
 def _ended(run: "Instance", doing: Doing, how: Done | Err) -> None:
     timer = (*doing.path, ("timeout", 0))
-    if run.waits_at(timer):
-        run.drop(timer)
+    if run.log.waits_at(timer):
+        run.log.drop(timer)
     doing.then(Done("success", how.output) if isinstance(how, Done) else how)
 
 
@@ -161,11 +163,11 @@ def sleep(run: "Instance", doing: Doing) -> None:
         when = run.template(until).evaluate(doing.names)
         return Sleep(until_s=float(when) if isinstance(when, int | float) else _moment(run, when))
 
-    op = run.attempted(doing.path, made)
+    op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):
         doing.then(op)
     else:
-        run.wait(doing.path, lambda settlement: doing.then(run.result(settlement)))
+        run.log.wait(doing.path, lambda settlement: doing.then(run.log.result(settlement)))
 
 
 def _moment(run: "Instance", when: Any) -> float:
@@ -191,15 +193,15 @@ def listen(run: "Instance", doing: Doing) -> None:
         if isinstance(settlement.outcome, Err):
             doing.then(Done("timeout", Output()) if settlement.outcome.kind == "timeout" else settlement.outcome)
             return
-        bodies = [Output(run.raw(letter.body)).value for letter in settlement.letters]
+        bodies = [Output(run.log.raw(letter.body)).value for letter in settlement.letters]
         single = limit == 1 and not config.get("gather")
         doing.then(Done("success", Output.of(bodies[0] if single and bodies else bodies, "what was received")))
 
-    op = run.attempted(doing.path, made)
+    op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):
         doing.then(op)
     else:
-        run.wait(doing.path, received)
+        run.log.wait(doing.path, received)
 
 
 def emit(run: "Instance", doing: Doing) -> None:
@@ -215,7 +217,7 @@ def emit(run: "Instance", doing: Doing) -> None:
         to = said["to"]
         return Send(Key(run.execution.key.tenant, str(to["workflow"]), str(to["id"])), str(said["name"]), body)
 
-    op = run.attempted(doing.path, made)
+    op = run.log.attempted(doing.path, made)
     doing.then(op if isinstance(op, Err) else Done("success", Output()))
 
 
@@ -229,17 +231,16 @@ def test(run: "Instance", doing: Doing) -> None:
         if isinstance(holds, Err):
             doing.then(holds)
             return
-        kept = run.ask(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
-        assert isinstance(kept, Keep)
-        doing.then(Done(kept.port, Output(run.raw(kept.value))))
+        kept = run.log.note(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
+        doing.then(Done(kept.port, Output(run.log.raw(kept.value))))
 
     run.judge(doing.path, doing.node.config, doing.names, told)
 
 
 def set_(run: "Instance", doing: Doing) -> None:
     """Variables, from here on."""
-    kept = run.attempted(doing.path, lambda: Keep(values.encode(run.template(doing.node.config).evaluate(doing.names), "the value of", doing.path)))
-    doing.then(kept if isinstance(kept, Err) else Done("success", Output(run.raw(kept.value))) if isinstance(kept, Keep) else Done("success", Output()))
+    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(doing.node.config).evaluate(doing.names), "the value of", doing.path)))
+    doing.then(kept if isinstance(kept, Err) else Done("success", Output(run.log.raw(kept.value))) if isinstance(kept, Keep) else Done("success", Output()))
 
 
 def if_(run: "Instance", doing: Doing) -> None:
@@ -249,8 +250,7 @@ def if_(run: "Instance", doing: Doing) -> None:
         if isinstance(holds, Err):
             doing.then(holds)
             return
-        kept = run.ask(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
-        assert isinstance(kept, Keep)
+        kept = run.log.note(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
         region = doing.node.bodies[0 if kept.port == "true" else 1]
         Body(run, doing, "do").begin(region, port=kept.port)
 
@@ -277,9 +277,9 @@ def return_(run: "Instance", doing: Doing) -> None:
     """The end of the execution, with a result."""
     config = doing.node.config
     template = doing.node.input if config is True else config
-    kept = run.attempted(doing.path, lambda: Keep(values.encode(run.template(template).evaluate(doing.names), "the result")))
+    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(template).evaluate(doing.names), "the result")))
     if isinstance(kept, Keep):
-        run.ending.complete(Output(run.raw(kept.value)))
+        run.ending.complete(Output(run.log.raw(kept.value)))
     elif isinstance(kept, Err):
         doing.then(kept)
 
@@ -292,7 +292,7 @@ def fail(run: "Instance", doing: Doing) -> None:
         said = run.template(config).evaluate(doing.names)
         raise run.failure(str(said.get("message") or "the definition says so"), str(said.get("type") or "Failed"))
 
-    error = run.judged((*doing.path, ("error", 0)), refuse)
+    error = run.log.judged((*doing.path, ("error", 0)), refuse)
     doing.then(error if isinstance(error, Err) else Err("fatal", ErrorInfo("Failed", "")))
 
 

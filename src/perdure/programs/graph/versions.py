@@ -18,7 +18,9 @@ class Versioned(Protocol):
     """What has a version."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Three numbers, as semantic versioning has them."""
+        ...
 
 
 HIGHEST = 2**63

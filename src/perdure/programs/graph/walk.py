@@ -7,9 +7,10 @@ nodes and edges.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from perdure.core.paths import Path
+from perdure.core.paths import Path, text
 from perdure.programs.graph.plan import Place, Plan
 
 
@@ -96,10 +97,42 @@ class Firing:
         self.settled = False
 
 
-class Walk:
-    """The tokens of one execution. What is `ready` is to be carried out in its order; frames that are `drained` have come to their end."""
+class Begun(NamedTuple):
+    """A passage through the root or a body began: of the block at a node, by its id, which of its bodies, in the passage at `around`."""
 
-    __slots__ = ("_undecided", "drained", "hops", "hops_max", "open", "plan", "ready")
+    block: str
+    body: int
+    around: Path | None
+    path: Path
+    scope: object
+    what: object
+
+
+class Over(NamedTuple):
+    """The node at a path has settled: by its `port`, by which rule or choice of its own (`chosen`), and so to the nodes of these ids."""
+
+    path: Path
+    port: str
+    chosen: bool
+    to: tuple[str, ...]
+
+
+class Dropped(NamedTuple):
+    """The passage at a path was given up."""
+
+    path: Path
+
+
+Happened = Begun | Over | Dropped
+
+
+class Walk:
+    """The tokens of one execution. What is `ready` is to be carried out in its order; frames that are `drained` have come to their end.
+
+    `happened` is all that made it what it is, from which it can be walked anew over another plan; `trace`, if it is a list, gets a line for each token.
+    """
+
+    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "open", "plan", "ready", "trace")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -108,26 +141,41 @@ class Walk:
         self.open: dict[Path, Firing] = {}
         self.hops = 0
         self.hops_max = plan.ir.limits.max_hops
+        self.happened: list[Happened] = []
+        self.trace: list[str] | None = None
         self._undecided: deque[tuple[Frame, int]] = deque()
 
     def begin(self, region: int, outer: Frame | None, path: Path, scope: object, block: object = None) -> Frame:
         """Begin a passage through the root or a body: its entries fire."""
         frame = Frame(region, outer, path, scope)
         frame.block = block
+        self.happened.append(self._begun(frame))
         for number in self.plan.regions[region].entries:
             self._activate(frame, self.plan.places[number], 1)
         if frame.running == 0:
             self._drain(frame)
         return frame
 
-    def settle(self, firing: Firing, taken: Iterable[int]) -> None:
+    def _begun(self, frame: Frame) -> Begun:
+        head = self.plan.regions[frame.region].head
+        if head < 0:
+            return Begun("", 0, None, frame.path, frame.scope, frame.block)
+        node = self.plan.places[head].node
+        body = node.bodies.index(frame.region) if frame.region in node.bodies else -1
+        return Begun(node.id, body, None if frame.outer is None else frame.outer.path, frame.path, frame.scope, frame.block)
+
+    def settle(self, firing: Firing, taken: Sequence[int], port: str = "success", chosen: bool = False) -> None:
         """A node has settled: the edges `taken` bring live tokens, and the others that leave it are decided, if they can be by now.
+
+        That is by its `port`, or because it was `chosen` by its rules or by itself.
 
         Raises:
             UnsafeLoop, TooManyHops: that can't be.
         """
         firing.settled = True
         del self.open[firing.path]
+        to = tuple([self.plan.places[self.plan.edges[number].target].node.id for number in taken])
+        self.happened.append(Over(firing.path, port, chosen, to))
         frame, place = firing.frame, firing.place
         for number in taken:
             self._carry(frame, number)
@@ -140,6 +188,7 @@ class Walk:
 
     def drop(self, frame: Frame) -> None:
         """Give up a passage, and all that lies in it."""
+        self.happened.append(Dropped(frame.path))
         frame.is_over = True
         for path in [path for path, firing in self.open.items() if not firing.frame.is_wanted]:
             del self.open[path]
@@ -172,6 +221,8 @@ class Walk:
             raise TooManyHops
         edge, plan = self.plan.edges[number], self.plan
         home = frame.within(edge.region)
+        if self.trace is not None:
+            self.trace.append(f"emit:{self._token(home, number)}")
         if edge.back:
             if home.stay is not None:
                 home.stay.again.append(number)
@@ -185,6 +236,16 @@ class Walk:
             raise UnsafeLoop(number)
         arrivals.live.append(number)
         self._undecided.append((home, edge.target))
+
+    def _token(self, home: Frame, number: int) -> str:
+        """The name of the token that goes over an edge in a frame."""
+        edge, places = self.plan.edges[number], self.plan.places
+        where = text(home.path)
+        return f"{places[edge.source].node.id}->{places[edge.target].node.id}" + (f"@{where}" if where else "")
+
+    def _consume(self, home: Frame, numbers: Sequence[int]) -> None:
+        if self.trace is not None:
+            self.trace += [f"consume:{self._token(home, number)}" for number in numbers]
 
     def _arrivals(self, frame: Frame, target: int) -> Arrivals:
         arrivals = frame.arrivals.get(target)
@@ -226,6 +287,7 @@ class Walk:
         join, live = place.node.join, len(arrivals.live)
         if join == "each":
             while arrivals.fired < live:
+                self._consume(frame, arrivals.live[arrivals.fired : arrivals.fired + 1])
                 arrivals.fired += 1
                 arrivals.running += 1
                 self._activate(frame, place, arrivals.fired)
@@ -234,10 +296,12 @@ class Walk:
                 self._decide_edges(frame, place)
             return
         if arrivals.fired:
+            self._consume(frame, arrivals.live[arrivals.fired :])
             arrivals.fired = live  # what comes later is absorbed
             return
         wanted = 1 if join == "any" else join if isinstance(join, int) else 0
         if live and (live >= wanted if wanted else arrivals.undecided == 0):
+            self._consume(frame, arrivals.live)
             arrivals.fired = live
             self._activate(frame, place, 1)
         elif arrivals.undecided == 0:
@@ -277,6 +341,7 @@ class Walk:
                 self.drained.append(frame)
                 return
             if stay.again:
+                self._consume(frame, stay.again)
                 stay.again = []
                 stay.turn += 1
                 self._turn(stay)
