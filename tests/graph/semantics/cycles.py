@@ -114,13 +114,13 @@ ROWS = [
         "tokens that lead back over several edges in one turn become one",
         """
         order: ports
-        vars: {n: 0}
         steps:
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: [b, c]}
-          - {id: b, tool: SAY, next: [{when: {ref: "@vars.n", lt: 3}, to: a, max: 9}, {to: d}]}
-          - {id: c, tool: SAY, next: [{when: {ref: "@vars.n", lt: 3}, to: a, max: 9}, {to: d}]}
-          - {id: d, tool: SAY, with: {value: "@vars.n"}}
+          - {id: a, tool: SAY, next: [b, c]}
+          - {id: b, tool: SAY, next: [{when: {ref: "@a", lt: 3}, to: a, max: 9}, {to: d}]}
+          - {id: c, tool: SAY, next: [{when: {ref: "@a", lt: 3}, to: a, max: 9}, {to: d}]}
+          - {id: d, tool: SAY, with: {value: "@a"}}
         """,
+        answers={"a": [1, 2, 3, 4]},
         takes={"b": "1s", "c": "3s"},
         ran="a/~0/a a/~0/b a/~0/c a/~1/a a/~1/b a/~1/c a/~2/a a/~2/b a/~2/c d",
         result=3,
@@ -130,29 +130,43 @@ ROWS = [
         "a turn waits for all that goes on in it before the next begins",
         """
         order: ports
-        vars: {n: 0}
         steps:
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: [b, c]}
-          - {id: b, tool: SAY, next: [{when: {ref: "@vars.n", lt: 2}, to: a, max: 9}, {to: d}]}
-          - {id: c, tool: SAY}
+          - {id: a, tool: SAY, next: [b, c]}
+          - {id: b, tool: SAY, next: [{when: {ref: "@a", lt: 2}, to: a, max: 9}, {to: d}]}
+          - {id: c, tool: SAY, next: [{when: {ref: "@a", gt: 9}, to: a, max: 9}]}
           - {id: d, tool: SAY}
         """,
+        answers={"a": [1, 2]},
         takes={"b": "1s", "c": "10s"},
-        script=(Skip("5s"), Open("a/~0/c"), Skip("6s"), Open("c a/~1/b")),
-        ran="a/~0/a a/~0/b c a/~1/a a/~1/b c#2 d",
+        script=(Skip("5s"), Open("a/~0/c"), Skip("5.5s"), Open("a/~1/b a/~1/c"), Skip("1s"), Open("a/~1/c")),
+        ran="a/~0/a a/~0/b a/~0/c a/~1/a a/~1/b a/~1/c d",
+        took=20,
+    ),
+    Row(
+        "a step from which no way leads back stands outside of the cycle: it begins at once, and a second turn may not begin it again",
+        """
+        order: ports
+        steps:
+          - {id: a, tool: SAY, next: [b, c]}
+          - {id: b, tool: SAY, next: [{when: {ref: "@a", lt: 2}, to: a, max: 9}, {to: []}]}
+          - {id: c, tool: SAY}
+        """,
+        answers={"a": [1, 2]},
+        failed="unsafe_loop: a second token came over a -> c in one turn",
+        ran="a/~0/a a/~0/b c a/~1/a",
     ),
     Row(
         "joins inside of a cycle begin anew in each turn: tokens of two turns never meet",
         """
         order: ports
-        vars: {n: 0}
         steps:
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: [b, c]}
-          - {id: b, tool: SAY, with: {value: "b@{vars.n}"}, next: d}
-          - {id: c, tool: SAY, with: {value: "c@{vars.n}"}, next: d}
-          - {id: d, tool: ECHO, with: {b: "@b", c: "@c"}, next: [{when: {ref: "@vars.n", lt: 3}, to: a, max: 9}, {to: z}]}
+          - {id: a, tool: SAY, next: [b, c]}
+          - {id: b, tool: SAY, with: {value: "b@{a}"}, next: d}
+          - {id: c, tool: SAY, with: {value: "c@{a}"}, next: d}
+          - {id: d, tool: ECHO, with: {b: "@b", c: "@c"}, next: [{when: {ref: "@a", lt: 3}, to: a, max: 9}, {to: z}]}
           - {id: z, tool: SAY, with: {value: "@d"}}
         """,
+        answers={"a": [1, 2, 3, 4]},
         takes={"b": "1s"},
         result={"b": "b3", "c": "c3"},
     ),
@@ -160,123 +174,111 @@ ROWS = [
         "loops nest: the inner one begins anew with each turn of the outer one",
         """
         order: ports
-        vars: {i: 0, j: 0, all: []}
         steps:
-          - {id: outer, set: {i: {expr: "vars.i + 1"}, j: 0}, next: inner}
-          - {id: inner, set: {j: {expr: "vars.j + 1"}}, next: note}
-          - {id: note, set: {all: {expr: "vars.all + [[vars.i, vars.j]]"}}, next: [{when: {ref: "@vars.j", lt: 2}, to: inner, max: 2}, {to: turn}]}
-          - {id: turn, test: {ref: "@vars.i", lt: 2}, next: {"true": {to: outer, max: 5}, "false": z}}
-          - {id: z, tool: SAY, with: {value: "@vars.all"}}
+          - {id: outer, tool: SAY, next: inner}
+          - {id: inner, tool: SAY, next: note}
+          - {id: note, tool: SAY, next: [{when: {ref: "@inner", eq: go}, to: inner, max: 2}, {to: turn}]}
+          - {id: turn, test: {ref: "@outer", eq: go}, next: {"true": {to: outer, max: 5}, "false": z}}
+          - {id: z, tool: SAY, with: {value: ["@outer", "@inner"]}}
         """,
+        answers={"outer": ["go", "last"], "inner": ["go", "out", "go", "out"]},
         ran="""
           outer/~0/outer outer/~0/inner/~0/inner outer/~0/inner/~0/note outer/~0/inner/~1/inner outer/~0/inner/~1/note outer/~0/turn
           outer/~1/outer outer/~1/inner/~0/inner outer/~1/inner/~0/note outer/~1/inner/~1/inner outer/~1/inner/~1/note outer/~1/turn z
         """,
-        result=[[1, 1], [1, 2], [2, 1], [2, 2]],
+        result=["last", "out"],
+        crashes=True,
     ),
     Row(
         "max of an inner loop counts anew in each stay in it",
         """
         order: ports
-        vars: {i: 0}
         steps:
-          - {id: outer, set: {i: {expr: "vars.i + 1"}}, next: inner}
+          - {id: outer, tool: SAY, next: inner}
           - {id: inner, tool: SAY, next: [{to: inner, max: 2}, {to: turn}]}
-          - {id: turn, test: {ref: "@vars.i", lt: 2}, next: {"true": {to: outer, max: 5}, "false": []}}
-        output: "@vars.i"
+          - {id: turn, test: {ref: "@outer", eq: go}, next: {"true": {to: outer, max: 5}, "false": []}}
+        output: "@outer"
         """,
+        answers={"outer": ["go", "last"]},
         ran="""
           outer/~0/outer outer/~0/inner/~0/inner outer/~0/inner/~1/inner outer/~0/inner/~2/inner outer/~0/turn
           outer/~1/outer outer/~1/inner/~0/inner outer/~1/inner/~1/inner outer/~1/inner/~2/inner outer/~1/turn
         """,
-        result=2,
-    ),
-    Row(
-        "a way out of a cycle is gone at once, while another branch of the turn goes on",
-        """
-        order: ports
-        steps:
-          - {id: a, tool: SAY, next: [b, c]}
-          - {id: b, tool: SAY, next: [{when: {ref: "@self", eq: again}, to: a, max: 3}]}
-          - {id: c, test: {ref: "@b", eq: again}, next: {"true": [], "false": out}}
-          - {id: out, tool: SAY}
-        """,
-        answers={"b": ["again", "enough"]},
-        takes={"b": "5s"},
-        failed="",
+        result="last",
     ),
     Row(
         "a branch leaves a cycle while its sibling goes on turning",
         """
         order: ports
-        vars: {n: 0}
         steps:
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: [b, c]}
-          - {id: b, tool: SAY, next: [{when: {ref: "@vars.n", lt: 3}, to: a, max: 9}, {to: d}]}
-          - {id: c, test: {ref: "@vars.n", eq: 1}, next: {"true": out, "false": e}}
-          - {id: e, tool: SAY, next: [{when: {ref: "@vars.n", gt: 9}, to: a, max: 1}, {to: []}]}
+          - {id: a, tool: SAY, next: [b, c]}
+          - {id: b, tool: SAY, next: [{when: {ref: "@a", lt: 3}, to: a, max: 9}, {to: d}]}
+          - {id: c, test: {ref: "@a", eq: 1}, next: {"true": out, "false": e}}
+          - {id: e, tool: SAY, next: [{when: {ref: "@a", gt: 9}, to: a, max: 1}, {to: []}]}
           - {id: d, tool: SAY, with: {value: turned}}
           - {id: out, tool: SAY, with: {value: left}}
         """,
+        answers={"a": [1, 2, 3, 4]},
         takes={"b": "2s"},
-        script=(Open("a/~0/b"), Skip("1s")),
+        script=(Skip("1s"), Open("a/~0/b")),
         ran="a/~0/a a/~0/c a/~0/b out a/~1/a a/~1/c a/~1/b a/~1/e a/~2/a a/~2/c a/~2/b a/~2/e d",
+        crashes=True,
         result={"d": "turned", "out": "left"},
     ),
     Row(
         "a second token out of a cycle over one edge is an unsafe loop, and the edge is named",
         """
         order: ports
-        vars: {n: 0}
         steps:
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: [{when: {ref: "@vars.n", lt: 3}, to: [a, out], max: 9}, {to: []}]}
+          - {id: a, tool: SAY, next: [{when: {ref: "@a", lt: 3}, to: [a, out], max: 9}, {to: []}]}
           - {id: out, tool: SAY}
         """,
+        answers={"a": [1, 2, 3, 4]},
         failed="unsafe_loop: a second token came over a -> out in one turn; join: each on out runs it for every token",
-        ran="a/~0/a a/~1/a",
+        ran="a/~0/a out a/~1/a",
     ),
     Row(
         "with a join of each, every turn may send one out",
         """
         order: ports
-        vars: {n: 0}
         steps:
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: [{when: {ref: "@vars.n", lt: 4}, to: [a, out], max: 9}, {to: []}]}
+          - {id: a, tool: SAY, next: [{when: {ref: "@a", lt: 4}, to: [a, out], max: 9}, {to: []}]}
           - {id: out, tool: SAY, join: each}
-        output: "@vars.n"
+        output: "@a"
         """,
-        ran="a/~0/a a/~1/a a/~2/a a/~3/a out out#2 out#3",
+        answers={"a": [1, 2, 3, 4]},
+        ran="a/~0/a out a/~1/a out#2 a/~2/a out#3 a/~3/a",
         result=4,
     ),
     Row(
         "ways out that were never taken are dead when the cycle is left, so the join behind them fires",
         """
         order: ports
-        vars: {n: 0}
         steps:
           - {id: start, tool: SAY, next: [a, side]}
           - {id: side, tool: SAY, next: z}
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: b}
-          - {id: b, test: {ref: "@vars.n", lt: 2}, next: {"true": {to: a, max: 5}, "false": end, error: z}}
+          - {id: a, tool: SAY, next: b}
+          - {id: b, test: {ref: "@a", lt: 2}, next: {"true": {to: a, max: 5}, "false": end, error: z}}
           - {id: end, tool: SAY}
           - {id: z, tool: SAY, with: {value: both}}
         output: "@z"
         """,
+        answers={"a": [1, 2, 3, 4]},
         result="both",
-        ran="start side a/~0/a a/~0/b a/~1/a a/~1/b end z",
+        ran="start a/~0/a side a/~0/b a/~1/a a/~1/b end z",
     ),
     Row(
         "a join behind a cycle waits until the cycle is left",
         """
         order: ports
-        vars: {n: 0}
         steps:
           - {id: start, tool: SAY, next: [a, side]}
           - {id: side, tool: SAY, next: z}
-          - {id: a, set: {n: {expr: "vars.n + 1"}}, next: b}
-          - {id: b, tool: SAY, next: [{when: {ref: "@vars.n", lt: 3}, to: a, max: 5}, {when: {ref: "@vars.n", gt: 9}, to: z}]}
+          - {id: a, tool: SAY, next: b}
+          - {id: b, tool: SAY, next: [{when: {ref: "@a", lt: 3}, to: a, max: 5}, {when: {ref: "@a", gt: 9}, to: z}]}
           - {id: z, tool: SAY, with: {value: both}}
         """,
+        answers={"a": [1, 2, 3, 4]},
         takes={"b": "10s"},
         script=(Skip("25s"), Open("a/~2/b")),
         result="both",

@@ -15,7 +15,8 @@ from perdure import Vote, step
 from perdure.core import events as e
 from perdure.core import log
 from perdure.core.errors import ErrorInfo
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Spawn
 from perdure.core.paths import UNDO, Key, Path, text
 from perdure.definition import Definition

@@ -40,16 +40,15 @@ class Arrivals:
 class Stay:
     """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with.
 
-    `taken` are the exits over which a token went; `uses` counts how often each node has led back, by which of its rules or ports.
+    `uses` counts how often each node has led back, by which of its rules or ports.
     """
 
-    __slots__ = ("again", "outer", "path", "region", "taken", "turn", "uses")
+    __slots__ = ("again", "outer", "path", "region", "turn", "uses")
 
     def __init__(self, region: int, outer: "Frame", path: Path) -> None:
         self.region, self.outer, self.path = region, outer, path
         self.turn = 0
         self.again: list[int] = []
-        self.taken: set[int] = set()
         self.uses: dict[tuple[str, str], int] = {}
 
 
@@ -245,14 +244,12 @@ class Walk:
             if home.stay is not None:
                 home.stay.again.append(number)
             return
-        if plan.left[number] >= 0:
-            turn = frame.within(plan.left[number])
-            if turn.stay is not None:
-                turn.stay.taken.add(number)
         arrivals = self._arrivals(home, edge.target)
         if number in arrivals.live and plan.places[edge.target].node.join != "each":
             raise UnsafeLoop(number)
         arrivals.live.append(number)
+        if plan.left[number] >= 0 and plan.places[edge.target].node.join != "each":
+            arrivals.undecided -= 1  # it leaves at once, and none may follow it
         self._undecided.append((home, edge.target))
 
     def _token(self, home: Frame, number: int) -> str:
@@ -289,7 +286,10 @@ class Walk:
             edge = plan.edges[number]
             if edge.back or (not leaves_cycle and plan.left[number] >= 0):
                 continue
-            self._arrivals(frame, edge.target).undecided -= 1
+            arrivals = self._arrivals(frame, edge.target)
+            if leaves_cycle and number in arrivals.live and plan.places[edge.target].node.join != "each":
+                continue  # it was decided when its token left
+            arrivals.undecided -= 1
             self._undecided.append((frame, edge.target))
 
     def _go_on(self) -> None:
