@@ -62,6 +62,18 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
         "Look into the archive, if one was written. To do the work again, start another under another id.",
     ),
+    "BadExpression": (
+        "A reference, a template or a condition of a definition can't be read, or asks for what expressions don't do.",
+        "`what` says what is wrong, with the character at which it is; `hint` says what to write instead. Nothing was run.",
+    ),
+    "ExpressionFailed": (
+        "What an expression refers to is not there, or is of another kind than it takes: text compared with a number, a division by zero, a missing key.",
+        "Mend the step that made the value; or write `@a.b?` for null where something may be missing, or ask with `exists` first.",
+    ),
+    "MissingExtra": (
+        "Something was used that takes a library which is installed only when asked for.",
+        "Install what the message says, where the engine runs.",
+    ),
     "ExportRefused": (
         "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
         "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",

@@ -9,6 +9,10 @@
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, HasEnded, Removed
+    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
+    │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
+    │   ├── ExpressionFailed    ... that is one, and has no value here and now
+    │   ├── MissingExtra        a library that is optional, and is not installed
     │   └── DecisionRefused, LinkRefused, ExportRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
@@ -202,6 +206,38 @@ class ExportRefused(ProgrammingError):
     def __init__(self, why: str) -> None:
         super().__init__(f"this export is not taken: {why}")
         self.why = why
+
+
+class BadDefinition(ProgrammingError):
+    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
+
+    def __init__(self, findings: Sequence[Any]) -> None:
+        super().__init__("\n".join(str(finding) for finding in findings))
+        self.findings = tuple(findings)
+
+
+class BadExpression(ProgrammingError):
+    """An expression is none. `where` is a JSON pointer to it, from what was compiled; `at` counts characters from 1, 0 where it is the whole."""
+
+    def __init__(self, where: str, what: str, hint: str, at: int = 0) -> None:
+        super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
+        self.where, self.what, self.hint, self.at = where, what, hint, at
+
+
+class ExpressionFailed(ProgrammingError):
+    """An expression has no value here: something is missing, or is not of the kind that was expected. `where` is a JSON pointer to it."""
+
+    def __init__(self, where: str, what: str, hint: str) -> None:
+        super().__init__(f"{where}: {what}; {hint}" if where else f"{what}; {hint}")
+        self.where, self.what, self.hint = where, what, hint
+
+
+class MissingExtra(ProgrammingError):
+    """A library is not installed that is not always needed. `extra` has it."""
+
+    def __init__(self, what: str, library: str, extra: str) -> None:
+        super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
+        self.what, self.library, self.extra = what, library, extra
 
 
 class Diverged(ProgrammingError):

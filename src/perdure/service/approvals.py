@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from perdure.core import values
-from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, NoReply, NotFound
+from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import APPROVAL, Spawn
 from perdure.core.paths import Key, text
+from perdure.expr.schema import problems
 from perdure.programs.code.approval import SHOWN, VOTES, Answer, Shown, unfit
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration
@@ -205,10 +206,10 @@ def check(form: dict[str, Any], filled: Any) -> None:
         BadValue: it does not fit.
     """
     try:
-        from perdure.expr.jsonschema import problems
-    except ImportError:
+        found = problems(form, filled)
+    except MissingExtra:
         return
-    if found := problems(form, filled):
+    if found:
         raise BadValue("what was filled in", filled, f"what the form asks for: {'; '.join(found)}")
 
 

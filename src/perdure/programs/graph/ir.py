@@ -118,7 +118,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     pointer: str = ""
 
 
-class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
+class Edge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """From the node `source` to the node `target`, both numbers in `IR.nodes`, by `port`: a port's name, `AFTER`, `ALWAYS`, or empty if only a rule takes it.
 
     `region` is where its token lives: the innermost that holds both ends. `back`: it leads back to the head of a cycle that holds its source; `region` is then

@@ -1,0 +1,232 @@
+"""CEL: what cannot be said in rows. A thin face of `cel-expr-python`, Google's own implementation, which is optional.
+
+An expression is given the roots that it names, the data of the steps that it names (``enrich.revenue``), and of ``steps`` those that stand behind it
+(``steps["a-b"].score`` is data, ``steps.fetch.output.meta`` part of the envelope). Of each it is given only the fields that it asks for by fixed paths, so
+that the size of what stands beside them costs nothing.
+
+An error is an error and never true: a missing key, an overflow, a number beside a text. The library bounds iterations (10,000) and depth (32), `cel_cost` what
+is done in each of them. Functions are the standard ones, without extensions.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from perdure.core.errors import BadExpression, MissingExtra
+from perdure.expr import bound
+from perdure.expr.cel_cost import Cost
+from perdure.expr.cel_names import RESERVED, TYPES, Use, names
+from perdure.expr.missing import Absent, Unfit
+from perdure.expr.refs import ROOTS, TEXT_CHARACTERS_MAX, Path, Read, Scope
+from perdure.expr.values import cut, kind
+
+Fields = dict[str, Any]
+"""By the name of a field, what is asked for of it: all (None), or some of its own fields."""
+
+
+class Cel:
+    """An expression, and what it reads. `reads` have their `where` empty."""
+
+    __slots__ = ("_compiled", "_cost", "_error", "_names", "_roots", "_steps", "_with_steps", "reads", "text")
+
+    def __init__(self, text: str, library: ModuleType) -> None:
+        said = names(text)
+        found = said.uses
+        self.text = text
+        _refuse(text, found)
+        self._cost = Cost(text, said)
+        steps = [use.path for use in found if use.name == "steps"]
+        self._with_steps = bound.named(steps, text, "")
+        self._roots = _fields(use for use in found if use.name in ROOTS and use.name != "steps")
+        self._steps = _fields(use for use in found if use.name not in ROOTS)
+        named = {*self._roots, *self._steps, *(["steps"] if steps else [])}
+        self._names = _safe(named, text)
+        self._error = library.Type.ERROR
+        self.reads = frozenset(
+            [
+                *(bound.read(path, "") for path in steps),
+                *(Read(use.name, "", use.path, "") if use.name in ROOTS else Read("step", use.name, use.path, "") for use in found if use.name != "steps"),
+            ]
+        )
+        variables = {self._names[name]: library.Type.DYN for name in named}
+        try:
+            self._compiled = library.NewEnv(variables=variables).compile(_renamed(text, found, self._names))
+        except RuntimeError as error:
+            raise _bad(text, str(error)) from None
+
+    def evaluate(self, scope: Scope) -> Any:
+        """Its value.
+
+        Raises:
+            Absent: a key or a result is missing that it asks for.
+            Unfit: it fails otherwise.
+        """
+        try:
+            given = self._given(scope)
+            self._cost.check(given, self._names)
+            found = self._compiled.eval(data=given)
+            value = found.value()
+            if type(value) is bool:
+                return value
+            failed = found.type() == self._error
+            value = str(value) if failed else found.plain_value()
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+            failed, value = True, str(error)
+        if failed:
+            raise _failed(self.text, value, self._names)
+        return value
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether it is true.
+
+        Raises:
+            Absent, Unfit: as `evaluate`; Unfit if it is neither true nor false, too.
+        """
+        value = self.evaluate(scope)
+        if type(value) is bool:
+            return value
+        raise Unfit(f"{cut(self.text)!r} is {kind(value)}, and a condition is true or false", "compare it with something")
+
+    def _given(self, scope: Scope) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        names = self._names
+        for name, fields in self._roots.items():
+            try:
+                value = scope.root(name)
+            except KeyError:
+                continue
+            found[names[name]] = value if fields is None else _part(value, fields)
+        for name, fields in self._steps.items():
+            try:
+                value = scope.step(name)
+            except KeyError:
+                try:
+                    value = scope.root(name)
+                except KeyError:
+                    continue
+            found[names[name]] = value if fields is None else _part(value, fields)
+        if self._with_steps:
+            found[names["steps"]] = bound.given(scope, self._with_steps)
+        return found
+
+
+def compiled(text: str, where: str = "") -> Cel:
+    """The expression that a text is.
+
+    Raises:
+        BadExpression: it is none, or looks at secrets.
+    """
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"{TEXT_CHARACTERS_MAX:,} are the most")
+    try:
+        return _cached(text)
+    except BadExpression as bad:
+        raise BadExpression(where, bad.what, bad.hint, bad.at) from None
+
+
+@lru_cache(maxsize=1024)
+def _cached(text: str) -> Cel:
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise BadExpression("", "a CEL expression has half a character in it", "write whole characters")
+    return Cel(text, _library())
+
+
+def _library() -> ModuleType:
+    try:
+        from cel_expr_python import cel  # type: ignore[import-untyped]  # its types have no marker
+    except ImportError:
+        raise MissingExtra("CEL", "cel-expr-python", "definitions") from None
+    module: ModuleType = cel
+    return module
+
+
+def _refuse(text: str, found: list[Use]) -> None:
+    for use in found:
+        if use.name == "secrets":
+            raise BadExpression("", f"{cut(text)!r} looks at a secret (character {use.at + 1})", "secrets stand in with, env and headers only", use.at + 1)
+
+
+def _fields(found: Iterable[Use]) -> dict[str, Fields | None]:
+    """Of each name, the fields that are asked for; None where it is wanted whole."""
+    wanted: dict[str, Any] = {}
+    for use in found:
+        _want(wanted, (use.name, *use.path))
+    return wanted
+
+
+def _want(wanted: dict[str, Any], path: Path) -> None:
+    for depth, field in enumerate(path, 1):
+        name = str(field)
+        if depth == len(path):
+            wanted[name] = None
+        elif wanted.setdefault(name, {}) is None:
+            return
+        else:
+            wanted = wanted[name]
+
+
+def _part(value: Any, fields: Fields) -> Any:
+    """As much of a value as its fields ask for."""
+    if type(value) is not dict:
+        return value
+    return {name: value[name] if inner is None else _part(value[name], inner) for name, inner in fields.items() if name in value}
+
+
+def _safe(named: Iterable[str], text: str) -> dict[str, str]:
+    """What each name is called where CEL keeps the name for itself: something else of the same length, so that places stay the same."""
+    names: dict[str, str] = {}
+    for name in named:
+        safe = name
+        if name in RESERVED | TYPES:
+            safe = next((one for one in (f"{name[:-1]}{end}" for end in "_0123456789") if one not in text and one not in RESERVED | TYPES), name)
+        names[name] = safe
+    return names
+
+
+def _renamed(text: str, found: list[Use], names: dict[str, str]) -> str:
+    for use in found:
+        if names[use.name] != use.name:
+            text = f"{text[: use.at]}{names[use.name]}{text[use.at + len(use.name) :]}"
+    return text
+
+
+_PLACE = re.compile(r"<input>:(-?\d+):(-?\d+): (.*)")
+_OVERLOAD = re.compile(r"[Nn]o matching overloads? ?(?:found)? ?:? ?(?:for )?'?_?([^\s_'(]+)_?'? ?(?:applied to )?'?\(([^)]*)\)")
+_KEY = re.compile(r'Key not found in map : (.*)|No value with name "(.*)" found|(Applying SELECT to non-message)', re.DOTALL)
+_KINDS = {"int64": "int", "null_type": "null", "google.protobuf.NullValue": "null"}
+
+
+def _bad(text: str, words: str) -> BadExpression:
+    """What the compiler has said, as people would."""
+    if (found := _PLACE.search(words)) is None or int(found[1]) < 1:
+        what = "it nests too deep" if "recursion" in words else cut(words.splitlines()[0] if words else "", 120)
+        return BadExpression("", f"{cut(text)!r} is no CEL: {what}", "split it up, or decide in a step")
+    line, column, said = int(found[1]), int(found[2]), found[3].removeprefix("Syntax error: ")
+    at = sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + column
+    what = f"{cut(text)!r} is no CEL: {cut(said.partition(' expecting ')[0], 100)} (character {at})"
+    return BadExpression("", what, _mixed(said) or "see github.com/google/cel-spec", at)
+
+
+def _mixed(words: str) -> str:
+    """What to do about kinds that do not go together; empty if that is not what is said."""
+    if (found := _OVERLOAD.search(words)) is None:
+        return ""
+    kinds = [_KINDS.get(one.strip(), one.strip()) for one in found[2].split(",")]
+    if set(kinds) == {"int", "double"}:
+        return "CEL does not mix int and double: write double(x) around the int"
+    return f"{found[1]} does not go with {' and '.join(kinds)}; ask for null with == null, and change kinds with int(x), double(x) or string(x)"
+
+
+def _failed(text: str, words: str, names: dict[str, str]) -> Absent:
+    """What the evaluation has said, as people would."""
+    words = words.partition(": ")[2] or words
+    if (found := _KEY.search(words)) is not None:
+        if found[2]:
+            name = next((ours for ours, safe in names.items() if safe == found[2]), found[2])
+            return Absent(f"{cut(text)!r}: {cut(name)!r} has no result here", "let this step need that one, or ask in another step")
+        key = (found[1] or "").strip('"')
+        what = "a field is asked for of what has none" if found[3] else f"there is no {cut(key)!r}"
+        return Absent(f"{cut(text)!r}: {what}", "ask has(x.y) first, or x != null")
+    return Unfit(f"{cut(text)!r}: {cut(words, 120)}", _mixed(words) or "mend the expression, or the step that made the value")

@@ -1,0 +1,137 @@
+"""What a CEL expression names: its free names, each with the paths behind it that are fixed. Read from its tokens; what it means is the library's matter.
+
+Variables of macros (``items.all(x, x > 1)``) are not free, nor are functions, fields and types.
+"""
+
+import re
+from math import prod
+from typing import NamedTuple
+
+from perdure.expr.refs import Path
+
+TYPES = frozenset("int uint double bool string bytes list map type null_type dyn".split())  # noqa: SIM905  # it reads as one line
+RESERVED = frozenset(
+    "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905  # the same
+)
+LITERALS = frozenset(("true", "false", "null", "in"))
+MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank> \s+ | //[^\n]* )
+    | (?P<text> (?:[rR][bB]?|[bB][rR]) (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "[^"\n]*" | '[^'\n]*' )
+              | [bB]? (?: \"{3}(?:[^\\]|\\.)*?\"{3} | '{3}(?:[^\\]|\\.)*?'{3} | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' ) )
+    | (?P<number> 0[xX][0-9a-fA-F]+[uU]? | (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]? )
+    | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+    | (?P<quoted> `[^`\n]*` )
+    | (?P<sign> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = re.compile(r"""(["'])([^\\\n]*)\1""")
+
+
+class Token(NamedTuple):
+    """A token: what it is, its text, and where it begins, from 0."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class Use(NamedTuple):
+    """A free name, the fixed path behind it, where it begins, and whether it is looked at anew in each turn of a macro."""
+
+    name: str
+    path: Path
+    at: int
+    turns: bool
+
+
+class Names(NamedTuple):
+    """What an expression names, and how its work may grow.
+
+    `growth` is by how much text and lists may multiply: what maps make, taken several times, again and again. `sums` counts its additions, `turning_sums` those
+    in macros. `crosses`: in a macro it looks at the variable of another one around.
+    """
+
+    uses: list[Use]
+    growth: int
+    sums: int
+    turning_sums: int
+    crosses: bool
+
+
+class _Bound:
+    """A variable of a macro, and how often its body names it."""
+
+    def __init__(self, name: str, maps: bool) -> None:
+        self.name, self.maps, self.count = name, maps, 0
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of an expression; what is none is a sign."""
+    return [Token(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "blank"]
+
+
+def names(text: str) -> Names:
+    """What an expression names."""
+    every = [*tokens(text), Token("end", "", len(text)), Token("end", "", len(text))]
+    found: list[Use] = []
+    bound: list[_Bound] = []
+    brackets: list[int] = []
+    growth, sums, turning_sums, crosses = 1, 0, 0, False
+    for place, (kind, word, at) in enumerate(every):
+        if kind == "sign":
+            sums += word == "+"
+            turning_sums += word == "+" and bool(bound)
+            if word in "([{":
+                brackets.append(len(bound))
+                if variable := _variable(every, place):
+                    bound.append(_Bound(variable, every[place - 1].text == "map"))
+            elif word in ")]}" and brackets:
+                begin = brackets.pop()
+                growth *= prod(max(1, one.count - 1) for one in bound[begin:] if one.maps)
+                del bound[begin:]
+        elif kind == "name" and word not in LITERALS and not _is_member(every, place):
+            if (inner := next((one for one in reversed(bound) if one.name == word), None)) is not None:
+                inner.count += 1
+                crosses = crosses or inner is not bound[-1]
+            elif (behind := every[place + 1].text) not in ("(", "{") and (word not in TYPES or behind in (".", "[")):
+                found.append(Use(word, _path(every, place + 1), at, bool(bound)))
+    return Names(found, growth, sums, turning_sums, crosses)
+
+
+def _is_member(every: list[Token], place: int) -> bool:
+    """Whether a name is a field: a dot stands before it, and something before that."""
+    if place == 0 or every[place - 1].text != ".":
+        return False
+    if place == 1:
+        return False
+    before = every[place - 2]
+    return (before.kind in ("name", "text", "quoted", "number") and before.text != "in") or before.text in (")", "]", "}", "?")
+
+
+def _variable(every: list[Token], place: int) -> str:
+    """The variable that a macro binds whose bracket opens here; empty if it is no macro's."""
+    if every[place].text != "(" or place < 2 or every[place - 1].text not in MACROS or every[place - 2].text != ".":
+        return ""
+    name, comma = every[place + 1], every[place + 2]
+    return name.text if name.kind == "name" and comma.text == "," else ""
+
+
+def _path(every: list[Token], place: int) -> Path:
+    """The fields behind a name that are fixed; the last of them may be a method, which is none."""
+    path: list[str | int] = []
+    while True:
+        one, two, three = every[place], every[place + 1], every[min(place + 2, len(every) - 1)]
+        if one.text == "." and two.kind in ("name", "quoted"):
+            if three.text == "(":
+                return tuple(path)
+            path.append(two.text.strip("`") if two.kind == "quoted" else two.text)
+            place += 2
+        elif one.text == "[" and three.text == "]" and (two.kind == "text") and (plain := _PLAIN.fullmatch(two.text)):
+            path.append(plain[2])
+            place += 3
+        else:
+            return tuple(path)

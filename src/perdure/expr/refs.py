@@ -1,0 +1,259 @@
+"""References: ``@step.items[0].id``. What is read, by which path, and the reading itself.
+
+The grammar, with blanks nowhere::
+
+    reference  "@" name segment* "?"?
+    name       a root (``input``, ``item`` …) or the id of a step; a letter or _, then letters, digits, _ and -
+    segment    "." name or digits | "[" digits "]" | "[" a quoted key "]"
+
+A step's name alone is its data; ``@steps.NAME.output`` is its envelope. A ``?`` at the end makes null of what is missing. Digits are a place in a list, from
+0 on, or the key of a mapping that is written so; negative ones count from the end.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from perdure.core.errors import BadExpression
+from perdure.expr.missing import Absent, Nowhere
+from perdure.expr.values import cut, kind
+
+ROOTS = frozenset("input vars secrets execution trigger item index loop last self error steps".split())  # noqa: SIM905  # it reads as one line
+TEXT_CHARACTERS_MAX = 64 * 1024
+SEGMENTS_MAX = 64
+
+_NAME = re.compile(r"[^\W\d][\w-]*")
+_SEGMENT = re.compile(
+    r"""\.(?P<name>\w[\w-]*) | \[(?P<place>-?[0-9]+)\] | \[(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)')\]""", re.VERBOSE | re.DOTALL
+)
+_PLACE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})", re.ASCII)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+Path = tuple[str | int, ...]
+
+
+class Read(NamedTuple):
+    """What an expression reads: by `root` "step" the data of a step, by "steps" the envelope of one, else a root; `where` points to it in what was compiled."""
+
+    root: str
+    step: str
+    path: Path
+    where: str
+
+
+class Scope(Protocol):
+    """What expressions may read. All values are plain data, and nobody changes them."""
+
+    def root(self, name: str) -> Any:
+        """What stands behind a root, or behind the name that an `each` gives its items; KeyError if there is none here."""
+
+    def step(self, id: str) -> Any:
+        """The data of a step; None if it was skipped; KeyError if it has no result yet."""
+
+    def envelope(self, id: str) -> Any:
+        """``{"type", "data", "meta", "port"}`` of a step; KeyError as above."""
+
+
+class Ref(NamedTuple):
+    """A reference, parsed. `optional`: what is missing is null. `written` is how it stood there, without its @."""
+
+    root: str
+    step: str
+    path: Path
+    optional: bool
+    written: str
+
+    def read(self, where: str) -> Read:
+        """What it reads."""
+        return Read(self.root, self.step, self.path, where)
+
+
+def parse(text: str, where: str = "") -> Ref:
+    """The reference that `text` is, all of it and with its @.
+
+    Raises:
+        BadExpression: it is none.
+    """
+    ref, end = scan(text, 1, where)
+    if end != len(text):
+        raise BadExpression(where, *_behind(text, 0, end))
+    return ref
+
+
+def scan(text: str, start: int, where: str = "") -> tuple[Ref, int]:
+    """The longest reference that begins at `start`, behind its @, and where it ends.
+
+    Raises:
+        BadExpression: none does.
+    """
+    if (name := _NAME.match(text, start)) is None:
+        found = f"{cut(text)!r} refers to nothing: a name belongs behind the @ (character {start + 1})"
+        raise BadExpression(where, found, "write @step.field, or @@ for a literal @", start + 1)
+    path: list[str | int] = []
+    end = name.end()
+    while (segment := _SEGMENT.match(text, end)) is not None:
+        end = segment.end()
+        path.append(_key(segment))
+        if len(path) > SEGMENTS_MAX:
+            raise BadExpression(where, f"the reference {cut(text)!r} goes more than {SEGMENTS_MAX} levels deep", "take what is needed out in a step", end)
+    written = text[start:end]
+    optional = text.startswith("?", end)
+    return _ref(name[0], tuple(path), optional, written, where), end + optional
+
+
+def _key(segment: re.Match[str]) -> str | int:
+    quoted = segment["double"] if segment["double"] is not None else segment["single"]
+    if quoted is not None:
+        return _ESCAPE.sub(r"\1", quoted)
+    bare = segment["name"] or segment["place"]
+    return int(bare) if _PLACE.fullmatch(bare) else str(bare)
+
+
+def _ref(name: str, path: Path, optional: bool, written: str, where: str) -> Ref:
+    if name == "steps":
+        if len(path) < 2 or path[1] != "output":
+            hint = "write @steps.NAME.output.meta, or @NAME for the data of a step alone"
+            raise BadExpression(where, f"@{cut(written)} names no step's output", hint)
+        return Ref("steps", str(path[0]), path[2:], optional, written)
+    if name == "secrets" and (len(path) != 1 or type(path[0]) is not str or optional):
+        raise BadExpression(where, f"@{cut(written)} is no secret", "a secret is one name: @secrets.NAME")
+    return Ref(name, "", path, optional, written) if name in ROOTS else Ref("step", name, path, optional, written)
+
+
+def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
+    """What is wrong where a reference should have ended."""
+    rest, at = text[end:], end + 1
+    found = f"{cut(text[start:])!r} is no reference from character {at} on"
+    if rest[0] == ".":
+        return found, "a name or a number belongs behind the dot", at
+    if rest[0] == "[":
+        return found, 'write [0], or ["a key"]', at
+    if rest[0] == "?" or text[end - 1] == "?":
+        return found, "one ? stands at the very end", at
+    return found, f"inside text write @{{{cut(text[start + 1 : end], 30)}}}; for a literal @ write @@", at
+
+
+def getter(ref: Ref) -> Callable[[Scope], Any]:
+    """How its value is found in a scope. What is missing raises `Absent`, or is None where the reference is optional."""
+    find = _GETTERS.get(ref.root, _root)(ref)
+    if not ref.optional:
+        return find
+
+    def or_null(scope: Scope) -> Any:
+        try:
+            return find(scope)
+        except Absent:
+            return None
+
+    return or_null
+
+
+def _step(ref: Ref) -> Callable[[Scope], Any]:
+    name, path, written = ref.step, ref.path, ref.written
+
+    def find(scope: Scope) -> Any:
+        try:
+            value = scope.step(name)
+        except KeyError:
+            value = _named(scope, name)
+        if value is None and path and _was_skipped(scope, name):
+            return None
+        return walk(value, path, written)
+
+    return find
+
+
+def _envelope(ref: Ref) -> Callable[[Scope], Any]:
+    name, path, written = ref.step, ref.path, ref.written
+
+    def find(scope: Scope) -> Any:
+        try:
+            value = scope.envelope(name)
+        except KeyError:
+            raise Absent(f"@{cut(written)}: the step {cut(name)!r} has no result here", "write ? at its end for null, or let this step need that one") from None
+        try:
+            return walk(value, path, written)
+        except Absent:
+            if _was_skipped(scope, name):
+                return None
+            raise
+
+    return find
+
+
+def _root(ref: Ref) -> Callable[[Scope], Any]:
+    name, path, written = ref.root, ref.path, ref.written
+
+    def find(scope: Scope) -> Any:
+        try:
+            value = scope.root(name)
+        except KeyError:
+            raise Nowhere(f"@{cut(written)}: there is no @{name} here", _MEANT.get(name, "write ? at its end for null")) from None
+        return walk(value, path, written)
+
+    return find
+
+
+def _secret(ref: Ref) -> Callable[[Scope], Any]:
+    marker = {"@secret": ref.path[0]}
+    return lambda scope: dict(marker)
+
+
+_GETTERS: dict[str, Callable[[Ref], Callable[[Scope], Any]]] = {"step": _step, "steps": _envelope, "secrets": _secret}
+_MEANT = {
+    "item": "@item stands inside of each",
+    "index": "@index stands inside of each or repeat",
+    "loop": "@loop stands inside of each with a batch, or in a loop",
+    "error": "@error stands in the steps of on_error",
+    "self": "@self stands in what is evaluated after its step: repeat, undo, next",
+}
+
+
+def _named(scope: Scope, name: str) -> Any:
+    try:
+        return scope.root(name)
+    except KeyError:
+        raise Absent(f"@{cut(name)} has no result here", "write ? at its end for null, or let this step need that one") from None
+
+
+def _was_skipped(scope: Scope, name: str) -> bool:
+    try:
+        envelope = scope.envelope(name)
+    except KeyError:
+        return True
+    return envelope is None or (type(envelope) is dict and envelope.get("port") == "skipped")
+
+
+def walk(value: Any, path: Path, written: str) -> Any:
+    """Follow a path into a value.
+
+    Raises:
+        Absent: there is nothing there; `written` says of what, and the message how far it went.
+    """
+    for depth, key in enumerate(path):
+        if type(value) is dict:
+            if key in value:
+                value = value[key]
+                continue
+            if type(key) is int and str(key) in value:
+                value = value[str(key)]
+                continue
+        elif type(value) is list and type(key) is int and -len(value) <= key < len(value):
+            value = value[key]
+            continue
+        raise Absent(*_lost(value, path, depth, written))
+    return value
+
+
+def _lost(value: Any, path: Path, depth: int, written: str) -> tuple[str, str]:
+    key = path[depth]
+    here = f"{key!r} of the path" if depth else repr(key)
+    match value:
+        case dict() if value:
+            held = ", ".join(str(name)[:20] for name, _ in zip(value, range(5), strict=False))
+            found = f"there is no {cut(here)} among {cut(held, 80)}{'…' if len(value) > 5 else ''}"
+        case list():
+            found = f"there is no {cut(here)} in a list of {len(value)}"
+        case _:
+            found = f"there is no {cut(here)} in {'an empty mapping' if value == {} else kind(value)}"
+    return f"@{cut(written)}: {found}", "write ? at its end for null where it may be missing"

@@ -1,0 +1,53 @@
+"""JSON Schema: whether a value is of a shape. A thin face of `jsonschema-rs`, which is optional.
+
+What refers elsewhere is refused, never fetched. Patterns are matched in time proportional to the text, so they have no look-around and no backreferences.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import BadExpression, MissingExtra
+from perdure.expr.values import cut
+
+PROBLEMS_MAX = 10
+SCHEMA_BYTES_MAX = 1024 * 1024
+
+
+def problems(schema: dict[str, Any], value: Any) -> list[str]:
+    """What is wrong with `value`, each with its place in it; none if it fits."""
+    found = compiled(schema).iter_errors(value)
+    return [f"at {'/'.join(map(str, one.instance_path)) or 'the top'}: {one.message}" for one, _ in zip(found, range(PROBLEMS_MAX), strict=False)]
+
+
+def compiled(schema: dict[str, Any] | bool) -> Any:
+    """A validator, which has `is_valid` and `iter_errors`; the same one for the same schema.
+
+    Raises:
+        BadExpression: it is no schema, or refers to what is not in it.
+    """
+    return _validator(msgspec.json.encode(schema, order="deterministic"))
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Any:
+    library = _library()
+    if len(schema) > SCHEMA_BYTES_MAX:
+        raise BadExpression("", f"a schema has {len(schema):,} bytes", f"{SCHEMA_BYTES_MAX:,} are the most")
+    try:
+        return library.validator_for(msgspec.json.decode(schema), retriever=_refuse, pattern_options=library.RegexOptions())
+    except (library.ValidationError, library.ReferencingError, ValueError) as error:
+        raise BadExpression("", f"no JSON Schema: {cut(getattr(error, 'message', '') or str(error).splitlines()[0], 150)}", "see json-schema.org") from None
+
+
+def _library() -> Any:
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise MissingExtra("JSON Schema", "jsonschema-rs", "definitions") from None
+    return jsonschema_rs
+
+
+def _refuse(address: str) -> Any:
+    raise ValueError(f"a schema may not refer to {address}: copy what it means into the schema")

@@ -1,0 +1,241 @@
+"""Templates: plain values with references in them, compiled once and evaluated against a scope.
+
+A text that is a reference as a whole (``"@fetch.items"``, ``"@{fetch.items}"``) becomes what it refers to, of whatever kind; inside other text,
+``@{...}`` puts it in. ``@@`` is a literal @, and so is any @ inside text that no brace follows. Lists and mappings are gone through, keys are left alone.
+
+A secret is never here: ``{"@secret": NAME}`` stands in its place, and ``{"@text": [...]}`` for text with a secret in it, whose parts are text and such marks.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import BadExpression, ExpressionFailed
+from perdure.core.limits import VALUE_BYTES_MAX
+from perdure.expr.missing import Absent, Missing, Nowhere
+from perdure.expr.refs import TEXT_CHARACTERS_MAX, Read, Ref, Scope, getter, parse, scan
+from perdure.expr.values import cut, text
+
+DEPTH_MAX = 64
+CACHED_BYTES_MAX = 16 * 1024
+PLAIN = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
+MARKS = frozenset(("@secret", "@text"))
+
+Maker = Callable[[Scope], Any]
+
+
+class Template:
+    """A value with references in it: what it `reads`, whether it is `constant`, and what it is in a scope."""
+
+    __slots__ = ("_make", "constant", "reads")
+
+    def __init__(self, make: Maker, reads: frozenset[Read], constant: bool) -> None:
+        self._make, self.reads, self.constant = make, reads, constant
+
+    def evaluate(self, scope: Scope) -> Any:
+        """Its value. What it shares with the template or the scope is not to be changed.
+
+        Raises:
+            ExpressionFailed: something is missing that has to be there, or the text becomes too long.
+        """
+        return self._make(scope)
+
+
+def compiled(value: Any, missing: Missing = "error") -> Template:
+    """The template that a value is; the same one for the same value, as long as it is in use and small.
+
+    Raises:
+        BadExpression: a reference in it can't be read, or it is no plain data.
+    """
+    key = packed(value)
+    return _cached(key, missing) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing)
+
+
+def packed(value: Any) -> bytes:
+    """A value as bytes, the same for equal ones: what a cache knows it by.
+
+    Raises:
+        BadExpression: it is no plain data.
+    """
+    try:
+        return msgspec.msgpack.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise BadExpression("", strange(value) or "it can't be kept", PLAIN) from None
+
+
+def unpacked(key: bytes) -> Any:
+    """The value that `packed` has packed, as a copy of its own.
+
+    Raises:
+        BadExpression: it is no plain data.
+    """
+    value = msgspec.msgpack.decode(key)
+    if what := strange(value):
+        raise BadExpression("", what, PLAIN)
+    return value
+
+
+def strange(value: Any, depth: int = 0) -> str:
+    """Why a value is no plain data, or nests too deep; empty if it is."""
+    match value:
+        case None | bool():
+            return ""
+        case int():
+            return "" if -(2**63) <= value < 2**64 else "a number has more than 64 bits"
+        case float():
+            return "" if value - value == 0 else "a number is not finite"
+        case str():
+            return "" if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else "a text has half a character in it"
+        case list() | dict() if depth >= DEPTH_MAX:
+            return f"it nests more than {DEPTH_MAX} levels deep"
+        case list():
+            return next(filter(None, (strange(item, depth + 1) for item in value)), "")
+        case dict() if all(isinstance(key, str) for key in value):
+            return next(filter(None, (strange(item, depth + 1) for item in (*value, *value.values()))), "")
+        case dict():
+            return "a key is no text"
+        case _:
+            return f"{type(value).__name__} is no plain data"
+
+
+@lru_cache(maxsize=4096)
+def _cached(key: bytes, missing: Missing) -> Template:
+    return _compile(unpacked(key), missing)
+
+
+def _compile(value: Any, missing: Missing) -> Template:
+    reads: set[Read] = set()
+    make = _maker(value, "", missing, reads)
+    return Template(make or (lambda scope: value), frozenset(reads), make is None)
+
+
+def _maker(value: Any, where: str, missing: Missing, reads: set[Read]) -> Maker | None:
+    """How a value is made in a scope; None if it is the same in all."""
+    match value:
+        case str():
+            return _of_text(value, where, missing, reads) if "@" in value else None
+        case list():
+            made = [_maker(item, f"{where}/{place}", missing, reads) for place, item in enumerate(value)]
+            return _of_list(value, made) if any(made) else None
+        case dict():
+            if marks := MARKS & value.keys():
+                raise BadExpression(where, f"{min(marks)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
+            inside = {key: _maker(item, f"{where}/{escaped(key)}", missing, reads) for key, item in value.items()}
+            return _of_mapping(value, inside) if any(inside.values()) else None
+        case _:
+            return None
+
+
+def escaped(key: str) -> str:
+    """A key as a JSON pointer has it."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _of_list(value: list[Any], made: list[Maker | None]) -> Maker:
+    parts = list(zip(value, made, strict=True))
+    return lambda scope: [item if make is None else make(scope) for item, make in parts]
+
+
+def _of_mapping(value: dict[str, Any], made: dict[str, Maker | None]) -> Maker:
+    changing = [(key, make) for key, make in made.items() if make is not None]
+
+    def make_mapping(scope: Scope) -> Any:
+        result = value.copy()
+        for key, make in changing:
+            result[key] = make(scope)
+        return result
+
+    return make_mapping
+
+
+def _of_text(value: str, where: str, missing: Missing, reads: set[Read]) -> Maker | None:
+    if len(value) > TEXT_CHARACTERS_MAX and ("@{" in value or value[0] == "@"):
+        raise BadExpression(where, f"a text with references has {len(value):,} characters", f"{TEXT_CHARACTERS_MAX:,} are the most; put the rest in a step")
+    if value[0] == "@" and value[1:2] not in ("@", "{"):
+        parts: list[str | Ref] = [parse(value, where)]
+    else:
+        parts = merged(parts_of(value, where))
+    if all(isinstance(part, str) for part in parts):
+        literal = "".join(map(str, parts))
+        return None if literal == value else lambda scope: literal
+    reads.update(part.read(where) for part in parts if isinstance(part, Ref))
+    made = [part if isinstance(part, str) else found(part, where, missing) for part in parts]
+    whole = made[0]
+    if len(made) == 1 and not isinstance(whole, str):
+        return whole
+    if any(isinstance(part, Ref) and part.root == "secrets" for part in parts):
+        return _around_secrets([(make, isinstance(part, Ref) and part.root == "secrets") for part, make in zip(parts, made, strict=True)])
+    return _joined(made, where)
+
+
+def parts_of(value: str, where: str) -> Iterator[str | Ref]:
+    """What a text consists of: text, and the references that stand in braces.
+
+    Raises:
+        BadExpression: one can't be read, or its brace is not closed.
+    """
+    behind = 0
+    while (at := value.find("@", behind)) >= 0:
+        yield value[behind:at]
+        if value.startswith("{", at + 1):
+            ref, end = scan(value, _blanks(value, at + 2), where)
+            end = _blanks(value, end)
+            if not value.startswith("}", end):
+                raise BadExpression(where, f"{cut(value[at:])!r} is not closed where it should be (character {end + 1})", "write @{step.field}", end + 1)
+            yield ref
+            behind = end + 1
+        else:
+            yield "@"
+            behind = at + (2 if value.startswith("@", at + 1) else 1)
+    yield value[behind:]
+
+
+def _blanks(value: str, start: int) -> int:
+    while value.startswith(" ", start):
+        start += 1
+    return start
+
+
+def merged(parts: Iterator[str | Ref]) -> list[str | Ref]:
+    """The same parts, with texts that follow each other made one, and empty ones left out."""
+    made: list[str | Ref] = []
+    for part in parts:
+        if isinstance(part, Ref) or not made or isinstance(made[-1], Ref):
+            made.extend([part] if part else [])
+        else:
+            made[-1] = str(made[-1]) + part
+    return made
+
+
+def found(ref: Ref, where: str, missing: Missing) -> Maker:
+    """How a reference's value is found; what is missing is taken as the dialect does."""
+    find = getter(ref)
+
+    def or_failed(scope: Scope) -> Any:
+        try:
+            return find(scope)
+        except Absent as absent:
+            if missing == "error" or (missing == "null" and isinstance(absent, Nowhere)):
+                raise ExpressionFailed(where, absent.what, absent.hint) from None
+            return None
+
+    return or_failed
+
+
+def _joined(made: list[str | Maker], where: str) -> Maker:
+    def join(scope: Scope) -> Any:
+        pieces = [part if isinstance(part, str) else text(part(scope)) for part in made]
+        if (length := sum(map(len, pieces))) > VALUE_BYTES_MAX:
+            raise ExpressionFailed(where, f"the text becomes {length:,} characters long", f"{VALUE_BYTES_MAX:,} are the most; pass the value itself")
+        return "".join(pieces)
+
+    return join
+
+
+def _around_secrets(made: list[tuple[str | Maker, bool]]) -> Maker:
+    def mark(scope: Scope) -> Any:
+        return {"@text": [part if isinstance(part, str) else part(scope) if secret else text(part(scope)) for part, secret in made]}
+
+    return mark
