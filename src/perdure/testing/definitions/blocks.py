@@ -121,7 +121,7 @@ class Maker:
         skippable = not (here.calm or {"return", "race"} & set(step))
         if skippable and self.chance(0.12):
             step, kind = self._guarded(step, here), "any"
-        if before and self.chance(0.12) and "when" not in before[-1] and "needs" not in step:
+        if before and not {"when", "repeat", "return", "fail"} & set(before[-1]) and self.chance(0.15):
             step["needs"] = [before[-1]["id"]]
         return step, (Known(step["id"], kind),)
 

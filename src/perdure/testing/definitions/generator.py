@@ -6,6 +6,7 @@ Every definition ends by itself. What depends on time depends on differences of 
 from random import Random
 from typing import NamedTuple
 
+from perdure.programs.format.canonical import canonical
 from perdure.testing.definitions.blocks import Maker
 from perdure.testing.definitions.facts import Json, Prediction, Script
 from perdure.testing.definitions.sequential import Stuck, predict
@@ -49,4 +50,4 @@ def _drawn(random: Random, size: int, order: str) -> tuple[dict[str, Json], Scri
     if readable := [name for name in maker.readable if random.random() < 0.4]:
         definition["output"] = {name: f"@{name}" for name in readable[:6]} | {"n": "@input.n"}
     given = {"n": random.randint(0, 9), "many": [random.randint(0, 9) for _ in range(random.randint(0, 5))]}
-    return definition, Script(given, maker.messages, maker.decisions)
+    return canonical(definition), Script(given, maker.messages, maker.decisions)

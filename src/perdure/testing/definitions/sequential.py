@@ -132,8 +132,8 @@ class Reading:
 
     def _variables(self, at: Moment) -> dict[str, Json]:
         mine = self.shared
-        written = [trace for trace in (*(one for one in self.before if one not in mine), *mine) if trace.what == "set"]
-        written.sort(key=lambda trace: trace.ended)
+        others = [trace for trace in self.before if trace not in mine and trace.ended < at]
+        written = sorted((trace for trace in (*others, *mine) if trace.what == "set"), key=lambda trace: trace.ended)
         if any(near(trace.ended, at) for trace in written):
             self.doubts.append(f"a variable is written at {at[0]} s, when one is read")
         return {trace.name: trace.value for trace in written if trace.ended <= at}

@@ -144,7 +144,8 @@ def _do(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
 
 def _parallel(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
     """All branches; with `concurrency` so many at a time, in the order in which they are written."""
-    block: Mapping[str, Json] = step["parallel"] if isinstance(step["parallel"], dict) else {}
+    given: Mapping[str, Json] = step["parallel"] if isinstance(step["parallel"], dict) else {}
+    block = {key: value for key, value in given.items() if key != "steps"}
     steps, mark = listed(step["parallel"]), len(reading.trace)
     values: dict[str, Json] = {}
     if not block:

@@ -30,6 +30,9 @@ class Wiring:
         """All steps, the first of which begins."""
         piece = self._chain(size, Here(), 2)
         self._maker.readable = [one.name for one in piece.here.known if "." not in one.name]
+        for step in self._steps:
+            if isinstance(rules := step.get("next"), list):
+                step["next"] = [rule for rule in rules if isinstance(rule, str) or "to" in rule]
         return self._steps
 
     # pieces
@@ -81,7 +84,11 @@ class Wiring:
         self._add(step)
         if "when" in step:  # what follows hangs on it
             known = ()
-        return Piece(step["id"], [self._port(step, "success")] if self._maker.chance(0.2) else [self._plain(step)], here.knowing(*known))
+        return Piece(
+            step["id"],
+            [self._port(step, "success") if self._maker.chance(0.2) and not {"return", "fail"} & set(step) else self._plain(step)],
+            here.knowing(*known),
+        )
 
     def _number(self, here: Here) -> Step:
         step = {"id": self._maker.name("add"), "tool": "ADD", "with": {"value": [self._maker.value(here), 1], "takes_s": self._maker.seconds()}}
