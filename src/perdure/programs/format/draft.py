@@ -45,19 +45,21 @@ class Draft:
         """Whether some edge leads from one step to another."""
         return (source, target) in self._joined
 
-    def drop(self, dropped: Iterable[int]) -> None:
-        """Take edges away; the others are numbered anew."""
-        gone = set(dropped)
-        kept = [number for number in range(len(self.edges)) if number not in gone]
+    def isolate(self, nodes: Iterable[int]) -> None:
+        """Take away all edges that leave these nodes; the others are numbered anew."""
+        gone = set(nodes)
+        kept = [number for number, (source, _, _) in enumerate(self.edges) if source not in gone]
         now = {before: after for after, before in enumerate(kept)}
         self.edges = [self.edges[number] for number in kept]
         self._numbers = {key: number for number, key in enumerate(self.edges)}
         self.turns = {now[number]: turns for number, turns in self.turns.items() if number in now}
         self.endless = {now[number] for number in self.endless if number in now}
-        self.default = {node: _renumbered(edges, now) for node, edges in self.default.items()}
+        self.choose = {node: ids for node, ids in self.choose.items() if node not in gone}
+        self.default = {node: _renumbered(edges, now) for node, edges in self.default.items() if node not in gone}
         self.rules = {
             node: tuple(Rule(rule.when, _renumbered(rule.edges, now), rule.max, _renumbered(rule.on_max, now)) for rule in rules)
             for node, rules in self.rules.items()
+            if node not in gone
         }
 
     def error(self, code: str, pointer: str, message: str, suggestion: str = "") -> None:
@@ -92,4 +94,4 @@ def did_you_mean(meant: str, mark: str = "") -> str:
 
 
 def _renumbered(edges: tuple[int, ...], now: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(now[number] for number in edges if number in now)
+    return tuple(now[number] for number in edges)

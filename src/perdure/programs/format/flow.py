@@ -38,10 +38,11 @@ def circled(draft: Draft) -> Loops:
     for number in lost:
         draft.warning("unreachable_step", draft.outline.sites[number].pointer, f"no step leads to {draft.name(number)!r}, so it never runs")
     if lost:
-        draft.drop(number for number, (source, _, _) in enumerate(draft.edges) if not (found.reached[source] or draft.outline.sites[source].list))
+        draft.isolate(lost)
     _check_entered(draft, graph, found)
     if not found.entered:
         _check_bounds(draft, graph, found)
+    if not any(one.code in ("cycle_entered", "unbounded_cycle") for one in draft.found):
         _check_ends(draft, graph, found)
     return found
 

@@ -31,7 +31,7 @@ from perdure.programs.format.shapes import (
     Whole,
 )
 
-ROOTS = ("input", "vars", "secrets", "execution", "trigger", "item", "index", "loop", "last", "self", "error", "steps")
+ROOTS = ("input", "vars", "secrets", "execution", "trigger", "item", "index", "loop", "last", "self", "error", "steps", "state", "last_turn")
 """What references may begin with besides a step; no step may be called so."""
 
 IN_EACH = ("item", "index", "loop")

@@ -39,7 +39,9 @@ def _wire_needs(draft: Draft, site: Site) -> None:
         if (needed := draft.step(id, pointer, f"{site.id!r} needs")) < 0:
             continue
         source, target = draft.outline.side_by_side(needed, site.number)
-        if source == target:
+        if source == target and target not in (needed, site.number):
+            draft.error("never_together", pointer, _apart(draft, needed, site.number, source, "needs"))
+        elif source == target:
             draft.error("reads_itself", pointer, _inside(draft, needed, site.number, "needs"))
         elif draft.outline.place(source).order != "ports" or not draft.joins(source, target):
             draft.edge(source, target, AFTER)
@@ -51,8 +53,11 @@ def _wire_reading(draft: Draft, reader: int, read: int, late: bool, pointer: str
     if order == "ports":
         return
     if source == target:
-        if not (late and reader == target) and target in (reader, read):
-            draft.error("reads_itself", pointer, _inside(draft, read, reader, "reads"))
+        if target in (reader, read):
+            if not (late and reader == target):
+                draft.error("reads_itself", pointer, _inside(draft, read, reader, "reads"))
+        elif not _stands_in(draft, reader, target):
+            draft.warning("never_together", pointer, _apart(draft, read, reader, target, "reads"))
     elif order != "listed":
         if not draft.joins(source, target):
             draft.edge(source, target, ALWAYS)
@@ -68,6 +73,18 @@ def _inside(draft: Draft, source: int, reader: int, verb: str) -> str:
     if draft.outline.side_by_side(source, reader)[0] == source:
         return f"{one!r} {verb} {other!r}, in which it stands itself and which ends after it"
     return f"{one!r} {verb} {other!r}, which stands inside of it and runs later"
+
+
+def _stands_in(draft: Draft, number: int, block: int) -> bool:
+    """Whether a step is among those that stand in for the failed block, which see what the others in it have come to."""
+    while draft.outline.above(number) != block:
+        number = draft.outline.above(number)
+    return draft.outline.place(number).kind == "on_error"
+
+
+def _apart(draft: Draft, read: int, reader: int, block: int, verb: str) -> str:
+    one, other, outer = draft.name(reader), draft.name(read), draft.name(block)
+    return f"{one!r} {verb} {other!r}, which stands in another list of {outer!r}, so one of them has not run when the other does"
 
 
 def _wire_next(draft: Draft, site: Site) -> None:

@@ -23,6 +23,8 @@ _STANDS = {
     "loop": "stands only inside of each or repeat",
     "self": "stands only where the step has run: in repeat, undo, transform, and the rules of next",
     "error": "stands only in the steps of on_error",
+    "state": "stands only inside of repeat",
+    "last_turn": "stands only inside of repeat",
 }
 
 
@@ -85,7 +87,7 @@ class References:
                 yield error("root_not_here", spot, f"{where}: '@{root}' {_STANDS.get(root, 'is not known here')}")
             case "input" | "vars" if self._native and read.path:
                 known = self._vars if read.root == "vars" else self._inputs
-                if known and read.path[0] not in known:
+                if (known or read.root == "vars") and read.path[0] not in known:
                     yield self._unknown(
                         f"{read.root}.{read.path[0]}", "an input" if read.root == "input" else "a variable", [f"{read.root}.{one}" for one in known], spot
                     )
@@ -94,7 +96,9 @@ class References:
         spot = expression.pointer + read.where
         target, reader = self._ids.get(read.step), self._steps.get(step_of(expression.pointer))
         if target is None:
-            if read.root == "step":
+            if read.step in _STANDS and read.root == "step":
+                yield error("root_not_here", spot, f"{place(self.document, step_of(spot) or spot)}: '@{read.step}' {_STANDS[read.step]}")
+            elif read.root == "step":
                 yield self._unknown(read.step, "a step or a root", [*self._ids, *seen], spot)
             else:
                 yield self._unknown(f"steps.{read.step}", "a step", [f"steps.{one}" for one in self._ids], spot)
@@ -170,7 +174,7 @@ class References:
             return {"trigger", "execution"} | (set() if field == "triggers" else {"input"}) | (set(model.EVERYWHERE) if field == "output" else set())
         seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
         if not self._native:
-            seen |= set(model.ROOTS) | {"state", "last_turn"}
+            seen |= set(model.ROOTS)
         if self._order == "ports":
             seen.add("error")
         for holder, by in step.around:
