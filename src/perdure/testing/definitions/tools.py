@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from perdure.testing.definitions.facts import Json
 
-NAMES = ("ADD", "ECHO", "EVEN", "LIST", "RECORD", "UNDO")
+NAMES = ("ADD", "ECHO", "EVEN", "LIST", "RECORD", "TAKE", "UNDO")
 MODULUS = 1009
 STRIDE_S = 1.37
 ALWAYS = 99
@@ -35,7 +35,7 @@ def behave(tool: str, arguments: Json, attempt: int = 1) -> Answer | Failure:
     """What `tool` does in this try; the first is 1.
 
     ``ADD`` adds up all whole numbers that are anywhere in `value`, ``ECHO`` returns it, ``EVEN`` says whether that sum is even, ``LIST`` returns a list as
-    long as it says, ``RECORD`` puts it into a mapping, ``UNDO`` returns nothing.
+    long as it says, ``RECORD`` puts it into a mapping, ``TAKE`` takes that of a list whose turn it is, ``UNDO`` returns nothing.
 
     Raises:
         KeyError: there is no such tool.
@@ -56,6 +56,8 @@ def behave(tool: str, arguments: Json, attempt: int = 1) -> Answer | Failure:
             return Answer(takes_s, [(total(value) + n * n) % MODULUS for n in range(total(value) % 6)])
         case "RECORD":
             return Answer(takes_s, {"value": value, "sum": total(value), "more": {"list": [value]}})
+        case "TAKE":
+            return Answer(takes_s, {"visit": nth + 1, "taken": value[nth % len(value)]})
         case "UNDO":
             return Answer(takes_s, None)
     raise KeyError(f"no tool {tool!r}; there are {', '.join(NAMES)}")
