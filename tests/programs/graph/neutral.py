@@ -132,10 +132,14 @@ class _Importer:
         match kind:
             case "branch":
                 ports = [edge["port"] for edge in self._edges if edge["from"] == node["id"]]
+                if "default" not in ports and "leave" not in ports:
+                    self._decide(f"{node['id']}: it has no default; if no case holds, the way ends there")
                 self._ports[step_id] = list(dict.fromkeys([*ports, *(() if "default" in ports or "leave" in ports else ("none",))]))
                 return {"tool": "TAKE", "with": {"value": f"@input.choices.{step_id}", "nth": self._visit or f"@{step_id}.visit?", "takes_s": self._seconds()}}
-            case "fork" | "join":
+            case "fork":
                 return NOTHING
+            case "join":
+                return self._joining(node)
             case "set":
                 return {"set": {step_id: _constant(node.get("Result"))}}
             case "timer":
@@ -151,6 +155,16 @@ class _Importer:
             case "end" | "fail":
                 return self._ending(node)
         raise ValueError(f"{node['id']}: a node of kind {kind!r} has no place in a definition")
+
+    def _joining(self, node: Json) -> Json:
+        """All that leads there is waited for; what is named beside that, or not named, is told."""
+        sources = {edge["from"] for edge in self._edges if edge["to"] == node["id"]}
+        if named := set(node.get("joinOn") or ()):
+            for one in sorted(named - sources):
+                self._decide(f"{node['id']}: it waits for {one}, from which no edge leads there; the edges are taken")
+            for one in sorted(sources - named):
+                self._decide(f"{node['id']}: it does not name {one}, from which an edge leads there; the edges are taken")
+        return NOTHING
 
     def _work(self, node: Json, step_id: str) -> Json:
         step: Json = {"tool": "ECHO", "with": {"value": node.get("resource") or node["type"], "takes_s": self._seconds()}}
@@ -308,7 +322,9 @@ class _Importer:
                 yield from self._inside(step.get(key, ()))
 
     def _meets(self, name: str) -> str:
-        """The first node that all ways on from here lead through, errors apart where there is another way; "" if there is none."""
+        """The first node that all ways on from here lead through, of a fork its join; "" if there is none."""
+        if f"{name}.join" in self._nodes:
+            return f"{name}.join"
         targets = self._targets(name, "branch" if self._nodes[name]["kind"] == "fork" else "")
         ways = [_ordered(target, self._edges) for target in targets]
         return next(
