@@ -685,7 +685,7 @@ BUGS = [
         "held[lane] += count",
         CONFORMANCE_IN_FILES,
     ),
-    Bug("calls of a queue with limits", "nobody takes them but from there", DECIDE, "and not op.limited", "", runtime("queues")),
+    Bug("calls of a queue with limits", "nobody takes them but from there", "core/decision.py", "and not op.limited", "", runtime("queues")),
     Bug("time to begin", "what is too late does not begin", DECIDE, "self.now_s > message.expires_at_s", "False", service("pending")),
     Bug(
         "one of a singleton",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.programs.format.dialects import seed000, seed004
+from perdure.programs.format.dialects import seed000, seed001, seed004
 from perdure.programs.format.dialects.reading import Dialect, Notes, Read, Written, deeper
 
 __all__ = ["Dialect", "Read", "Written", "detected", "read"]
 
 DEPTH_MAX = 64
-_READERS = {"000": seed000.to_definition, "004": seed004.to_definition}
+_READERS = {"000": seed000.to_definition, "001": seed001.to_definition, "004": seed004.to_definition}
 _OF_000 = ("action", "forEach", "bail")
 
 
@@ -23,6 +23,8 @@ def detected(document: Any) -> Dialect | None:
         return "003"
     if isinstance(document.get("nodes"), dict | list):
         return "004"
+    if "data" in document and ("slug" in document or "enabled" in document):
+        return "001"
     if not isinstance(document.get("steps"), list):
         return None
     steps = [step for step in document["steps"] if isinstance(step, dict)]

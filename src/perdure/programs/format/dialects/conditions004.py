@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.programs.format.dialects import cel004
+from perdure.programs.format.dialects.cel_conditions import Meaning, condition
 from perdure.programs.format.dialects.cel_tree import NotCel
 from perdure.programs.format.dialects.reading import Fields, Names, Notes
 from perdure.programs.format.dialects.spelling import literal, whole
@@ -30,6 +30,7 @@ class Conditions:
 
     def __init__(self, names: Names, notes: Notes, blobs: Mapping[str, Any]) -> None:
         self._names, self._notes, self._blobs = names, notes, blobs
+        self._meaning = Meaning(self._meant, renamed=(("ctx", "steps"),))
         self._types: dict[str, Callable[[Fields], dict[str, Any]]] = {
             "cel": self._cel,
             "schema_validation": self._schema,
@@ -39,11 +40,11 @@ class Conditions:
             "python_sandbox": self._python,
         }
 
-    def read(self, condition: Any, pointer: str) -> dict[str, Any]:
+    def read(self, given: Any, pointer: str) -> dict[str, Any]:
         """The condition that one of the document is; text alone is CEL."""
-        if isinstance(condition, str):
-            return self._expression(condition, pointer)
-        fields = Fields(condition, pointer, self._notes)
+        if isinstance(given, str):
+            return self._expression(given, pointer)
+        fields = Fields(given, pointer, self._notes)
         type_name = fields.text("type", default="cel" if fields.has("expression") else "")
         if (reader := self._types.get(type_name)) is None:
             text = f"unknown condition type: {type_name[:60] or 'none'}; there are {', '.join(self._types)}"
@@ -53,12 +54,29 @@ class Conditions:
         fields.left()
         return made
 
+    def _meant(self, name: str, path: list[str | int]) -> tuple[str, list[str | int]] | None:
+        """`output` is the node's own output, and `ctx.NODE.output` that of another."""
+        if name == "current":
+            return "self", path[1:] if path[:1] == ["output"] else path
+        if name == "output":
+            return "self", path
+        if name != "ctx" or len(path) < 2:
+            return None
+        called = self._names[str(path[0])]
+        match path[1]:
+            case "output":
+                return called, path[2:]
+            case "metadata":
+                return "steps", [called, "output", "meta", *path[2:]]
+            case _:
+                return None
+
     def _cel(self, fields: Fields) -> dict[str, Any]:
         return self._expression(fields.text("expression"), fields.at("expression"))
 
     def _expression(self, text: str, pointer: str) -> dict[str, Any]:
         try:
-            return cel004.condition(text, self._names)
+            return condition(text, self._meaning)
         except NotCel as wrong:
             self._notes.error("bad_expression", pointer, f"{text[:60]!r} is no CEL: {wrong}")
             return dict(NEVER)
@@ -130,9 +148,9 @@ class Conditions:
             return None
         source = side.text("source", default="context" if side.has("node") else "current" if side.has("path") else "")
         if not source:
+            value = literal(side.any("value"))
             side.left(("source", "path"))
-            value = side.any("value")
-            return literal(value)
+            return value
         if source not in ("current", "context"):
             self._notes.error("unknown_value", side.at("source"), f"expected 'current' or 'context', found {source[:40]!r}")
         path = _keys(_PATH_KEY, side.text("path", default="output"))
@@ -147,7 +165,7 @@ class Conditions:
 
     def _composite(self, fields: Fields) -> dict[str, Any]:
         operator = fields.text("operator", default="AND").upper()
-        inside = [self.read(condition, joined(fields.at("conditions"), index)) for index, condition in enumerate(fields.listed("conditions"))]
+        inside = [self.read(one, joined(fields.at("conditions"), index)) for index, one in enumerate(fields.listed("conditions"))]
         if not inside:
             self._notes.error("missing_field", fields.at("conditions"), "a composite condition has conditions")
             return dict(NEVER)

@@ -15,7 +15,8 @@ ROUTING = ("branch", "loop")
 class Graph:
     """The nodes in the order in which they stand, and `ways`: where each leads by edges, by its dependents, or because another names it as a dependency.
 
-    After `connect`, `sources` are those that lead to a node, without those that only loop back to it, and `joins` says which nodes each token runs anew.
+    After `connect`, `sources` are those that lead to a node, without those that only loop back to it (`looped` are those that others loop back to), and
+    `joins` says which nodes each token runs anew.
     """
 
     def __init__(self, top: Fields, notes: Notes) -> None:
@@ -24,6 +25,7 @@ class Graph:
         self.ways: dict[str, list[Way]] = {}
         self.sources: dict[str, list[str]] = {}
         self.joins: dict[str, str] = {}
+        self.looped: set[str] = set()
         self._notes = notes
         for original, pointer, node in self._listed(top):
             called = self.names.give(original, pointer)
@@ -38,12 +40,23 @@ class Graph:
     def connect(self, routed: dict[str, Routed]) -> None:
         """Note who leads to whom, and what has to run once per token: a node without `wait_for_all` that several lead to, and what comes after it."""
         self.sources = {called: [source for source, one in routed.items() if called in one.targets and called not in one.back] for called in self.nodes}
+        self.looped = {head for called, one in routed.items() for head in one.back if head != called}
         waiting = {called for called, node in self.nodes.items() if node.flag("wait_for_all")}
         again = [called for called, sources in self.sources.items() if len(sources) > 1 and called not in waiting]
         for called in again:
             self.joins[called] = "each"
             fresh = [target for target in routed[called].targets if target in self.nodes and target not in self.joins and target not in waiting]
             again.extend(target for target in fresh if target not in again)
+
+    def is_entry(self, called: str) -> bool:
+        """Whether the execution begins at a node: none leads to it, or it is the first of a cycle to which none leads."""
+        order = list(self.nodes)
+        behind, waiting = {called}, [called]
+        for node in waiting:
+            fresh = [target for target, sources in self.sources.items() if node in sources and target not in behind]
+            behind.update(fresh)
+            waiting.extend(fresh)
+        return all(source in behind and order.index(source) >= order.index(called) for source in self.sources[called])
 
     def _listed(self, top: Fields) -> Iterator[tuple[str, str, Fields]]:
         """Each node with its id and where that stands."""

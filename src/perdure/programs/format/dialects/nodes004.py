@@ -85,12 +85,12 @@ class Nodes:
         return {"with": {**own, "payload": self._payload(called)}} if own else {"with": self._payload(called)}
 
     def _payload(self, called: str) -> Any:
-        """What comes before a node: the execution's input, an output, a mapping of outputs, or the output of which it is run anew."""
+        """What comes before a node: the execution's input, an output, a mapping of outputs, or the latest output where several lead to it one by one."""
         sources = self._graph.sources[called]
-        if not sources:
+        if self._graph.is_entry(called):
             return "@input"
         if len(sources) == 1:
-            return whole(sources[0])
+            return whole("last" if called in self._graph.looped else sources[0])
         return whole("last") if called in self._graph.joins else {source: whole(source) for source in sources}
 
     def _agent(self, node: Fields, called: str, config: Fields) -> dict[str, Any]:

@@ -206,6 +206,12 @@ def kind(value: Any) -> str:
             return type(value).__name__
 
 
+def title(*texts: str) -> str:
+    """The first of these texts that is any, as the name of a workflow, which has no @, / and :."""
+    clean = ("".join(" " if character in "@/:" or not character.isprintable() else character for character in text) for text in texts)
+    return next((name for text in clean if (name := " ".join(text.split()))), "untitled")
+
+
 def seconds(milliseconds: float | None) -> float | int | None:
     """Milliseconds as seconds, a whole number where they are one."""
     return None if milliseconds is None else tidy(milliseconds / 1000)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, is_number, kind, seconds, without_nothing
+from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, is_number, kind, seconds, title, without_nothing
 from perdure.programs.format.dialects.references000 import References
 from perdure.programs.format.dialects.spelling import literal, whole
 
@@ -27,7 +27,7 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read
     steps = _steps(top, names, notes)
     reader = _Reader(names, notes)
     top.ignore("id", "created_at", "updated_at", "created_by", "updated_by", "virtual_mcp_id")
-    definition: dict[str, Any] = {"perdure": 1, "dialect": "000", "name": top.text("title", "name", "id") or "untitled", "order": "refs"}
+    definition: dict[str, Any] = {"perdure": 1, "dialect": "000", "name": title(top.text("title"), top.text("name"), top.text("id")), "order": "refs"}
     definition |= without_nothing({"description": top.text("description"), "tags": top.texts("tags")})
     if schema := top.inside("input_schema", "inputSchema"):
         definition["input"] = _inputs(schema)
@@ -120,7 +120,7 @@ class _Reader:
             case ["toolName"]:
                 read["tool"] = action.text("toolName")
                 if action.has("transformCode"):
-                    read["transform"] = action.text("transformCode")
+                    read["transform"] = {"ts": action.text("transformCode")}
             case ["code"]:
                 read["ts"] = action.text("code")
             case ["return"]:

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.programs.format.dialects.conditions004 import Conditions
 from perdure.programs.format.dialects.graph004 import Graph
 from perdure.programs.format.dialects.nodes004 import Nodes
-from perdure.programs.format.dialects.reading import Fields, Notes, Read, seconds, without_nothing
+from perdure.programs.format.dialects.reading import Fields, Notes, Read, seconds, title, without_nothing
 from perdure.programs.format.dialects.routes004 import FANOUT_MAX, HOPS_MAX, Routed, Routes
 from perdure.programs.format.dialects.values004 import Values
 
@@ -28,12 +28,17 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read
     routes = Routes(graph.names, notes, Conditions(graph.names, notes, blobs or {}))
     routed = {called: routes.read(node, called, graph.ways[called]) for called, node in graph.nodes.items()}
     forever = any(where.flag(*FOREVER) for where in (metadata, top))
-    if graph.nodes and not forever and not any(one.is_terminal for one in routed.values()):
+    if graph.nodes and not forever and not any(one.is_terminal or set(one.targets) - graph.nodes.keys() for one in routed.values()):
         notes.error("no_end", "/nodes", "workflow has no terminal nodes (would run forever); end one of its ways, or set metadata.HasInfiniteLoopFlag")
     graph.connect(routed)
     nodes = Nodes(graph, Values(graph.names, notes), notes, blobs or {})
     steps = [step for called, node in graph.nodes.items() for step in _steps(nodes, node, called, routed[called])]
-    definition: dict[str, Any] = {"perdure": 1, "dialect": "004", "name": _name(top, metadata), "order": "ports"}
+    definition: dict[str, Any] = {
+        "perdure": 1,
+        "dialect": "004",
+        "name": title(metadata.text("name"), top.text("name"), top.text("tag"), top.text("id")),
+        "order": "ports",
+    }
     definition |= without_nothing(
         {
             "version": metadata.text("version") or top.text("version"),
@@ -53,11 +58,6 @@ def _steps(nodes: Nodes, node: Fields, called: str, routed: Routed) -> list[dict
     step = nodes.read(node, called, routed)
     node.left()
     return [step, *routed.added]
-
-
-def _name(top: Fields, metadata: Fields) -> str:
-    name = metadata.text("name") or top.text("name") or top.text("tag", "id") or "untitled"
-    return "".join(" " if character in "@/:" or not character.isprintable() else character for character in name).strip() or "untitled"
 
 
 def _limits(metadata: Fields, hops_max: int | None, forever: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The CEL of seed 004: `output` is the node's own output and `ctx.NODE.output` that of another.
+"""CEL of another dialect, as a condition: its names follow those of the definition.
 
 Simple comparisons become rows that a form can show; what is more is CEL with the names that definitions have. There all numbers of JSON are doubles, here
 integers stay integers, so what is calculated with is made double, unless ``%`` is used, which doubles lack.
@@ -6,11 +6,11 @@ integers stay integers, so what is calculated with is made double, unless ``%`` 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from perdure.programs.format.dialects import cel_tree
 from perdure.programs.format.dialects.cel_tree import Binary, Call, Group, Items, Literal, Name, Ternary, Tree, Unary
-from perdure.programs.format.dialects.reading import Names
 from perdure.programs.format.dialects.spelling import escaped, in_cel, whole
 
 _OPERATORS = {"==": "eq", "!=": "neq", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
@@ -18,7 +18,18 @@ _MIRRORED = {"eq": "eq", "neq": "neq", "gt": "lt", "gte": "lte", "lt": "gt", "lt
 _METHODS = {"contains": "contains", "startsWith": "starts_with", "endsWith": "ends_with"}
 
 
-def condition(text: str, names: Names, own: str = "self") -> dict[str, Any]:
+class Meaning(NamedTuple):
+    """What names mean: `of` says of a name and the path behind it which root or step of the definition that is, and by which path, or None.
+
+    `optional`: rows take what is missing as null. `renamed` are names that are called something else where `of` knows nothing.
+    """
+
+    of: Callable[[str, list[str | int]], tuple[str, list[str | int]] | None]
+    optional: bool = False
+    renamed: tuple[tuple[str, str], ...] = ()
+
+
+def condition(text: str, meaning: Meaning) -> dict[str, Any]:
     """The condition that a CEL expression is.
 
     Raises:
@@ -26,71 +37,53 @@ def condition(text: str, names: Names, own: str = "self") -> dict[str, Any]:
     """
     try:
         tree = cel_tree.parse(text)
-        return _row(tree, names, own) or {"expr": cel_tree.written(_named(_calculated(tree), names, own))}
+        return _row(tree, meaning) or {"expr": cel_tree.written(_named(_calculated(tree), meaning))}
     except RecursionError:
         raise cel_tree.NotCel("it nests too deep") from None
 
 
-def meant(name: str, path: list[str | int], names: Names, own: str) -> tuple[str, list[str | int]] | None:
-    """What a chain of names refers to in a definition: a root or a step, and a path. None: it is no reference."""
-    if name == "current":
-        return own, path[1:] if path[:1] == ["output"] else path
-    if name == "output":
-        return own, path
-    if name != "ctx" or not path:
-        return None
-    step = names[str(path[0])]
-    match path[1:2]:
-        case ["output"]:
-            return step, path[2:]
-        case ["metadata"]:
-            return "steps", [step, "output", "meta", *path[2:]]
-        case _:
-            return None
-
-
-def _row(tree: Tree, names: Names, own: str) -> dict[str, Any] | None:
+def _row(tree: Tree, meaning: Meaning) -> dict[str, Any] | None:
     """The condition as rows; None if it is more than that."""
     match tree:
         case Group(inside):
-            return _row(inside, names, own)
+            return _row(inside, meaning)
         case Binary("&&" | "||" as operator, left, right):
-            first, second = _row(left, names, own), _row(right, names, own)
+            first, second = _row(left, meaning), _row(right, meaning)
             group = "all" if operator == "&&" else "any"
             if first is None or second is None:
                 return None
             flat = first[group] if first.keys() == {group} and not isinstance(left, Group) else [first]
             return {group: [*flat, second]}
         case Binary("in", left, Items(items)):
-            ref, values = _reference(left, names, own), [_constant(item) for item in items]
+            ref, values = _reference(left, meaning), [_constant(item) for item in items]
             return None if ref is None or not all(values) else {"ref": ref, "in": [value[0] for value in values if value]}
         case Binary(operator, left, right) if operator in _OPERATORS:
-            return _comparison(_OPERATORS[operator], left, right, names, own)
+            return _comparison(_OPERATORS[operator], left, right, meaning)
         case Call(target, method, (argument,)) if target is not None and method in _METHODS and (value := _constant(argument)):
-            ref = _reference(target, names, own)
+            ref = _reference(target, meaning)
             return {"ref": ref, _METHODS[method]: value[0]} if ref and isinstance(value[0], str) else None
         case Unary("!", Group(Binary("==", left, right))):
-            return _comparison("neq", left, right, names, own)
+            return _comparison("neq", left, right, meaning)
         case _:
             return None
 
 
-def _comparison(operator: str, left: Tree, right: Tree, names: Names, own: str) -> dict[str, Any] | None:
-    if _reference(left, names, own) is None:
+def _comparison(operator: str, left: Tree, right: Tree, meaning: Meaning) -> dict[str, Any] | None:
+    if _reference(left, meaning) is None:
         operator, left, right = _MIRRORED[operator], right, left
-    if (ref := _reference(left, names, own)) is None:
+    if (ref := _reference(left, meaning)) is None:
         return None
     if value := _constant(right):
         ordered = operator in ("eq", "neq") or (isinstance(value[0], int | float | str) and not isinstance(value[0], bool))
         return {"ref": ref, operator: value[0]} if ordered else None
-    other = _reference(right, names, own)
+    other = _reference(right, meaning)
     return {"ref": ref, operator: other} if other else None
 
 
-def _reference(tree: Tree, names: Names, own: str) -> str | None:
+def _reference(tree: Tree, meaning: Meaning) -> str | None:
     chain = cel_tree.path(tree)
-    found = meant(*chain, names, own) if chain else None
-    return whole(*found) if found else None
+    found = meaning.of(*chain) if chain else None
+    return whole(*found) + ("?" if meaning.optional else "") if found else None
 
 
 def _constant(tree: Tree) -> tuple[Any] | None:
@@ -104,15 +97,17 @@ def _constant(tree: Tree) -> tuple[Any] | None:
             return None
 
 
-def _named(tree: Tree, names: Names, own: str) -> Tree:
+def _named(tree: Tree, meaning: Meaning) -> Tree:
     """The expression with the names that definitions have."""
 
+    renamed = dict(meaning.renamed)
+
     def change(part: Tree) -> Tree | None:
-        if isinstance(part, Name) and part.name == "ctx":
-            return Name("steps")
         chain = cel_tree.path(part)
-        found = meant(*chain, names, own) if chain else None
-        return Name(in_cel(*found)) if found else None
+        found = meaning.of(*chain) if chain else None
+        if found is None:
+            return Name(renamed[part.name]) if isinstance(part, Name) and part.name in renamed else None
+        return Name(in_cel(*found))
 
     return cel_tree.changed(tree, change)
 
