@@ -35,6 +35,7 @@ class References:
         self.document = document
         self._order = document.get("order", "refs")
         self._native = "dialect" not in document
+        self._braces = document.get("dialect") == "003"
         self._steps = {one.pointer: one for one in placed(document)}
         self._ids: dict[str, Placed] = {}
         for one in self._steps.values():
@@ -62,7 +63,7 @@ class References:
             yield from self._schema(value, pointer)
         else:
             try:
-                reads = reads_of(expression)
+                reads = reads_of(expression, self._braces)
             except BadExpression as bad:
                 spot = pointer + bad.where
                 yield error("bad_expression", spot, f"{place(self.document, spot)}: {bad.what}; {bad.hint}")
@@ -80,6 +81,8 @@ class References:
                     only = "in with, env, headers and the verify of a trigger"
                     yield error("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' can't stand here; secrets stand only {only}")
             case "step" if read.step in seen:
+                pass
+            case "steps" if self._braces and read.step not in self._ids:
                 pass
             case "step" | "steps":
                 yield from self._step_read(read, expression, seen)
@@ -208,15 +211,15 @@ class References:
             yield error("bad_name", pointer, f"{place(self.document, pointer)}: the item and its number have one name; choose another for one")
 
 
-def reads_of(expression: Expression) -> frozenset[Read]:
-    """What an expression reads.
+def reads_of(expression: Expression, braces: bool = False) -> frozenset[Read]:
+    """What an expression reads; with `braces`, text may have ``{{ }}`` in it.
 
     Raises:
         BadExpression: it is none.
     """
     if isinstance(expression.shape, Condition):
         return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps").reads
-    return template.compiled(expression.value).reads
+    return template.compiled(expression.value, braces=braces).reads
 
 
 def as_schema(value: dict[str, Any]) -> dict[str, Any]:

@@ -223,8 +223,8 @@ class Instance:
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
 
-    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: bool = False) -> None:
-        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or those that were `chosen`."""
+    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: str = "") -> None:
+        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or of what was `chosen`."""
         place, frame = firing.place, firing.frame
         limit = self.plan.ir.limits.max_fanout
         try:

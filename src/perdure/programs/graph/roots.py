@@ -74,7 +74,7 @@ class Roots:
         place = plan.by_id.get(id)
         if place is None:
             return False
-        if plan.ir.order != "ports":
+        if plan.ir.order != "ports" or not walk.open:
             return True  # what is read stands before what reads it, and was passed by if there is nothing of it
         while True:
             if any((arrivals := frame.arrivals.get(place.number)) is not None and arrivals.is_dead for frame in walk.frames()):
