@@ -167,7 +167,8 @@ class Repeating:
 
     def _names(self, **result: Any) -> Names:
         """What can be read in a turn; after it, its `result` too."""
-        given = {"index": self.turn, "loop": {"index": self.turn, "state": self.state}}
+        loop = {"index": self.turn, "state": self.state}
+        given = {"index": self.turn, "loop": loop, "state": self.state, "last_turn": self.before.value}
         return self.doing.names.inside(given | ({"self": result["result"]} if result else {}))
 
     def _begin_turn(self) -> None:

@@ -31,7 +31,7 @@ from perdure.programs.graph.roots import Roots
 from perdure.programs.graph.routing import Routing
 from perdure.programs.graph.walk import Firing, Frame, TooManyHops, UnsafeLoop, Walk
 
-AT_ONCE = frozenset(("test", "set", "if", "return", "fail", "do", "parallel", "race"))
+AT_ONCE = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
 """The verbs that settle at once, or only hold others: they go before any work is opened, so that a return ends the execution before that."""
 
 
@@ -280,7 +280,7 @@ class Instance:
 
     def template(self, value: Any) -> Template:
         """A value template of the definition, compiled."""
-        return template.compiled(value, self.missing(in_condition=False))
+        return template.compiled(value, self.missing(in_condition=False), self.plan.ir.dialect == "003")
 
     def condition(self, value: Any) -> Condition:
         """A condition of the definition, compiled."""

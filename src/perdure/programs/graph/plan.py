@@ -84,4 +84,6 @@ def takes(of_edge: str, port: str) -> bool:
     """Whether an edge of the port `of_edge` is taken when its source settles by `port`."""
     if of_edge == AFTER:
         return port not in NOT_AFTER
+    if of_edge == "done" and port == "success":  # what a node is called that has gone through all items or turns
+        return True
     return (of_edge == ALWAYS and port not in NOT_ALWAYS) or of_edge == port

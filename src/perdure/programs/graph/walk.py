@@ -40,16 +40,17 @@ class Arrivals:
 class Stay:
     """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with.
 
-    `uses` counts how often each node has led back, by which of its rules or ports.
+    `uses` counts how often each node has led back, by which of its rules or ports; `tick` is how far a `loop` is in its items.
     """
 
-    __slots__ = ("again", "outer", "path", "region", "turn", "uses")
+    __slots__ = ("again", "outer", "path", "region", "tick", "turn", "uses")
 
     def __init__(self, region: int, outer: "Frame", path: Path) -> None:
         self.region, self.outer, self.path = region, outer, path
         self.turn = 0
         self.again: list[int] = []
         self.uses: dict[tuple[str, str], int] = {}
+        self.tick: object = None
 
 
 class Frame:
