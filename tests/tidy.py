@@ -47,7 +47,8 @@ PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
 # Text in YAML is read, and documents are patched, by libraries that only turn data into data.
 PURE_IN_FORMAT = {"jsonpatch", "jsonpointer", "ruamel"}
 # Libraries that give values from values, and are imported when the first expression of their kind is compiled.
-PURE_IN_EXPRESSIONS = {"cel_expr_python", "jsonpath", "jsonschema_rs", "re2"}
+# `warnings` only silences those that reading Python's source gives.
+PURE_IN_EXPRESSIONS = {"cel_expr_python", "jsonpath", "jsonschema_rs", "re2", "warnings"}
 # Lint reads source text as Python does: its tokens, the names that it has built in, and without the warnings that parsing gives.
 PURE_IN_LINT = {"builtins", "tokenize", "warnings"}
 IMPURE_PARTS = {

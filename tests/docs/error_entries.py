@@ -67,7 +67,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "`what` says what is wrong, with the character at which it is; `hint` says what to write instead. Nothing was run.",
     ),
     "ExpressionFailed": (
-        "What an expression refers to is not there, or is of another kind than it takes: text where a number is compared, a division by zero, a key that is missing.",
+        "What an expression refers to is not there, or is of another kind than it takes: text compared with a number, a division by zero, a missing key.",
         "Mend the step that made the value; or write `@a.b?` for null where something may be missing, or ask with `exists` first.",
     ),
     "MissingExtra": (

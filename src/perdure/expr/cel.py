@@ -4,7 +4,8 @@ An expression is given the roots that it names, the data of the steps that it na
 (``steps["a-b"].score`` is data, ``steps.fetch.output.meta`` part of the envelope). Of each it is given only the fields that it asks for by fixed paths, so
 that the size of what stands beside them costs nothing.
 
-An error is an error and never true: a missing key, an overflow, a number beside a text. The library bounds iterations (10,000) and depth (32).
+An error is an error and never true: a missing key, an overflow, a number beside a text. The library bounds iterations (10,000) and depth (32), `cel_cost` what
+is done in each of them. Functions are the standard ones, without extensions.
 """
 
 import re
@@ -15,7 +16,8 @@ from typing import Any
 
 from perdure.core.errors import BadExpression, MissingExtra
 from perdure.expr import bound
-from perdure.expr.cel_names import RESERVED, TYPES, Use, uses
+from perdure.expr.cel_cost import Cost
+from perdure.expr.cel_names import RESERVED, TYPES, Use, names
 from perdure.expr.missing import Absent, Unfit
 from perdure.expr.refs import ROOTS, TEXT_CHARACTERS_MAX, Path, Read, Scope
 from perdure.expr.values import cut, kind
@@ -27,12 +29,14 @@ Fields = dict[str, Any]
 class Cel:
     """An expression, and what it reads. `reads` have their `where` empty."""
 
-    __slots__ = ("_compiled", "_error", "_names", "_roots", "_steps", "_with_steps", "reads", "text")
+    __slots__ = ("_compiled", "_cost", "_error", "_names", "_roots", "_steps", "_with_steps", "reads", "text")
 
     def __init__(self, text: str, library: ModuleType) -> None:
-        found = uses(text)
+        said = names(text)
+        found = said.uses
         self.text = text
         _refuse(text, found)
+        self._cost = Cost(text, said)
         steps = [use.path for use in found if use.name == "steps"]
         self._with_steps = bound.named(steps, text, "")
         self._roots = _fields(use for use in found if use.name in ROOTS and use.name != "steps")
@@ -60,7 +64,9 @@ class Cel:
             Unfit: it fails otherwise.
         """
         try:
-            found = self._compiled.eval(data=self._given(scope))
+            given = self._given(scope)
+            self._cost.check(given, self._names)
+            found = self._compiled.eval(data=given)
             value = found.value()
             if type(value) is bool:
                 return value
@@ -69,7 +75,7 @@ class Cel:
         except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             failed, value = True, str(error)
         if failed:
-            raise _failed(self.text, value)
+            raise _failed(self.text, value, self._names)
         return value
 
     def holds(self, scope: Scope) -> bool:
@@ -84,7 +90,8 @@ class Cel:
         raise Unfit(f"{cut(self.text)!r} is {kind(value)}, and a condition is true or false", "compare it with something")
 
     def _given(self, scope: Scope) -> dict[str, Any]:
-        names, found = self._names, {}
+        found: dict[str, Any] = {}
+        names = self._names
         for name, fields in self._roots.items():
             try:
                 value = scope.root(name)
@@ -128,7 +135,7 @@ def _cached(text: str) -> Cel:
 
 def _library() -> ModuleType:
     try:
-        from cel_expr_python import cel
+        from cel_expr_python import cel  # type: ignore[import-untyped]  # its types have no marker
     except ImportError:
         raise MissingExtra("CEL", "cel-expr-python", "definitions") from None
     module: ModuleType = cel
@@ -187,7 +194,7 @@ def _renamed(text: str, found: list[Use], names: dict[str, str]) -> str:
 
 _PLACE = re.compile(r"<input>:(-?\d+):(-?\d+): (.*)")
 _OVERLOAD = re.compile(r"[Nn]o matching overloads? ?(?:found)? ?:? ?(?:for )?'?_?([^\s_'(]+)_?'? ?(?:applied to )?'?\(([^)]*)\)")
-_KEY = re.compile(r'Key not found in map : (.*)|No value with name "(.*)" found|Applying SELECT to non-message', re.DOTALL)
+_KEY = re.compile(r'Key not found in map : (.*)|No value with name "(.*)" found|(Applying SELECT to non-message)', re.DOTALL)
 _KINDS = {"int64": "int", "null_type": "null", "google.protobuf.NullValue": "null"}
 
 
@@ -212,11 +219,14 @@ def _mixed(words: str) -> str:
     return f"{found[1]} does not go with {' and '.join(kinds)}; ask for null with == null, and change kinds with int(x), double(x) or string(x)"
 
 
-def _failed(text: str, words: str) -> Absent:
+def _failed(text: str, words: str, names: dict[str, str]) -> Absent:
     """What the evaluation has said, as people would."""
     words = words.partition(": ")[2] or words
     if (found := _KEY.search(words)) is not None:
-        name = (found[1] or found[2] or "").strip('"')
-        what = f"{cut(name)!r} is not there" if name else "a field is asked for of what has none"
+        if found[2]:
+            name = next((ours for ours, safe in names.items() if safe == found[2]), found[2])
+            return Absent(f"{cut(text)!r}: {cut(name)!r} has no result here", "let this step need that one, or ask in another step")
+        key = (found[1] or "").strip('"')
+        what = "a field is asked for of what has none" if found[3] else f"there is no {cut(key)!r}"
         return Absent(f"{cut(text)!r}: {what}", "ask has(x.y) first, or x != null")
     return Unfit(f"{cut(text)!r}: {cut(words, 120)}", _mixed(words) or "mend the expression, or the step that made the value")

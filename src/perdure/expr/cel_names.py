@@ -4,6 +4,7 @@ Variables of macros (``items.all(x, x > 1)``) are not free, nor are functions, f
 """
 
 import re
+from math import prod
 from typing import NamedTuple
 
 from perdure.expr.refs import Path
@@ -39,11 +40,33 @@ class Token(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A free name, the fixed path behind it, and where it begins."""
+    """A free name, the fixed path behind it, where it begins, and whether it is looked at anew in each turn of a macro."""
 
     name: str
     path: Path
     at: int
+    turns: bool
+
+
+class Names(NamedTuple):
+    """What an expression names, and how its work may grow.
+
+    `growth` is by how much text and lists may multiply: what maps make, taken several times, again and again. `sums` counts its additions, `turning_sums` those
+    in macros. `crosses`: in a macro it looks at the variable of another one around.
+    """
+
+    uses: list[Use]
+    growth: int
+    sums: int
+    turning_sums: int
+    crosses: bool
+
+
+class _Bound:
+    """A variable of a macro, and how often its body names it."""
+
+    def __init__(self, name: str, maps: bool) -> None:
+        self.name, self.maps, self.count = name, maps, 0
 
 
 def tokens(text: str) -> list[Token]:
@@ -51,24 +74,32 @@ def tokens(text: str) -> list[Token]:
     return [Token(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "blank"]
 
 
-def uses(text: str) -> list[Use]:
-    """Each use of a free name."""
+def names(text: str) -> Names:
+    """What an expression names."""
     every = [*tokens(text), Token("end", "", len(text)), Token("end", "", len(text))]
     found: list[Use] = []
-    bound: list[str] = []
+    bound: list[_Bound] = []
     brackets: list[int] = []
+    growth, sums, turning_sums, crosses = 1, 0, 0, False
     for place, (kind, word, at) in enumerate(every):
-        if kind == "sign" and word in "([{":
-            brackets.append(len(bound))
-            if variable := _variable(every, place):
-                bound.append(variable)
-        elif kind == "sign" and word in ")]}" and brackets:
-            del bound[brackets.pop() :]
-        elif kind == "name" and word not in LITERALS and word not in bound and not _is_member(every, place):
-            behind = every[place + 1].text
-            if behind not in ("(", "{") and (word not in TYPES or behind in (".", "[")):
-                found.append(Use(word, _path(every, place + 1), at))
-    return found
+        if kind == "sign":
+            sums += word == "+"
+            turning_sums += word == "+" and bool(bound)
+            if word in "([{":
+                brackets.append(len(bound))
+                if variable := _variable(every, place):
+                    bound.append(_Bound(variable, every[place - 1].text == "map"))
+            elif word in ")]}" and brackets:
+                begin = brackets.pop()
+                growth *= prod(max(1, one.count - 1) for one in bound[begin:] if one.maps)
+                del bound[begin:]
+        elif kind == "name" and word not in LITERALS and not _is_member(every, place):
+            if (inner := next((one for one in reversed(bound) if one.name == word), None)) is not None:
+                inner.count += 1
+                crosses = crosses or inner is not bound[-1]
+            elif (behind := every[place + 1].text) not in ("(", "{") and (word not in TYPES or behind in (".", "[")):
+                found.append(Use(word, _path(every, place + 1), at, bool(bound)))
+    return Names(found, growth, sums, turning_sums, crosses)
 
 
 def _is_member(every: list[Token], place: int) -> bool:

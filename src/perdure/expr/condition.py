@@ -8,6 +8,7 @@
     {ref: "@self", matches: {required: [data]}}                   JSON Schema
     {all: [...]}  {any: [...]}  {not: ...}                        groups, from left to right, no further than is needed
     {expr: "self.score > 0.5"}  {python: "def evaluate(output, context): ..."}
+    {braces: "steps.count.output.data >= 3"}                      what is written without its {{ }}, see `braces`
 
 In a JSONPath ``$`` is ``@self`` or, where `dollar` says so, ``@steps``; ``.length()`` may stand behind it. A row about what is missing is an error, or does
 not hold, as `missing` says; ``exists`` and ``empty`` may be asked of it.
@@ -18,10 +19,10 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.errors import BadExpression, ExpressionFailed
-from perdure.expr import bound, cel, jsonpath, schema
+from perdure.expr import bound, braces, cel, jsonpath, python, schema
 from perdure.expr.missing import Absent, Missing, Nowhere, Unfit
 from perdure.expr.operators import AGGREGATES, OF_NOTHING, OPERATORS, QUANTIFIERS, Holds, checked
-from perdure.expr.refs import TEXT_CHARACTERS_MAX, Read, Scope, getter, parse
+from perdure.expr.refs import Read, Scope, getter, parse
 from perdure.expr.template import CACHED_BYTES_MAX, escaped, packed, unpacked
 from perdure.expr.template import compiled as template
 from perdure.expr.values import cut, kind, shown, truthy
@@ -31,7 +32,7 @@ Missed = Callable[[str, str], None]
 """Told of what was missing where that makes a row not hold: the pointer to the row, and what."""
 
 GROUPS = ("all", "any", "not")
-DECIDED = frozenset(("expr", "python"))
+DECIDED = frozenset(("expr", "python", "braces"))
 COMPARED = frozenset((*OPERATORS, "matches"))
 KEYS = frozenset((*COMPARED, *AGGREGATES, *QUANTIFIERS))
 
@@ -45,7 +46,6 @@ class _Asked(NamedTuple):
 
 
 Judge = Callable[[_Asked], bool]
-Many = tuple[Callable[[Scope], Any], bool, Any]
 
 
 class Condition:
@@ -106,9 +106,9 @@ class _Compiler:
             case bool():
                 return lambda asked: one
             case str():
-                return self._row({"ref": one}, where)
+                return self._row({"ref": one}, where, where)
             case dict() if "ref" in one:
-                return self._row(one, where)
+                return self._row(one, where, f"{where}/ref")
             case dict():
                 return self._group(one, where)
             case _:
@@ -130,6 +130,8 @@ class _Compiler:
                 return self._expr(inner, there)
             case "python":
                 return self._python(inner, there)
+            case "braces":
+                return self._braces(inner, there)
         if type(inner) is not list or not inner:
             raise BadExpression(there, f"{name} holds {shown(inner)}", "it holds a list of conditions, one at least")
         judges = [self.judge(part, f"{there}/{place}") for place, part in enumerate(inner)]
@@ -142,18 +144,22 @@ class _Compiler:
             raise BadExpression(where, f"expr holds {shown(text)}", "it holds a CEL expression, as text")
         expression = cel.compiled(text, where)
         self.reads.update(read._replace(where=where) for read in expression.reads)
-        return self._guarded(lambda asked: expression.holds(asked.scope), where)
+        return self._guarded(lambda asked: expression.holds(asked.scope), where, None)
 
     def _python(self, source: Any, where: str) -> Judge:
-        if type(source) is not str or not source.strip() or len(source) > TEXT_CHARACTERS_MAX:
-            hint = f"it holds the source of def evaluate(output, context), {TEXT_CHARACTERS_MAX:,} characters at most"
-            raise BadExpression(where, f"python holds {shown(source)}", hint)
         place = len(self.python)
-        self.python.append(source)
+        self.python.append(python.checked(source, where))
         self.reads.add(Read("self", "", (), where))
         return lambda asked: bool(asked.python[place])
 
-    def _row(self, row: dict[str, Any], where: str) -> Judge:
+    def _braces(self, text: Any, where: str) -> Judge:
+        if type(text) is not str:
+            raise BadExpression(where, f"braces holds {shown(text)}", "it holds an expression as it stands between {{ and }}, as text")
+        expression = braces.condition(text, where)
+        self.reads.update(read._replace(where=where) for read in expression.reads)
+        return lambda asked: bool(expression.evaluate(asked.scope, where))
+
+    def _row(self, row: dict[str, Any], where: str, at_ref: str) -> Judge:
         asked_for = [key for key in row if key != "ref"]
         for key in asked_for:
             if key not in KEYS:
@@ -162,13 +168,14 @@ class _Compiler:
             found = " and ".join(f"'{key}'" for key in asked_for[:3])
             raise BadExpression(where, f"one operator per row, found {found}", "put them under all: […]")
         name = asked_for[0] if asked_for else ""
-        find, many, measure = self._left(row["ref"], f"{where}/ref")
+        find, many, measure = self._left(row["ref"], at_ref)
         if name in AGGREGATES or name in QUANTIFIERS:
-            return self._guarded(self._of_many(name, row[name], find, many, where), where)
+            judge = self._of_many(name, row[name], where)
+            return self._guarded(lambda asked: judge(asked, find(asked.scope)), where, lambda asked: judge(asked, ()))
         if name == "":
-            return self._guarded(lambda asked: _is_true(measure(find(asked.scope)), many), where)
+            return self._guarded(lambda asked: _is_true(measure(find(asked.scope)), many), where, lambda asked: False)
         compare = self._comparison(name, row[name], where)
-        return self._guarded(lambda asked: compare(asked, measure(find(asked.scope))), where, name, compare)
+        return self._guarded(lambda asked: compare(asked, measure(find(asked.scope))), where, lambda asked: compare(asked, None), name in OF_NOTHING)
 
     def _left(self, ref: Any, where: str) -> tuple[Callable[[Scope], Any], bool, Callable[[Any], Any]]:
         """How the left side is found, whether it is many values, and what of it is compared."""
@@ -212,7 +219,10 @@ class _Compiler:
                 raise BadExpression(there, bad.what, bad.hint) from None
             return lambda asked, left: bool(validator.is_valid(left))
         holds: Holds = OPERATORS[name]
-        made = template(right, "error" if self.missing == "error" else "null")
+        try:
+            made = template(right, "null" if self.missing == "null" else "error")
+        except BadExpression as bad:
+            raise BadExpression(f"{there}{bad.where}", bad.what, bad.hint, bad.at) from None
         self.reads.update(read._replace(where=f"{there}{read.where}") for read in made.reads)
         if any(read.root == "secrets" for read in made.reads):
             raise BadExpression(there, "a condition looks at a secret", "secrets stand in with, env and headers only")
@@ -228,60 +238,54 @@ class _Compiler:
         try:
             return evaluate(asked.scope)
         except ExpressionFailed as failed:
+            if self.missing == "false":
+                raise Absent(failed.what, failed.hint) from None
             raise ExpressionFailed(f"{where}{failed.where}", failed.what, failed.hint) from None
 
-    def _of_many(self, name: str, inner: Any, find: Callable[[Scope], Any], many: bool, where: str) -> Judge:
+    def _of_many(self, name: str, inner: Any, where: str) -> Callable[[_Asked, Any], bool]:
         there = f"{where}/{name}"
         if name == "count" and type(inner) is int:
             inner = {"eq": inner}
         if type(inner) is not dict or len(inner) != 1 or (operator := next(iter(inner))) not in COMPARED:
             raise BadExpression(there, f"{name} holds {shown(inner)}", f"it holds one comparison, such as {name}: {{gt: 0}}")
         compare = self._comparison(operator, inner[operator], there)
-
-        def values(asked: _Asked) -> Sequence[Any]:
-            try:
-                value = find(asked.scope)
-            except Absent as absent:
-                if many or isinstance(absent, (Nowhere, Unfit)):
-                    raise
-                value = None
-            if type(value) is list:
-                return value
-            if value is None:
-                return ()
-            raise Unfit(f"{name} is of many values, and {shown(value)} is {kind(value)}", "refer to a list, or choose several values with a JSONPath")
-
         if name in AGGREGATES:
             aggregate = AGGREGATES[name]
-            return lambda asked: compare(asked, aggregate(values(asked)))
+            return lambda asked, value: compare(asked, aggregate(_values(name, value)))
         if name == "any":
-            return lambda asked: any(compare(asked, value) for value in values(asked))
-        return lambda asked: all(compare(asked, value) for value in values(asked))
+            return lambda asked, value: any(compare(asked, one) for one in _values(name, value))
+        return lambda asked, value: all(compare(asked, one) for one in _values(name, value))
 
-    def _guarded(self, judge: Judge, where: str, name: str = "", compare: Callable[[_Asked, Any], bool] | None = None) -> Judge:
-        """The same, with what is missing taken as the dialect does."""
+    def _guarded(self, judge: Judge, where: str, of_null: Judge | None, always: bool = False) -> Judge:
+        """The same, with what is missing taken as the dialect does: `of_null` decides if that is as null, `always` in every dialect."""
         missing = self.missing
 
         def guarded(asked: _Asked) -> bool:
             try:
                 return judge(asked)
             except Absent as absent:
-                is_gone = not isinstance(absent, Unfit)
-                if is_gone and name in OF_NOTHING and compare is not None:
-                    return compare(asked, None)
-                if not is_gone or missing == "error" or (missing == "null" and (isinstance(absent, Nowhere) or (compare is None and name == "expr"))):
+                unfit = isinstance(absent, Unfit)
+                if of_null is not None and not unfit and (always or (missing == "null" and not isinstance(absent, Nowhere))):
+                    return of_null(asked)
+                if unfit or missing != "false":
                     raise ExpressionFailed(where, absent.what, absent.hint) from None
-                if missing == "false":
-                    if asked.missed is not None:
-                        asked.missed(where, absent.what)
-                    return False
-                return compare(asked, None) if compare is not None else False
+                if asked.missed is not None:
+                    asked.missed(where, absent.what)
+                return False
 
         return guarded
 
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _values(name: str, value: Any) -> Sequence[Any]:
+    if type(value) is list:
+        return value
+    if value is None or value == ():
+        return ()
+    raise Unfit(f"{name} is of many values, and {shown(value)} is {kind(value)}", "refer to a list, or choose several values with a JSONPath")
 
 
 def _self(scope: Scope) -> Any:

@@ -41,7 +41,8 @@ Judge = Callable[[Any, _Walk], Any]
 
 
 class Query:
-    """A query. `singular`: it has one node at most. `length`: it asks for the length of what it finds. `starts` are the static beginnings of its paths from $."""
+    """A query. `singular`: it has one node at most. `length`: the length of what it finds is asked for. `starts`: what its paths from $ begin with, as far as
+    that is fixed."""
 
     __slots__ = ("_segments", "length", "singular", "starts")
 
@@ -104,7 +105,7 @@ def _start(path: Any) -> Path:
     """The names and places with which a path begins, up to what is not fixed."""
     fixed: list[str | int] = []
     for segment in path.segments:
-        only = segment.selectors[0] if len(segment.selectors) == 1 and type(segment).__name__ == "JSONPathChildSegment" else None
+        only: Any = segment.selectors[0] if len(segment.selectors) == 1 and type(segment).__name__ == "JSONPathChildSegment" else None
         match type(only).__name__:
             case "NameSelector":
                 fixed.append(only.name)

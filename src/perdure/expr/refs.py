@@ -98,7 +98,7 @@ def scan(text: str, start: int, where: str = "") -> tuple[Ref, int]:
             raise BadExpression(where, f"the reference {cut(text)!r} goes more than {SEGMENTS_MAX} levels deep", "take what is needed out in a step", end)
     written = text[start:end]
     optional = text.startswith("?", end)
-    return _ref(name[0], tuple(path), optional, written, (text, start, where)), end + optional
+    return _ref(name[0], tuple(path), optional, written, where), end + optional
 
 
 def _key(segment: re.Match[str]) -> str | int:
@@ -109,15 +109,14 @@ def _key(segment: re.Match[str]) -> str | int:
     return int(bare) if _PLACE.fullmatch(bare) else str(bare)
 
 
-def _ref(name: str, path: Path, optional: bool, written: str, place: tuple[str, int, str]) -> Ref:
-    text, start, where = place
+def _ref(name: str, path: Path, optional: bool, written: str, where: str) -> Ref:
     if name == "steps":
         if len(path) < 2 or path[1] != "output":
             hint = "write @steps.NAME.output.meta, or @NAME for the data of a step alone"
-            raise BadExpression(where, f"@{cut(written)} names no step's output (character {start})", hint, start)
+            raise BadExpression(where, f"@{cut(written)} names no step's output", hint)
         return Ref("steps", str(path[0]), path[2:], optional, written)
     if name == "secrets" and (len(path) != 1 or type(path[0]) is not str or optional):
-        raise BadExpression(where, f"@{cut(written)} is no secret (character {start})", "a secret is one name: @secrets.NAME", start)
+        raise BadExpression(where, f"@{cut(written)} is no secret", "a secret is one name: @secrets.NAME")
     return Ref(name, "", path, optional, written) if name in ROOTS else Ref("step", name, path, optional, written)
 
 
@@ -125,12 +124,12 @@ def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
     """What is wrong where a reference should have ended."""
     rest, at = text[end:], end + 1
     found = f"{cut(text[start:])!r} is no reference from character {at} on"
+    if text[end - 1] == "?":
+        return found, "one ? stands at the very end", at
     if rest[0] == ".":
         return found, "a name or a number belongs behind the dot", at
     if rest[0] == "[":
         return found, 'write [0], or ["a key"]', at
-    if rest[0] == "?" or text[end - 1] == "?":
-        return found, "one ? stands at the very end", at
     return found, f"inside text write @{{{cut(text[start + 1 : end], 30)}}}; for a literal @ write @@", at
 
 

@@ -32,7 +32,7 @@ def regex(pattern: str) -> Any:
 
 def _library() -> Any:
     try:
-        import re2
+        import re2  # type: ignore[import-untyped]  # it comes without types
     except ImportError:
         raise MissingExtra("a regular expression", "google-re2", "definitions") from None
     return re2

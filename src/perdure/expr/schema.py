@@ -1,4 +1,7 @@
-"""JSON Schema: whether a value is of a shape. A thin face of `jsonschema-rs`, which is optional; what refers elsewhere is refused, never fetched."""
+"""JSON Schema: whether a value is of a shape. A thin face of `jsonschema-rs`, which is optional.
+
+What refers elsewhere is refused, never fetched. Patterns are matched in time proportional to the text, so they have no look-around and no backreferences.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -32,11 +35,12 @@ def _validator(schema: bytes) -> Any:
     library = _library()
     if len(schema) > SCHEMA_BYTES_MAX:
         raise BadExpression("", f"a schema has {len(schema):,} bytes", f"{SCHEMA_BYTES_MAX:,} are the most")
-    options = library.FancyRegexOptions if False else library.RegexOptions
     try:
-        return library.validator_for(msgspec.json.decode(schema), retriever=_refuse, pattern_options=options())
+        return library.validator_for(msgspec.json.decode(schema), retriever=_refuse, pattern_options=library.RegexOptions())
     except (library.ValidationError, library.ReferencingError, ValueError) as error:
-        raise BadExpression("", f"no JSON Schema: {cut(getattr(error, 'message', '') or str(error).splitlines()[0], 150)}", "see json-schema.org") from None
+        why = getattr(error, "message", "") or str(error).splitlines()[0]
+        hint = "copy what it refers to into it" if "registry" in why else "see json-schema.org"
+        raise BadExpression("", f"no JSON Schema: {cut(why, 150)}", hint) from None
 
 
 def _library() -> Any:

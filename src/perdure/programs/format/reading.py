@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from perdure.core.errors import BadDefinition
+from perdure.programs.format import dialects
 from perdure.programs.format.canonical import canonical, hash_of
-from perdure.programs.format.check import checked
+from perdure.programs.format.check import checked, located
 from perdure.programs.format.finding import Finding
 from perdure.programs.format.parse import parsed
 
@@ -36,11 +37,19 @@ def read(text_or_data: Any, name: str = "") -> Definition:
     text = parsed(text_or_data)
     if text.findings:
         raise BadDefinition(text.findings)
-    document = text.document
+    document, positions, findings = text.document, text.positions, list[Finding]()
+    foreign = dialects.read(document)
+    if foreign is not None:
+        findings = _without_errors([located(finding, positions) for finding in foreign.findings])
+        document, positions = foreign.document, {}
     if isinstance(document, dict) and name and "name" not in document:
         document = {"name": name} | document
-    findings = checked(document, text.positions)
-    if any(finding.severity == "error" for finding in findings):
-        raise BadDefinition(findings)
+    findings += _without_errors(checked(document, positions))
     found = canonical(document)
     return Definition(text_or_data, document, found, hash_of(found), found.get("dialect", ""), tuple(findings))
+
+
+def _without_errors(findings: list[Finding]) -> list[Finding]:
+    if any(finding.severity == "error" for finding in findings):
+        raise BadDefinition(findings)
+    return findings

@@ -23,6 +23,8 @@ _STANDS = {
     "loop": "stands only inside of each or repeat",
     "self": "stands only where the step has run: in repeat, undo, transform, and the rules of next",
     "error": "stands only in the steps of on_error",
+    "state": "stands only inside of repeat",
+    "last_turn": "stands only inside of repeat",
 }
 
 
@@ -33,6 +35,7 @@ class References:
         self.document = document
         self._order = document.get("order", "refs")
         self._native = "dialect" not in document
+        self._braces = document.get("dialect") == "003"
         self._steps = {one.pointer: one for one in placed(document)}
         self._ids: dict[str, Placed] = {}
         for one in self._steps.values():
@@ -60,7 +63,7 @@ class References:
             yield from self._schema(value, pointer)
         else:
             try:
-                reads = reads_of(expression)
+                reads = reads_of(expression, self._braces)
             except BadExpression as bad:
                 spot = pointer + bad.where
                 yield error("bad_expression", spot, f"{place(self.document, spot)}: {bad.what}; {bad.hint}")
@@ -79,13 +82,15 @@ class References:
                     yield error("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' can't stand here; secrets stand only {only}")
             case "step" if read.step in seen:
                 pass
+            case "steps" if self._braces and read.step not in self._ids:
+                pass
             case "step" | "steps":
                 yield from self._step_read(read, expression, seen)
             case root if root not in seen:
                 yield error("root_not_here", spot, f"{where}: '@{root}' {_STANDS.get(root, 'is not known here')}")
             case "input" | "vars" if self._native and read.path:
                 known = self._vars if read.root == "vars" else self._inputs
-                if known and read.path[0] not in known:
+                if (known or read.root == "vars") and read.path[0] not in known:
                     yield self._unknown(
                         f"{read.root}.{read.path[0]}", "an input" if read.root == "input" else "a variable", [f"{read.root}.{one}" for one in known], spot
                     )
@@ -94,7 +99,9 @@ class References:
         spot = expression.pointer + read.where
         target, reader = self._ids.get(read.step), self._steps.get(step_of(expression.pointer))
         if target is None:
-            if read.root == "step":
+            if read.step in _STANDS and read.root == "step":
+                yield error("root_not_here", spot, f"{place(self.document, step_of(spot) or spot)}: '@{read.step}' {_STANDS[read.step]}")
+            elif read.root == "step":
                 yield self._unknown(read.step, "a step or a root", [*self._ids, *seen], spot)
             else:
                 yield self._unknown(f"steps.{read.step}", "a step", [f"steps.{one}" for one in self._ids], spot)
@@ -170,7 +177,7 @@ class References:
             return {"trigger", "execution"} | (set() if field == "triggers" else {"input"}) | (set(model.EVERYWHERE) if field == "output" else set())
         seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
         if not self._native:
-            seen |= set(model.ROOTS) | {"state", "last_turn"}
+            seen |= set(model.ROOTS)
         if self._order == "ports":
             seen.add("error")
         for holder, by in step.around:
@@ -204,15 +211,15 @@ class References:
             yield error("bad_name", pointer, f"{place(self.document, pointer)}: the item and its number have one name; choose another for one")
 
 
-def reads_of(expression: Expression) -> frozenset[Read]:
-    """What an expression reads.
+def reads_of(expression: Expression, braces: bool = False) -> frozenset[Read]:
+    """What an expression reads; with `braces`, text may have ``{{ }}`` in it.
 
     Raises:
         BadExpression: it is none.
     """
     if isinstance(expression.shape, Condition):
         return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps").reads
-    return template.compiled(expression.value).reads
+    return template.compiled(expression.value, braces=braces).reads
 
 
 def as_schema(value: dict[str, Any]) -> dict[str, Any]:

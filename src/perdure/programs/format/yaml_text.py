@@ -200,25 +200,27 @@ def _tag(event: Any) -> str | None:
     return None if tag is None else str(tag)
 
 
-def _resolved(text: str, spot: Spot) -> Any:
-    """What a plain scalar means by the core schema."""
+def meaning(text: str) -> Any:
+    """What a plain scalar means by the core schema; a number that is not finite, or too long to be one, is NaN."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
         return text
-    if len(text) > 100 and _INT.fullmatch(text):
-        raise _refusal("not_plain", spot, "a whole number takes 64 bits at most; quote it to have it as text")
     if _INT.fullmatch(text):
-        return int(text)
+        return int(text) if len(text) <= 100 else math.nan
     if _BASED.fullmatch(text):
         return int(text[2:], 8 if text[1] == "o" else 16)
     if _FLOAT.fullmatch(text):
         value = float(text)
-        if math.isfinite(value):
-            return value
-    elif not _NOT_FINITE.fullmatch(text):
-        return text
-    raise _refusal("not_plain", spot, f"a number is finite, {text[:40]} is not; quote it to have it as text")
+        return value if math.isfinite(value) else math.nan
+    return math.nan if _NOT_FINITE.fullmatch(text) else text
+
+
+def _resolved(text: str, spot: Spot) -> Any:
+    value = meaning(text)
+    if isinstance(value, float) and math.isnan(value):
+        raise _refusal("not_plain", spot, f"{text[:40]} is no number of at most 64 bits; quote it to have it as text")
+    return value
 
 
 def _refusal(code: str, spot: Spot, why: str) -> Refused:

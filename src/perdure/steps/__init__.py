@@ -1,0 +1,1 @@
+"""Steps: what does work in the world, or in a sandbox beside it."""

@@ -1,0 +1,99 @@
+"""Conditions in Python, evaluated in a sandbox: `pydantic-monty`, an interpreter of its own in a process of its own, which is optional.
+
+There is no file, no network and no process in it, time stands still, sleeping takes none, and what is drawn at random is always the same. Each source has a
+fresh interpreter, a second and 50 MB; what takes more is an error, and the process is replaced.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+from perdure.core.errors import ExpressionFailed, MissingExtra
+from perdure.expr.python import checked
+from perdure.expr.values import cut, kind
+
+SECONDS_MAX = 1.0
+MEMORY_BYTES_MAX = 50_000_000
+DEPTH_MAX = 200
+PRINTED_BYTES_MAX = 64 * 1024
+WAIT_S = 60.0
+
+_lock = threading.Lock()
+_pools: dict[int, Any] = {}
+_began: list[int] = []
+"""The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
+
+
+def evaluated(sources: Sequence[str], output: Any, context: Any) -> list[bool]:
+    """What each source's ``evaluate(output, context)`` says. It blocks, for at most a second a source: call it in a step or a thread.
+
+    `output` is the result that is looked at, `context` what else the condition may see, by the ids of steps; both plain data.
+
+    Raises:
+        BadExpression: a source defines no such function, or imports something.
+        ExpressionFailed: a source fails, takes too much, or gives something that is neither true nor false. Its `where` is the number of the source.
+            Or this process was forked from one that has evaluated conditions.
+        MissingExtra: the sandbox is not installed.
+        TimeoutError: too many others are evaluated at once; try again.
+    """
+    library = _library()
+    for place, source in enumerate(sources):
+        checked(source, f"/{place}")
+    return [_evaluated(library, f"/{place}", source, {"output": output, "context": context}) for place, source in enumerate(sources)]
+
+
+def close() -> None:
+    """End this process's sandboxes; the next evaluation begins new ones."""
+    with _lock:
+        pool = _pools.pop(os.getpid(), None)
+    if pool is not None:
+        pool.__exit__(None, None, None)
+
+
+def _evaluated(library: ModuleType, where: str, source: str, inputs: dict[str, Any]) -> bool:
+    limits = {
+        "max_feed_duration_secs": SECONDS_MAX,
+        "max_memory": MEMORY_BYTES_MAX,
+        "max_recursion_depth": DEPTH_MAX,
+        "max_suspensions": 1,
+        "max_total_sleep_secs": 0,
+    }
+    try:
+        with _pool(library).checkout(limits=limits, os_policy=_POLICY) as session:
+            answer = session.feed_run(f"{source}\nevaluate(output, context)", inputs=inputs, print_callback=library.CollectString(PRINTED_BYTES_MAX))
+    except library.MontyCrashedError as crashed:
+        raise ExpressionFailed(where, f"the Python has ended its sandbox: {cut(str(crashed), 120)}", HINT) from None
+    except (library.MontySyntaxError, library.MontyRuntimeError, library.MontyConversionError) as failed:
+        raise ExpressionFailed(where, f"the Python has failed: {cut(str(failed), 150)}", HINT) from None
+    if type(answer) is not bool:
+        raise ExpressionFailed(where, f"evaluate gave {kind(answer)}, and a condition is true or false", "return a comparison, or bool(...) of what it gives")
+    return answer
+
+
+HINT = f"it has {SECONDS_MAX:g} s, {MEMORY_BYTES_MAX // 1_000_000} MB and nothing of the world outside; do larger work in a step"
+_POLICY: dict[str, Any] = {"sleep": "zero", "datetime": datetime(2000, 1, 1, tzinfo=UTC), "random_start": {"seed": 0}}
+
+
+def _pool(library: ModuleType) -> Any:
+    process = os.getpid()
+    with _lock:
+        if _began and process not in _began:
+            raise ExpressionFailed("", "this process was forked from one that has its sandbox", "start processes by spawn, or evaluate in the parent")
+        if process not in _pools:
+            _began[:] = [process]
+            _pools[process] = library.Monty(checkout_timeout=WAIT_S, request_timeout=SECONDS_MAX * 3)
+            _pools[process].__enter__()
+            atexit.register(close)
+        return _pools[process]
+
+
+def _library() -> ModuleType:
+    try:
+        import pydantic_monty
+    except ImportError:
+        raise MissingExtra("a condition in Python", "pydantic-monty", "sandbox") from None
+    return pydantic_monty
