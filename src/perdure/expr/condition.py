@@ -219,7 +219,10 @@ class _Compiler:
                 raise BadExpression(there, bad.what, bad.hint) from None
             return lambda asked, left: bool(validator.is_valid(left))
         holds: Holds = OPERATORS[name]
-        made = template(right, "null" if self.missing == "null" else "error")
+        try:
+            made = template(right, "null" if self.missing == "null" else "error")
+        except BadExpression as bad:
+            raise BadExpression(f"{there}{bad.where}", bad.what, bad.hint, bad.at) from None
         self.reads.update(read._replace(where=f"{there}{read.where}") for read in made.reads)
         if any(read.root == "secrets" for read in made.reads):
             raise BadExpression(there, "a condition looks at a secret", "secrets stand in with, env and headers only")
