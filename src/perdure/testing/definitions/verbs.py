@@ -61,16 +61,15 @@ def _approve(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcom
     if near(due, decided):
         reading.doubts.append(f"{step['id']} is decided when its time is over")
     if decision is not None and decided <= due:
-        port, value = "approved" if decision.approved else "rejected", {"approved": decision.approved, "expired": False}
+        port, told = "approved" if decision.approved else "rejected", {"form": decision.form, "by": decision.by, "comment": decision.comment}
     elif due == NEVER:
         return Settled(NEVER, "", None)
     else:
-        port = {"approve": "approved", "reject": "rejected", "fail": "timeout"}[asked.get("on_timeout", "fail")]
-        value = {"approved": port == "approved", "expired": True}
-    end = min(due, decided)
-    failed = "timeout" if port == "timeout" else ""
+        port, told = {"approve": "approved", "reject": "rejected", "fail": "timeout"}[asked.get("on_timeout", "fail")], {"form": None, "by": "", "comment": ""}
+    value = {"approved": port == "approved", "expired": decided > due}
+    end, failed = min(due, decided), "timeout" if port == "timeout" else ""
     reading.trace.append(Trace("work", step["id"], where.place, at, end, None if failed else value, failed))
-    return Settled(end, port, value)
+    return Settled(end, port, value | told)
 
 
 def _listen(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
