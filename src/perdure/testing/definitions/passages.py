@@ -136,6 +136,8 @@ class _Passage:
 
     def _chosen(self, name: str, outcome: Settled) -> list[Edge]:
         edges, port = [edge for edge in self._shape.edges if edge.source == name], outcome.port
+        if port == "error" and port not in self._shape.routed(name):
+            port = "success"  # it goes on
         taken = [edge for edge in edges if _by_port(edge, port)]
         ruled = () if port in FAILING else self._by_rules(name, outcome)
         return taken + [edge for edge in edges if edge.how == "rule" and edge.port in ruled]

@@ -193,7 +193,7 @@ class Reading:
     def _rescued(self, step: Step, failed: Failed, where: Where, routed: frozenset[str]) -> Outcome:
         match step.get("on_error", "fail"):
             case "go_on":
-                return Settled(failed.at, "error" if "error" in routed else "success", None)
+                return Settled(failed.at, "error", None)
             case list(steps):
                 return self.body(steps, failed.at, where.naming(error=failed.error))
         return Settled(failed.at, "error", failed.error) if "error" in routed else failed
