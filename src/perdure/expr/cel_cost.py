@@ -1,4 +1,4 @@
-"""What evaluating a CEL expression may cost. The library counts the turns of its macros; what is done in each turn, and how text and lists grow, is bounded here.
+"""What evaluating a CEL expression may cost. Turns of macros are counted by the library; what each turn does, and how text and lists grow, is bounded here.
 
 Without that, ``[["x"]].map(x, x + x).map(x, x + x)…`` fills the memory, and ``a.all(x, b == c)`` compares large lists ten thousand times. An expression that
 could do so is held against the size of what it is given; all others are evaluated as they are.

@@ -13,7 +13,7 @@ class Absent(Exception):
     """What a reference names is not there. It does not leave this package."""
 
     def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what, hint)
+        super().__init__(f"{what}; {hint}")
         self.what, self.hint = what, hint
 
 

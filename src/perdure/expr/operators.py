@@ -7,7 +7,7 @@ compare are `Unfit`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perdure.core.errors import BadExpression, ExpressionFailed
+from perdure.core.errors import BadExpression
 from perdure.expr.missing import Unfit
 from perdure.expr.regexes import regex
 from perdure.expr.values import cut, equal, kind, shown
@@ -68,7 +68,7 @@ def _matches_re(left: Any, right: Any) -> bool:
     try:
         return regex(right).search(left) is not None
     except BadExpression as bad:
-        raise ExpressionFailed("", bad.what, bad.hint) from None
+        raise Unfit(bad.what, bad.hint) from None
 
 
 def _is_empty(left: Any, right: Any) -> bool:

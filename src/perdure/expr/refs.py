@@ -124,12 +124,12 @@ def _behind(text: str, start: int, end: int) -> tuple[str, str, int]:
     """What is wrong where a reference should have ended."""
     rest, at = text[end:], end + 1
     found = f"{cut(text[start:])!r} is no reference from character {at} on"
+    if text[end - 1] == "?":
+        return found, "one ? stands at the very end", at
     if rest[0] == ".":
         return found, "a name or a number belongs behind the dot", at
     if rest[0] == "[":
         return found, 'write [0], or ["a key"]', at
-    if rest[0] == "?" or text[end - 1] == "?":
-        return found, "one ? stands at the very end", at
     return found, f"inside text write @{{{cut(text[start + 1 : end], 30)}}}; for a literal @ write @@", at
 
 

@@ -38,7 +38,9 @@ def _validator(schema: bytes) -> Any:
     try:
         return library.validator_for(msgspec.json.decode(schema), retriever=_refuse, pattern_options=library.RegexOptions())
     except (library.ValidationError, library.ReferencingError, ValueError) as error:
-        raise BadExpression("", f"no JSON Schema: {cut(getattr(error, 'message', '') or str(error).splitlines()[0], 150)}", "see json-schema.org") from None
+        why = getattr(error, "message", "") or str(error).splitlines()[0]
+        hint = "copy what it refers to into it" if "registry" in why else "see json-schema.org"
+        raise BadExpression("", f"no JSON Schema: {cut(why, 150)}", hint) from None
 
 
 def _library() -> Any:

@@ -24,7 +24,8 @@ WAIT_S = 60.0
 
 _lock = threading.Lock()
 _pools: dict[int, Any] = {}
-"""By the id of the process that has it: after a fork, the child makes one of its own, and leaves the parent's alone."""
+_began: list[int] = []
+"""The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
 
 
 def evaluated(sources: Sequence[str], output: Any, context: Any) -> list[bool]:
@@ -35,6 +36,7 @@ def evaluated(sources: Sequence[str], output: Any, context: Any) -> list[bool]:
     Raises:
         BadExpression: a source defines no such function, or imports something.
         ExpressionFailed: a source fails, takes too much, or gives something that is neither true nor false. Its `where` is the number of the source.
+            Or this process was forked from one that has evaluated conditions.
         MissingExtra: the sandbox is not installed.
         TimeoutError: too many others are evaluated at once; try again.
     """
@@ -79,7 +81,10 @@ _POLICY: dict[str, Any] = {"sleep": "zero", "datetime": datetime(2000, 1, 1, tzi
 def _pool(library: ModuleType) -> Any:
     process = os.getpid()
     with _lock:
+        if _began and process not in _began:
+            raise ExpressionFailed("", "this process was forked from one that has its sandbox", "start processes by spawn, or evaluate in the parent")
         if process not in _pools:
+            _began[:] = [process]
             _pools[process] = library.Monty(checkout_timeout=WAIT_S, request_timeout=SECONDS_MAX * 3)
             _pools[process].__enter__()
             atexit.register(close)

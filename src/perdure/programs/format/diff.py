@@ -101,9 +101,10 @@ def _steps(document: dict[str, Any]) -> dict[str, Placed]:
 
 def _own(step: dict[str, Any]) -> dict[str, Any]:
     """A step without its id, the steps in it, and what only editors show."""
-    own = {name: value for name, value in step.items() if name not in ("id", "ui")}
+    own = {name: value for name, value in step.items() if name not in ("id", "ui", "else")}
     for field, where, _ in lists(step):
-        own[field] = {name: value for name, value in step[field].items() if name != "steps"} if where == "/parallel/steps" else []
+        if field in own:
+            own[field] = {name: value for name, value in step[field].items() if name != "steps"} if where == "/parallel/steps" else []
     return own
 
 

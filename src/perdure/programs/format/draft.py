@@ -18,6 +18,7 @@ class Draft:
     def __init__(self, canonical: Mapping[str, Any]) -> None:
         self.canonical = canonical
         self.dialect = str(canonical.get("dialect") or "")
+        self.braces = self.dialect == "003"
         self.outline = Outline(canonical)
         self.found: list[Finding] = []
         self.edges: list[tuple[int, int, str]] = []

@@ -185,7 +185,7 @@ def _connect(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, A
         case {"choose": list(choices)} if not port:
             _append(choices, target["id"])
         case dict() if "choose" not in ids:
-            _append(ids.setdefault(port or "success", {"to": []})["to"], target["id"])
+            _append(ids.setdefault(port or "success", {}).setdefault("to", []), target["id"])
         case list() if not any(isinstance(one, dict) for one in ids):
             if port:
                 source["next"] = ({"success": {"to": ids}} if ids else {}) | {port: {"to": [*(ids if port == "success" else []), target["id"]]}}
@@ -226,10 +226,7 @@ def _next_of(step: dict[str, Any]) -> Any:
     """The `next` of a step, spelled out; it is put back so."""
     if "next" not in step:
         return []
-    try:
-        step["next"] = of_shape(model.NEXT, step["next"])
-    except (TypeError, AttributeError, KeyError):
-        raise _Impossible(f"the /next of {step['id']!r} is not valid; set it instead") from None
+    step["next"] = of_shape(model.NEXT, step["next"])
     return step["next"]
 
 

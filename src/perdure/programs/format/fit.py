@@ -333,7 +333,7 @@ def _of_rule(rule: dict[str, Any]) -> Iterator[str]:
 def _of_emit(emit: dict[str, Any]) -> Iterator[str]:
     if "to" in emit and "name" not in emit:
         yield "a message to another execution has a name; add 'name'"
-    if "name" not in emit and "body" not in emit:
+    elif "name" not in emit and "body" not in emit:
         yield "it says nothing; add 'body'"
 
 

@@ -102,7 +102,7 @@ def _check_bounds(draft: Draft, graph: Graph, found: Loops) -> None:
         if number in draft.turns or number in draft.endless:
             bounded.add(target)
     for head, source in back.items():
-        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS:
+        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and draft.outline.sites[head].verb != "loop":
             cycle = shown(draft, [*way(graph, head, source), head] if head != source else [head, head])
             text = f"{cycle} is a cycle with no bound; add max to the way from {draft.name(source)!r} back to {draft.name(head)!r}, or endless: true"
             draft.error("unbounded_cycle", draft.outline.sites[source].pointer, text)

@@ -191,6 +191,15 @@ TASK = Fields(
     ),
     sugar="type",
 )
+LOOP = Fields(
+    "loop",
+    (
+        Field("items", Value(), "the list, read when the loop begins", required=True),
+        Field("batch", Either((Whole(1), Value()), "a whole number from 1, or a reference"), "how many of them a turn has", default=1),
+        *EACH.fields[1:3],
+        Field("max", Whole(1), "more turns than this fail the step"),
+    ),
+)
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
@@ -246,6 +255,7 @@ VERBS = (
     Verb("race", Steps(least=1), "steps of which the first to succeed wins"),
     Verb("do", Steps(), "steps as one; the last result"),
     Verb("test", Condition(), "true or false", ports=("true", "false")),
+    Verb("loop", LOOP, "the head of a cycle that takes a list batch by batch", ports=("loop", "done")),
     Verb("return", Value(), "ends the execution with a result", ports=()),
     Verb("fail", FAIL, "ends what holds it as failed", ports=()),
     Verb("set", MapOf(Value()), "variables, from then on"),

@@ -36,14 +36,14 @@ class Known:
 def read_by(draft: Draft, known: Known, site: Site) -> Iterator[tuple[int, bool, str]]:
     """The steps that a step reads before others may go on: their numbers, whether only once it has run, and where. Notes what is unknown."""
     items = known.around(site)
-    yield from _steps(draft, known, items, readings(site))
-    for _ in _steps(draft, known, items, readings_later(site)):
+    yield from _steps(draft, known, items, readings(site, draft.braces))
+    for _ in _steps(draft, known, items, readings_later(site, draft.braces)):
         pass
 
 
 def check_output(draft: Draft, output: Any) -> None:
     """Note what the definition's output reads that there is not."""
-    for _ in _steps(draft, Known(draft), frozenset(), of_template(output, "/output")):
+    for _ in _steps(draft, Known(draft), frozenset(), of_template(output, "/output", draft.braces)):
         pass
 
 
@@ -62,7 +62,7 @@ def _check(draft: Draft, known: Known, items: frozenset[str], reading: Reading) 
     """Note a reference to what is no step, unless it means something else."""
     name = reading.name
     if reading.root == "steps":
-        if name:
+        if name and not draft.braces:
             meant = draft.suggestion(name, known.steps)
             draft.error("unknown_reference", reading.pointer, f"'@steps.{name}' is not a step{did_you_mean(meant, '@steps.')}", meant)
     elif reading.root == "item":
@@ -70,7 +70,8 @@ def _check(draft: Draft, known: Known, items: frozenset[str], reading: Reading) 
             called = f"; what is repeated here calls its items {' and '.join(f'@{one}' for one in sorted(items))}" if items else ""
             draft.error("unknown_reference", reading.pointer, f"'@item' stands outside of any each{called}")
     elif reading.root != "step":
-        _check_declared(draft, known, reading)
+        if not draft.braces:
+            _check_declared(draft, known, reading)
     elif name not in ROOTS and name not in items:
         meant = draft.suggestion(name, {*known.steps, *ROOTS, *items})
         draft.error("unknown_reference", reading.pointer, f"'@{name}' is not a step or a root{did_you_mean(meant, '@')}", meant)

@@ -95,7 +95,7 @@ def _wire_next(draft: Draft, site: Site) -> None:
     found = routes(site.step["next"], pointer)
     rules: list[Rule] = []
     for route in found.routes:
-        edges = tuple(_edges(draft, site, route.targets, port(route.port)))
+        edges = tuple(_edges(draft, site, route.targets, port(route.port, site.verb)))
         for edge in edges:
             if route.max:
                 draft.turns[edge] = max(route.max, draft.turns.get(edge, 0))

@@ -136,7 +136,7 @@ def _json(text: str) -> Parsed:
         return _refused("json", error("not_plain", "", "a whole number takes 64 bits at most; write it as text"))
     problem_found = unfit(document)
     if problem_found:
-        line, column = spots(text)[0].get(problem_found.pointer, (0, 0))
+        line, column = spots(text)[0].get(problem_found.pointer, (0, 0)) if problem_found.pointer else (0, 0)
         return _refused("json", msgspec.structs.replace(problem_found, line=line, column=column))
     if repeated:
         return _refused("json", *spots(text)[1])

@@ -7,7 +7,7 @@ from perdure.programs.format.model import verbs
 from perdure.programs.graph.ir import AFTER
 
 BLOCKS = ("if", "do", "parallel", "race")
-MUST_LEAD_ON = {"approve": ("approved", "rejected"), "test": ("true", "false"), "if": ("true", "false")}
+MUST_LEAD_ON = {"approve": ("approved", "rejected"), "test": ("true", "false"), "if": ("true", "false"), "loop": ("loop", "done")}
 """The ports of verbs with several, of which each is expected to lead somewhere once one of them does."""
 
 FREE = frozenset(("ts", "python", "bash", "http", "agent", "agent_message", "llm", "pipeline"))
@@ -34,6 +34,8 @@ def must_lead_on(verb: str, step: Mapping[str, Any], named: Iterable[str]) -> tu
     return tuple(one for one in MUST_LEAD_ON.get(verb, ()) if one not in given)
 
 
-def port(name: str) -> str:
-    """The port of an edge that a document calls `name`."""
-    return AFTER if name in ("success", "done") else name
+def port(name: str, verb: str) -> str:
+    """The port of an edge that a document calls `name`. A `loop` has succeeded when it is done, and not by each of its turns."""
+    if name in ("success", "done"):
+        return "done" if verb == "loop" else AFTER
+    return name

@@ -36,38 +36,38 @@ class Reading(NamedTuple):
 Found = Iterator[Reading | Unreadable]
 
 
-def readings(site: Site) -> Found:
-    """All that a step reads before others may go on, those of its nested steps not included."""
+def readings(site: Site, braces: bool) -> Found:
+    """All that a step reads before others may go on, those of its nested steps not included; with `braces`, text may have ``{{ }}`` in it."""
     step, pointer = site.step, site.pointer
     if site.verb in CONDITIONS:
         yield from _of_condition(site.value, joined(pointer, site.verb), "steps")
     elif site.verb not in RAW:
-        yield from of_template(site.value, joined(pointer, site.verb))
+        yield from of_template(site.value, joined(pointer, site.verb), braces)
     if "when" in step:
         yield from _of_condition(step["when"], joined(pointer, "when"), "steps")
     for field in ("with", "env"):
         if field in step:
-            yield from of_template(step[field], joined(pointer, field))
+            yield from of_template(step[field], joined(pointer, field), braces)
     if isinstance(each := step.get("each"), Mapping):
-        yield from of_template(each.get("in"), joined(pointer, "each", "in"))
+        yield from of_template(each.get("in"), joined(pointer, "each", "in"), braces)
     if isinstance(repeat := step.get("repeat"), Mapping):
-        yield from (one._replace(late=True) if isinstance(one, Reading) else one for one in _of_repeat(repeat, joined(pointer, "repeat")))
+        yield from (one._replace(late=True) if isinstance(one, Reading) else one for one in _of_repeat(repeat, joined(pointer, "repeat"), braces))
 
 
-def _of_repeat(repeat: Mapping[str, Any], pointer: str) -> Found:
+def _of_repeat(repeat: Mapping[str, Any], pointer: str, braces: bool) -> Found:
     for field in ("state", "delay"):
         if field in repeat:
-            yield from of_template(repeat[field], joined(pointer, field))
+            yield from of_template(repeat[field], joined(pointer, field), braces)
     for field in ("while", "until"):
         if field in repeat:
             yield from _of_condition(repeat[field], joined(pointer, field), "self")
 
 
-def readings_later(site: Site) -> Found:
+def readings_later(site: Site, braces: bool) -> Found:
     """What is read when all that ran before is there: where to go on, and what undoes the step."""
     undo, following = site.step.get("undo"), site.step.get("next")
     if isinstance(undo, Mapping) and "with" in undo:
-        yield from of_template(undo["with"], joined(site.pointer, "undo", "with"))
+        yield from of_template(undo["with"], joined(site.pointer, "undo", "with"), braces)
     pointer = joined(site.pointer, "next")
     if isinstance(following, Mapping) and isinstance(following.get("success"), list):
         following, pointer = following["success"], joined(pointer, "success")
@@ -76,12 +76,12 @@ def readings_later(site: Site) -> Found:
             yield from _of_condition(rule["when"], joined(pointer, number, "when"), "self")
 
 
-def of_template(value: Any, pointer: str) -> Found:
+def of_template(value: Any, pointer: str, braces: bool) -> Found:
     """The references in a template."""
     if value is None or value is True or value is False:
         return
     try:
-        reads = template.compiled(value).reads
+        reads = template.compiled(value, braces=braces).reads
     except BadExpression as problem:
         yield _unreadable(problem, pointer)
     else:

@@ -35,6 +35,7 @@ class References:
         self.document = document
         self._order = document.get("order", "refs")
         self._native = "dialect" not in document
+        self._braces = document.get("dialect") == "003"
         self._steps = {one.pointer: one for one in placed(document)}
         self._ids: dict[str, Placed] = {}
         for one in self._steps.values():
@@ -62,7 +63,7 @@ class References:
             yield from self._schema(value, pointer)
         else:
             try:
-                reads = reads_of(expression)
+                reads = reads_of(expression, self._braces)
             except BadExpression as bad:
                 spot = pointer + bad.where
                 yield error("bad_expression", spot, f"{place(self.document, spot)}: {bad.what}; {bad.hint}")
@@ -80,6 +81,8 @@ class References:
                     only = "in with, env, headers and the verify of a trigger"
                     yield error("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' can't stand here; secrets stand only {only}")
             case "step" if read.step in seen:
+                pass
+            case "steps" if self._braces and read.step not in self._ids:
                 pass
             case "step" | "steps":
                 yield from self._step_read(read, expression, seen)
@@ -142,15 +145,15 @@ class References:
         if step is None:
             return
         field = parts(pointer[len(step.pointer) :])[0]
-        known = [one.id for one in self._ids.values() if field == "needs" or one.container == step.container]
+        found = self._ids.get(name)
         if field == "repeat" and self._order != "ports":
             yield error("misplaced", pointer, f"{place(self.document, pointer)}: it names a step only where the definition says 'order: ports'")
-        elif name not in self._ids:
-            meant = closest(name, known)
+        elif found is None:
+            meant = closest(name, [one.id for one in self._ids.values() if field == "needs" or one.container == step.container])
             fix = ({"op": "replace", "path": pointer, "value": meant},) if meant and isinstance(at(self.document, pointer), str) else ()
             hint = f"; did you mean {meant!r}?" if meant else ""
             yield error("unknown_step", pointer, f"{place(self.document, step.pointer)}: {field} names {shown(name)}, which is not a step{hint}", meant, fix)
-        elif name not in known:
+        elif field != "needs" and found.container != step.container:
             yield error("other_list", pointer, f"{place(self.document, step.pointer)}: {field} leads to {name!r}, which stands in another list of steps")
         elif field == "needs" and name == step.id:
             yield error("not_yet", pointer, f"{place(self.document, step.pointer)}: it needs itself")
@@ -208,15 +211,15 @@ class References:
             yield error("bad_name", pointer, f"{place(self.document, pointer)}: the item and its number have one name; choose another for one")
 
 
-def reads_of(expression: Expression) -> frozenset[Read]:
-    """What an expression reads.
+def reads_of(expression: Expression, braces: bool = False) -> frozenset[Read]:
+    """What an expression reads; with `braces`, text may have ``{{ }}`` in it.
 
     Raises:
         BadExpression: it is none.
     """
     if isinstance(expression.shape, Condition):
         return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps").reads
-    return template.compiled(expression.value).reads
+    return template.compiled(expression.value, braces=braces).reads
 
 
 def as_schema(value: dict[str, Any]) -> dict[str, Any]:

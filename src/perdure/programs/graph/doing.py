@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Err, Keep, Sleep
@@ -140,6 +141,7 @@ class Repeating:
         assert repeat is not None
         self.repeat = repeat
         self.state: Any = None
+        self.before = Output()
 
     def begin(self) -> None:
         """Begin the first turn."""
@@ -149,19 +151,37 @@ class Repeating:
                 self.doing.then(kept)
                 return
             self.state = None if kept is None else values.decode(self.run.log.raw(kept.value), Any, "the state of", self.doing.path)
-        self._begin_turn()
+        if self.repeat.max == 0 and self.run.endless.resumes(self.doing.path):
+            self.run.log.wait_for_turn(self.doing.path, self._go_on)
+        else:
+            self._begin_turn()
+
+    def _go_on(self, event: e.Turned) -> None:
+        """Go on with the turn with which a compacted log begins."""
+        self.turn, self.before = event.turn, self.run.endless.restored(event, self.doing.names)
+        self.state = self.before.value if event.turn else self.state
+        self._perform()
 
     def _state(self) -> Keep:
         return Keep(values.encode(self.run.template(self.repeat.state).evaluate(self.doing.names), "the state of", self.doing.path), label="state")
 
     def _names(self, **result: Any) -> Names:
         """What can be read in a turn; after it, its `result` too."""
-        given = {"index": self.turn, "loop": {"index": self.turn, "state": self.state}}
+        loop = {"index": self.turn, "state": self.state}
+        given = {"index": self.turn, "loop": loop, "state": self.state, "last_turn": self.before.value}
         return self.doing.names.inside(given | ({"self": result["result"]} if result else {}))
 
     def _begin_turn(self) -> None:
-        turns_path = (*self.doing.path, self.turn)
-        perform(self.run, Doing(self.doing.firing, turns_path, self._names(), self._told))
+        if self.repeat.max == 0:
+            ids = [id for body in self.doing.node.bodies for id in self.run.plan.ids_in(body)]
+            self.run.endless.begin(self.doing.path, self.turn, ids, self.doing.names, self.before, self.repeat.keep)
+        self._perform()
+
+    def _perform(self) -> None:
+        path: Path = (*self.doing.path, self.turn)
+        if self.repeat.max == 0:  # what the turn begins with stands at its own path
+            path = (*path, (self.doing.node.id, 1))
+        perform(self.run, Doing(self.doing.firing, path, self._names(), self._told))
 
     def _told(self, how: Done | Err) -> None:
         if isinstance(how, Err) or how.port in ("rejected", "timeout"):
@@ -196,7 +216,7 @@ class Repeating:
 
     def _wait(self, how: Done) -> None:
         path, names = (*self.doing.path, self.turn, ("delay", 0)), self._names(result=how.output.value)
-        self.turn, self.state = self.turn + 1, how.output.value
+        self.turn, self.state, self.before = self.turn + 1, how.output.value, how.output
         if self.repeat.delay is None:
             self.run.works.append(self._begin_turn)
             return

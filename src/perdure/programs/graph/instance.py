@@ -22,6 +22,7 @@ from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.declare import GraphWorkflow
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ending import Ending
+from perdure.programs.graph.endless import Endless
 from perdure.programs.graph.log import UNJUDGED, Failure, Log
 from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.plan import Plan
@@ -30,7 +31,7 @@ from perdure.programs.graph.roots import Roots
 from perdure.programs.graph.routing import Routing
 from perdure.programs.graph.walk import Firing, Frame, TooManyHops, UnsafeLoop, Walk
 
-AT_ONCE = frozenset(("test", "set", "if", "return", "fail", "do", "parallel", "race"))
+AT_ONCE = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
 """The verbs that settle at once, or only hold others: they go before any work is opened, so that a return ends the execution before that."""
 
 
@@ -41,6 +42,7 @@ class Instance:
         "_divergence",
         "closed",
         "ending",
+        "endless",
         "execution",
         "finished",
         "is_begun",
@@ -67,6 +69,7 @@ class Instance:
         self.roots: Roots
         self.walk: Walk
         self.routing: Routing
+        self.endless: Endless
         self.ending: Ending
         self._begin_anew()
 
@@ -129,6 +132,8 @@ class Instance:
             case e.Started() | e.Reopened():
                 self._begin_anew()
                 self._begin()
+            case e.Turned():
+                self.log.turned(event)
             case e.Patched(definition, refused=()):
                 patching.patch(self, planned(definition.sha256, self.log.payloads))
             case e.Cancelling() if not self.finished:
@@ -149,6 +154,7 @@ class Instance:
         self.walk = Walk(self.plan)
         self.walk.trace = [] if self.is_traced else None
         self.routing = Routing(self)
+        self.endless = Endless(self)
         wrong = self.log.judged((("input", 0),), self.roots.check)
         if isinstance(wrong, Err):
             self.ending.fail(wrong)
@@ -175,8 +181,12 @@ class Instance:
         if firing.settled or not firing.frame.is_wanted:
             return
         body = firing.frame.block
-        if isinstance(body, Body) and body.holds(firing):
+        if (isinstance(body, Body) and body.holds(firing)) or self.endless.holds(firing):
             return
+        self.begin_firing(firing)
+
+    def begin_firing(self, firing: Firing) -> None:
+        """Begin what has fired, unless it is not to be done."""
         self.started_steps += 1
         if self.started_steps > (limit := self.plan.ir.limits.max_steps):
             self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
@@ -213,8 +223,8 @@ class Instance:
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
 
-    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: bool = False) -> None:
-        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or those that were `chosen`."""
+    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: str = "") -> None:
+        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or of what was `chosen`."""
         place, frame = firing.place, firing.frame
         limit = self.plan.ir.limits.max_fanout
         try:
@@ -270,7 +280,7 @@ class Instance:
 
     def template(self, value: Any) -> Template:
         """A value template of the definition, compiled."""
-        return template.compiled(value, self.missing(in_condition=False))
+        return template.compiled(value, self.missing(in_condition=False), self.plan.ir.dialect == "003")
 
     def condition(self, value: Any) -> Condition:
         """A condition of the definition, compiled."""

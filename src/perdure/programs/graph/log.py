@@ -12,7 +12,7 @@ from perdure.core import values
 from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
 from perdure.core.ops import Err, Keep, Op
 from perdure.core.paths import Path, text
-from perdure.core.program import Command, Drop, Finish, Open
+from perdure.core.program import Command, Drop, Finish, Open, Trim
 from perdure.core.promise import Settlement
 from perdure.core.values import NOTHING, Blob, Value
 from perdure.programs.code.places import asked_text
@@ -37,7 +37,7 @@ class PrefixEnd(Exception):  # where a look into the past ends
 class Log:
     """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; with `is_prefix`, it may end anywhere."""
 
-    __slots__ = ("_remembered", "_values", "_waiting", "commands", "is_prefix", "steps")
+    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "commands", "is_prefix", "steps")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
@@ -46,6 +46,7 @@ class Log:
         self._remembered: deque[e.Event] | None = None
         self._values: Mapping[str, bytes] = {}
         self._waiting: dict[Path, Callable[[Settlement], None]] = {}
+        self._turns: dict[Path, Callable[[e.Turned], None]] = {}
 
     def turn_to(self, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> None:
         """Go on at an event, behind which this is `remembered`; live, nothing is."""
@@ -59,6 +60,7 @@ class Log:
     def clear(self) -> None:
         """Wait for nothing any more."""
         self._waiting.clear()
+        self._turns.clear()
         self.steps.clear()
 
     def told(self, path: Path, settlement: Settlement) -> None:
@@ -67,6 +69,21 @@ class Log:
         told = self._waiting.pop(path, None)
         if told is not None:
             told(settlement)
+
+    def turned(self, event: e.Turned) -> None:
+        """A compacted log goes on here with a turn of a loop: who waits for that is told."""
+        told = self._turns.pop(event.path, None)
+        if told is not None:
+            told(event)
+
+    def wait_for_turn(self, path: Path, told: Callable[[e.Turned], None]) -> None:
+        """Have `told` told when the log comes to the turn from which the loop at `path` goes on."""
+        self._turns[path] = told
+
+    def trim(self, path: Path, before: int) -> None:
+        """Forget turns of a loop. How far was decided with it, so a replay has nothing to do or compare."""
+        if self._remembered is None:
+            self.commands.append(Trim(path, before))
 
     # notes
 

@@ -15,7 +15,7 @@ from perdure.programs.format.compile import compiled
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.ir import Node
 from perdure.programs.graph.plan import Place, Plan
-from perdure.programs.graph.walk import Begun, Dropped, Frame, Over, Walk
+from perdure.programs.graph.walk import Begun, Dropped, Firing, Frame, Over, Walk
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -33,6 +33,8 @@ def unfit(run: "Instance", definition: bytes) -> tuple[str, ...]:
         return (f"it is no valid definition: {error}",)
     if plan.ir.name != run.plan.ir.name:
         return (f"it is called {plan.ir.name}, and the execution is one of {run.plan.ir.name}",)
+    if not run.walk.is_whole:
+        return ("a loop without end has forgotten its turns, so what has begun can't be told any more; start another execution on the new definition",)
     complaints = tuple(_changed(run, plan))
     if complaints:
         return complaints
@@ -79,7 +81,7 @@ def walked(walk: Walk, plan: Plan) -> Walk:
                 firing = after.open.get(path)
                 if firing is None:
                     raise Unfit(f"{_id(path)} has settled, and would not have been reached; leave the way to it as it is")
-                after.settle(firing, _taken(plan, firing.place, one), one.port, one.chosen)
+                after.settle(firing, _taken(after, firing, one), one.port, one.chosen)
             case Dropped(path):
                 after.drop(_frame(after, frames, path))
     left = [_id(path) for path in walk.open if path not in after.open]
@@ -105,12 +107,13 @@ def _frame(walk: Walk, frames: Mapping[Path, Frame], path: Path) -> Frame:
     raise Unfit("a turn goes on that would not have begun; leave the loop as it is")
 
 
-def _taken(plan: Plan, place: Place, one: Over) -> list[int]:
-    """The edges by which a node that has settled leads on in a plan: by its port, or to where it chose."""
+def _taken(walk: Walk, firing: Firing, one: Over) -> list[int]:
+    """The edges by which a node that has settled leads on in another walk: by its port, or to where it chose."""
     if not one.chosen:
-        return list(plan.by_port(place, one.port))
+        return list(walk.by_port(firing, one.port))
     found: dict[str, int] = {}
-    for number in place.out:
+    plan = walk.plan
+    for number in firing.place.out:
         found.setdefault(plan.places[plan.edges[number].target].node.id, number)
     return [found[id] for id in one.to if id in found]
 

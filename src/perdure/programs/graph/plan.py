@@ -26,7 +26,7 @@ class Place:
 class Plan:
     """All places, and for each edge the cycle that it leaves, or -1: the outermost one. `exits` are the edges that leave each cycle so."""
 
-    __slots__ = ("by_id", "edges", "exits", "ir", "left", "outs", "places", "regions")
+    __slots__ = ("by_id", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
 
     def __init__(self, ir: IR) -> None:
         self.ir = ir
@@ -40,6 +40,7 @@ class Plan:
         self.left = [self._left(edge) for edge in ir.edges]
         self.exits: dict[int, list[int]] = {}
         self.outs: dict[tuple[int, str], tuple[int, ...]] = {}
+        self.inside: dict[int, list[str]] = {}
         for number, edge in enumerate(ir.edges):
             self.places[edge.source].out.append(number)
             if not edge.back:
@@ -60,6 +61,20 @@ class Plan:
             known = self.outs[place.number, port] = tuple(number for number in place.out if takes(self.edges[number].port, port))
         return known
 
+    def is_endless(self, cycle: int) -> bool:
+        """Whether a cycle is meant to turn without end. One without a bound of its own may also be bounded by the hops of its dialect."""
+        return not self.regions[cycle].max and self.ir.dialect not in ("003", "004")
+
+    def ids_in(self, region: int) -> list[str]:
+        """The ids of all nodes in a region, and in those inside of it."""
+        if region not in self.inside:
+            within = {region}
+            for number, one in enumerate(self.regions):  # a region comes behind the one that holds it
+                if one.parent in within or (one.kind == "body" and self.places[one.head].node.region in within):
+                    within.add(number)
+            self.inside[region] = [place.node.id for place in self.places if place.node.region in within]
+        return self.inside[region]
+
     def has_port(self, place: Place, port: str) -> bool:
         """Whether an edge of just this port leaves a node."""
         return any(self.edges[number].port == port for number in place.out)
@@ -69,4 +84,6 @@ def takes(of_edge: str, port: str) -> bool:
     """Whether an edge of the port `of_edge` is taken when its source settles by `port`."""
     if of_edge == AFTER:
         return port not in NOT_AFTER
+    if of_edge == "done" and port == "success":  # what a node is called that has gone through all items or turns
+        return True
     return (of_edge == ALWAYS and port not in NOT_ALWAYS) or of_edge == port

@@ -28,6 +28,7 @@ class Roots:
         self.run = run
         self.outputs: dict[str, Output] = {}
         self.last: Output | None = None
+        self.loop: dict[str, Any] | None = None
         positional, named = values.decode(raw, tuple[list[Any], dict[str, Any]], "the input")
         given = {**(positional[0] if positional and isinstance(positional[0], dict) else {}), **named}
         defaults = {name: about["default"] for name, about in run.plan.ir.input.items() if isinstance(about, dict) and "default" in about}
@@ -62,6 +63,8 @@ class Roots:
                 return None if self.last is None else self.last.value
             case "lastOutput":
                 return None if self.last is None else self.last.envelope
+            case "loop" if self.loop is not None:
+                return self.loop
             case "trigger":
                 return {}
             case "steps":
@@ -74,7 +77,7 @@ class Roots:
         place = plan.by_id.get(id)
         if place is None:
             return False
-        if plan.ir.order != "ports":
+        if plan.ir.order != "ports" or not walk.open:
             return True  # what is read stands before what reads it, and was passed by if there is nothing of it
         while True:
             if any((arrivals := frame.arrivals.get(place.number)) is not None and arrivals.is_dead for frame in walk.frames()):

@@ -50,7 +50,7 @@ class Routing:
             output = Output.of(told, "an error")
             output.port = "error"
             self.run.store(firing, output)
-            self.run.follow(firing, output, plan.by_port(firing.place, "error"), "error")
+            self.run.follow(firing, output, self.run.walk.by_port(firing, "error"), "error")
         elif node.on_error == "go_on":
             self._go_on(firing, Output(port="error"), "success")
         else:
@@ -72,7 +72,7 @@ class Routing:
         node = firing.place.node
         self.run.store(firing, output)  # before its rules, which may read it
         if port in NOT_AFTER or not (node.rules or node.choose):
-            self.run.follow(firing, output, self.run.plan.by_port(firing.place, port), port)
+            self.run.follow(firing, output, self.run.walk.by_port(firing, port), port)
         elif node.choose:
             self._choose(firing, output)
         else:
@@ -111,18 +111,9 @@ class Routing:
     def _usable(self, firing: Firing, number: int) -> str:
         """How rule `number` is noted if it is taken: its number; with ``max``, when it has been used up. Empty, if the next one is to be looked at."""
         rule = firing.place.node.rules[number]
-        used = self._uses(firing, number)
-        if not rule.max or used is None or used.get((firing.place.number, number), 0) < rule.max:
+        if not rule.max or self.run.walk.uses(firing, str(number), rule.edges) < rule.max:
             return str(number)
         return f"{number} max" if rule.on_max else ""
-
-    def _uses(self, firing: Firing, number: int) -> dict[tuple[int, int], int] | None:
-        """How often each rule was used in the stay in the cycle to which this one leads back; None if it does not lead back."""
-        edges = self.run.plan.edges
-        for edge in firing.place.node.rules[number].edges:
-            if edges[edge].back and (stay := firing.frame.within(edges[edge].region).stay) is not None:
-                return stay.uses
-        return None
 
     def _edges(self, firing: Firing, noted: str) -> Sequence[int]:
         """The edges of a rule as it is noted."""
@@ -133,10 +124,7 @@ class Routing:
         return rule.on_max if is_max else rule.edges
 
     def _take(self, firing: Firing, output: Output, noted: str) -> None:
-        if noted.isdecimal() and (used := self._uses(firing, int(noted))) is not None:
-            key = (firing.place.number, int(noted))
-            used[key] = used.get(key, 0) + 1
-        self.run.follow(firing, output, self._edges(firing, noted), chosen=True)
+        self.run.follow(firing, output, self._edges(firing, noted), chosen=noted or "none")
 
     def _choose(self, firing: Firing, output: Output) -> None:
         """Go where the node's result says, which may name only what the list allows."""
@@ -159,4 +147,4 @@ class Routing:
             return
         ids = [] if kept is None else values.decode(self.run.log.raw(kept.value), list[str], "where to go on")
         edges = [number for number in firing.place.out if not plan.edges[number].port and plan.places[plan.edges[number].target].node.id in ids]
-        self.run.follow(firing, output, edges if ids else node.default, chosen=True)
+        self.run.follow(firing, output, edges if ids else node.default, chosen="choose")

@@ -14,6 +14,7 @@ from perdure.programs.graph import tools
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Output, unfit
+from perdure.programs.graph.ticks import Tick, first
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -224,6 +225,38 @@ def emit(run: "Instance", doing: Doing) -> None:
 # control
 
 
+def loop(run: "Instance", doing: Doing) -> None:
+    """The next batch of a list, for the steps of the cycle that begins here."""
+    stay = doing.firing.frame.stay
+    tick = stay.tick.next() if stay is not None and isinstance(stay.tick, Tick) else _first_tick(run, doing)
+    if isinstance(tick, Err):
+        doing.then(tick)
+        return
+    if stay is not None:
+        stay.tick = tick
+        single = {name: tick.variables[name] for name in ("item", "index") if name in tick.variables}
+        doing.firing.frame.scope = doing.names.inside({"loop": tick.variables, **single})
+    run.roots.loop = tick.variables
+    doing.then(Done(tick.port, Output.of(tick.data, "the batch")))
+
+
+def _first_tick(run: "Instance", doing: Doing) -> Tick | Err:
+    config = doing.node.config if isinstance(doing.node.config, dict) else {"items": doing.node.config}
+
+    def items() -> Keep:
+        found = run.template({"items": config.get("items"), "batch": config.get("batch", 1)}).evaluate(doing.names)
+        begun = first(found["items"], found["batch"])
+        if isinstance(begun, str):
+            raise run.failure(begun)
+        return Keep(values.encode(begun, "the items of", doing.path), label="items")
+
+    kept = run.log.judged((*doing.path, ("items", 0)), items)
+    if isinstance(kept, Keep):
+        begun: Tick = values.decode(run.log.raw(kept.value), Tick, "the items of", doing.path)
+        return begun
+    return Tick() if kept is None else kept
+
+
 def test(run: "Instance", doing: Doing) -> None:
     """A condition, whose answer is the port."""
 
@@ -311,6 +344,7 @@ VERBS: dict[str, Callable[["Instance", Doing], None]] = {
     "listen": listen,
     "emit": emit,
     "sleep": sleep,
+    "loop": loop,
     "set": set_,
     "test": test,
     "if": if_,

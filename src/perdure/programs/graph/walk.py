@@ -40,17 +40,17 @@ class Arrivals:
 class Stay:
     """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with.
 
-    `taken` are the exits over which a token went; `uses` counts how often rules that lead back were taken.
+    `uses` counts how often each node has led back, by which of its rules or ports; `tick` is how far a `loop` is in its items.
     """
 
-    __slots__ = ("again", "outer", "path", "region", "taken", "turn", "uses")
+    __slots__ = ("again", "outer", "path", "region", "tick", "turn", "uses")
 
     def __init__(self, region: int, outer: "Frame", path: Path) -> None:
         self.region, self.outer, self.path = region, outer, path
         self.turn = 0
         self.again: list[int] = []
-        self.taken: set[int] = set()
-        self.uses: dict[tuple[int, int], int] = {}
+        self.uses: dict[tuple[str, str], int] = {}
+        self.tick: object = None
 
 
 class Frame:
@@ -109,11 +109,11 @@ class Begun(NamedTuple):
 
 
 class Over(NamedTuple):
-    """The node at a path has settled: by its `port`, by which rule or choice of its own (`chosen`), and so to the nodes of these ids."""
+    """The node at a path has settled: by its `port`, by which rule or choice of its own (`chosen`; empty: by none), and so to the nodes of these ids."""
 
     path: Path
     port: str
-    chosen: bool
+    chosen: str
     to: tuple[str, ...]
 
 
@@ -132,7 +132,7 @@ class Walk:
     `happened` is all that made it what it is, from which it can be walked anew over another plan; `trace`, if it is a list, gets a line for each token.
     """
 
-    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "open", "plan", "ready", "trace")
+    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "plan", "ready", "trace")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -142,6 +142,7 @@ class Walk:
         self.hops = 0
         self.hops_max = plan.ir.limits.max_hops
         self.happened: list[Happened] = []
+        self.is_whole = True
         self.trace: list[str] | None = None
         self._undecided: deque[tuple[Frame, int]] = deque()
 
@@ -164,10 +165,25 @@ class Walk:
         body = node.bodies.index(frame.region) if frame.region in node.bodies else -1
         return Begun(node.id, body, None if frame.outer is None else frame.outer.path, frame.path, frame.scope, frame.block)
 
-    def settle(self, firing: Firing, taken: Sequence[int], port: str = "success", chosen: bool = False) -> None:
+    def by_port(self, firing: Firing, port: str) -> tuple[int, ...]:
+        """The edges by which a node goes on that settles by `port`: those of ``max``, once that port has led back as often as it may."""
+        edges = self.plan.by_port(firing.place, port)
+        most = max((self.plan.edges[number].max for number in edges), default=0)
+        return self.plan.by_port(firing.place, "max") if most and self.uses(firing, port, edges) >= most else edges
+
+    def uses(self, firing: Firing, way: str, edges: Sequence[int]) -> int:
+        """How often a node has led back by a rule or port, which has these edges, in this stay in the cycle; 0, if it does not lead back."""
+        stay = self._stay(firing, edges)
+        return 0 if stay is None else stay.uses.get((firing.place.node.id, way), 0)
+
+    def _stay(self, firing: Firing, edges: Sequence[int]) -> Stay | None:
+        back = next((self.plan.edges[number] for number in edges if self.plan.edges[number].back), None)
+        return None if back is None else firing.frame.within(back.region).stay
+
+    def settle(self, firing: Firing, taken: Sequence[int], port: str = "success", chosen: str = "") -> None:
         """A node has settled: the edges `taken` bring live tokens, and the others that leave it are decided, if they can be by now.
 
-        That is by its `port`, or because it was `chosen` by its rules or by itself.
+        That is by its `port`, or by what was `chosen` by its rules or by itself.
 
         Raises:
             UnsafeLoop, TooManyHops: that can't be.
@@ -177,6 +193,9 @@ class Walk:
         to = tuple([self.plan.places[self.plan.edges[number].target].node.id for number in taken])
         self.happened.append(Over(firing.path, port, chosen, to))
         frame, place = firing.frame, firing.place
+        if (stay := self._stay(firing, taken)) is not None:
+            way = place.node.id, chosen or port
+            stay.uses[way] = stay.uses.get(way, 0) + 1
         for number in taken:
             self._carry(frame, number)
         if place.home == frame.region and place.cycle < 0:
@@ -192,6 +211,19 @@ class Walk:
         frame.is_over = True
         for path in [path for path, firing in self.open.items() if not firing.frame.is_wanted]:
             del self.open[path]
+
+    def forget(self) -> None:
+        """Forget what has happened: turns of a loop without end are gone, so it could not be walked anew."""
+        self.happened.clear()
+        self.is_whole = False
+
+    def skip_to(self, firing: Firing, stay: Stay, turn: int) -> None:
+        """Go on with a later turn of a cycle, of which `firing` is the first."""
+        del self.open[firing.path]
+        stay.turn = turn
+        firing.frame.path = (*stay.path, turn)
+        firing.path = (*firing.frame.path, (firing.place.node.id, firing.number))
+        self.open[firing.path] = firing
 
     def frames(self) -> Iterator[Frame]:
         """The frames in which something goes on, each once."""
@@ -227,14 +259,12 @@ class Walk:
             if home.stay is not None:
                 home.stay.again.append(number)
             return
-        if plan.left[number] >= 0:
-            turn = frame.within(plan.left[number])
-            if turn.stay is not None:
-                turn.stay.taken.add(number)
         arrivals = self._arrivals(home, edge.target)
         if number in arrivals.live and plan.places[edge.target].node.join != "each":
             raise UnsafeLoop(number)
         arrivals.live.append(number)
+        if plan.left[number] >= 0 and plan.places[edge.target].node.join != "each":
+            arrivals.undecided -= 1  # it leaves at once, and none may follow it
         self._undecided.append((home, edge.target))
 
     def _token(self, home: Frame, number: int) -> str:
@@ -271,7 +301,10 @@ class Walk:
             edge = plan.edges[number]
             if edge.back or (not leaves_cycle and plan.left[number] >= 0):
                 continue
-            self._arrivals(frame, edge.target).undecided -= 1
+            arrivals = self._arrivals(frame, edge.target)
+            if leaves_cycle and number in arrivals.live and plan.places[edge.target].node.join != "each":
+                continue  # it was decided when its token left
+            arrivals.undecided -= 1
             self._undecided.append((frame, edge.target))
 
     def _go_on(self) -> None:

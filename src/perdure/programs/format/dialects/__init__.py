@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.programs.format.dialects import seed000, seed001, seed004
+from perdure.programs.format.dialects import seed000, seed001, seed003, seed004
 from perdure.programs.format.dialects.reading import Dialect, Notes, Read, Written, deeper
 
 __all__ = ["Dialect", "Read", "Written", "detected", "read"]
 
 DEPTH_MAX = 64
-_READERS = {"000": seed000.to_definition, "001": seed001.to_definition, "004": seed004.to_definition}
+_READERS = {"000": seed000.to_definition, "001": seed001.to_definition, "003": seed003.to_definition, "004": seed004.to_definition}
 _OF_000 = ("action", "forEach", "bail")
 
 

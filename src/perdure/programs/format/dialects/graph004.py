@@ -26,10 +26,14 @@ class Graph:
         self.sources: dict[str, list[str]] = {}
         self.joins: dict[str, str] = {}
         self.looped: set[str] = set()
+        self._originals: dict[str, str] = {}
+        self._places: dict[str, int] = {}
+        self._targets: dict[str, tuple[str, ...]] = {}
         self._notes = notes
         for original, pointer, node in self._listed(top):
             called = self.names.give(original, pointer)
             self.nodes[called] = node
+            self._originals[called] = original
             self.ways[called] = []
         for called, node in self.nodes.items():
             self.ways[called].extend(Way(target, None, node.at("dependents")) for target in node.texts("dependents"))
@@ -39,24 +43,32 @@ class Graph:
 
     def connect(self, routed: dict[str, Routed]) -> None:
         """Note who leads to whom, and what has to run once per token: a node without `wait_for_all` that several lead to, and what comes after it."""
-        self.sources = {called: [source for source, one in routed.items() if called in one.targets and called not in one.back] for called in self.nodes}
+        self.sources = {called: [] for called in self.nodes}
+        for source, one in routed.items():
+            for target in one.targets:
+                if target in self.nodes and target not in one.back:
+                    self.sources[target].append(source)
+        self._targets = {called: one.targets for called, one in routed.items()}
+        self._places = {called: place for place, called in enumerate(self.nodes)}
         self.looped = {head for called, one in routed.items() for head in one.back if head != called}
         waiting = {called for called, node in self.nodes.items() if node.flag("wait_for_all")}
         again = [called for called, sources in self.sources.items() if len(sources) > 1 and called not in waiting]
+        self.joins = dict.fromkeys(again, "each")
         for called in again:
-            self.joins[called] = "each"
             fresh = [target for target in routed[called].targets if target in self.nodes and target not in self.joins and target not in waiting]
-            again.extend(target for target in fresh if target not in again)
+            self.joins.update(dict.fromkeys(fresh, "each"))
+            again.extend(fresh)
 
     def is_entry(self, called: str) -> bool:
         """Whether the execution begins at a node: none leads to it, or it is the first of a cycle to which none leads."""
-        order = list(self.nodes)
+        if any(self._places[source] < self._places[called] for source in self.sources[called]):
+            return False
         behind, waiting = {called}, [called]
         for node in waiting:
-            fresh = [target for target, sources in self.sources.items() if node in sources and target not in behind]
+            fresh = [target for target in self._targets[node] if target in self.nodes and target not in behind]
             behind.update(fresh)
             waiting.extend(fresh)
-        return all(source in behind and order.index(source) >= order.index(called) for source in self.sources[called])
+        return behind.issuperset(self.sources[called])
 
     def _listed(self, top: Fields) -> Iterator[tuple[str, str, Fields]]:
         """Each node with its id and where that stands."""
@@ -100,7 +112,7 @@ class Graph:
                 self._notes.error("unknown_step", node.at("dependencies"), f"there is no node {dependency[:60]!r}{hint}", near)
                 continue
             source = self.names[dependency]
-            original = next(name for name in self.names if self.names[name] == called)
+            original = self._originals[called]
             leads_on = any(_routes_itself(self.nodes[source], name) for name in ROUTING)
             if not leads_on and all(way.target != original for way in self.ways[source]):
                 self.ways[source].append(Way(original, None, node.at("dependencies")))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, is_number, kind, seconds, title, without_nothing
+from perdure.programs.format.dialects import written000
+from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, Written, is_number, kind, seconds, title, without_nothing
 from perdure.programs.format.dialects.references000 import References
 from perdure.programs.format.dialects.spelling import literal, whole
+from perdure.programs.format.dialects.writing import written
 
 TOOL_S = 30
 CODE_S = 10
@@ -166,3 +168,8 @@ class _Reader:
         if conditions:
             leaving["when"] = conditions[0] if len(conditions) == 1 else {"all": conditions}
         return [{**leaving, "return": whole(called)}]
+
+
+def from_definition(definition: dict[str, Any]) -> Written:
+    """A definition as a document of this shape, where that can say all of it."""
+    return written(definition, "000", written000.document, to_definition)

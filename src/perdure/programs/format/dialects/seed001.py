@@ -10,13 +10,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.programs.format.dialects.defaults001 import STEPS_MAX
 from perdure.programs.format.dialects.listing001 import Listing
-from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, title, without_nothing
+from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, Written, title, without_nothing
 from perdure.programs.format.dialects.steps001 import Steps
 from perdure.programs.format.dialects.triggers001 import triggers
 from perdure.programs.format.dialects.variables001 import Variables
+from perdure.programs.format.dialects.writing import written
+from perdure.programs.format.dialects.written001 import Writer
 
-STEPS_MAX = 50
 _OF_THE_ROW = ("id", "userId", "enabled", "createdAt", "updatedAt", "workflowHash", "hash")
 
 
@@ -90,3 +92,8 @@ def _allowed(top: Fields, notes: Notes) -> dict[str, Any]:
     allowed = constraints.flag("allowSelfModification")
     constraints.left()
     return {"self_edit": True} if allowed else {}
+
+
+def from_definition(definition: dict[str, Any]) -> Written:
+    """A definition as a document of this shape, where that can say all of it."""
+    return written(definition, "001", lambda whole, notes: Writer(whole, notes).document(), to_definition)

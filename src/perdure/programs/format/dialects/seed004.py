@@ -12,9 +12,11 @@ from typing import Any
 from perdure.programs.format.dialects.conditions004 import Conditions
 from perdure.programs.format.dialects.graph004 import Graph
 from perdure.programs.format.dialects.nodes004 import Nodes
-from perdure.programs.format.dialects.reading import Fields, Notes, Read, seconds, title, without_nothing
+from perdure.programs.format.dialects.reading import Fields, Notes, Read, Written, seconds, title, without_nothing
 from perdure.programs.format.dialects.routes004 import FANOUT_MAX, HOPS_MAX, Routed, Routes
 from perdure.programs.format.dialects.values004 import Values
+from perdure.programs.format.dialects.writing import written
+from perdure.programs.format.dialects.written004 import Writer
 
 FOREVER = ("HasInfiniteLoopFlag", "has_infinite_loop", "hasInfiniteLoopFlag")
 
@@ -85,3 +87,14 @@ def _steps_endless(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
             case _:
                 pass
     return steps
+
+
+def from_definition(definition: dict[str, Any], as_ir: bool = False) -> Written:
+    """A definition as a document of this shape, as nodes and edges or, with `as_ir`, as nodes alone that say where they lead; where that can say all of it."""
+
+    def write(whole: dict[str, Any], notes: Notes) -> dict[str, Any]:
+        first = Writer(whole, Notes(whole), {step["id"]: step.get("with") for step in whole["steps"]}, as_ir).document()
+        of_themselves = {step["id"]: step["with"] for step in to_definition(first).document["steps"] if "with" in step}
+        return Writer(whole, notes, of_themselves, as_ir).document()
+
+    return written(definition, "004", write, to_definition)

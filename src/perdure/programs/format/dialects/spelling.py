@@ -17,7 +17,9 @@ Path = Sequence[str | int]
 
 CEL_WORDS = RESERVED | LITERALS
 
-_NAME = re.compile(r"[^\W\d][\w-]*")
+NAME = r"[^\W\d][\w-]*"
+
+_NAME = re.compile(NAME)
 _KEY = re.compile(r"(?!\d+(?![\w-]))\w[\w-]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MARK = re.compile(r"^@|@(?=[@{])")
@@ -41,8 +43,8 @@ def inside(name: str, path: Path = ()) -> str:
 def in_cel(name: str, path: Path = ()) -> str:
     """The same in CEL."""
     if _IDENTIFIER.fullmatch(name) and name not in CEL_WORDS:
-        return _in_cel(name, path)
-    return _in_cel("steps", [name, "output", "data", *path])
+        return cel_path(name, path)
+    return cel_path("steps", [name, "output", "data", *path])
 
 
 def escaped(text: str) -> str:
@@ -68,11 +70,17 @@ def literal(value: Any) -> Any:
             return value
 
 
+def is_reference(value: Any) -> bool:
+    """Whether a value is a reference as a whole."""
+    return isinstance(value, str) and value.startswith("@") and not value.startswith(("@@", "@{"))
+
+
 def _spelt(name: str, path: Path) -> str:
     return name + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" if _KEY.fullmatch(key) else f"[{quoted(key)}]" for key in path)
 
 
-def _in_cel(name: str, path: Path) -> str:
+def cel_path(name: str, path: Path) -> str:
+    """A name with a path behind it, in CEL."""
     return name + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" if _is_field(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path)
 
 

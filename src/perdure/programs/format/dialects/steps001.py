@@ -10,15 +10,13 @@ from perdure.core.errors import BadValue
 from perdure.programs.code.durations import seconds as seconds_of
 from perdure.programs.format import model
 from perdure.programs.format.dialects.conditions001 import Conditions
+from perdure.programs.format.dialects.defaults001 import AT_ONCE, AWAIT_MS_MIN, BASH_MAX_S, BASH_S
 from perdure.programs.format.dialects.listing001 import Listed
 from perdure.programs.format.dialects.reading import Fields, Notes, is_number, kind, seconds, tidy, without_nothing
 from perdure.programs.format.dialects.spelling import in_cel, literal, whole
 from perdure.programs.format.dialects.variables001 import Variables
 from perdure.programs.format.finding import closest
 
-BASH_S = 120
-BASH_MAX_S = 600
-AWAIT_MS_MIN = 1000
 BLOCKS = ("conditional", "loop", "parallel")
 GOES_ON = frozenset(("continue", "go_on", "ignore", "skip"))
 CONTENT = ("content", "message", "goal", "prompt")
@@ -254,7 +252,7 @@ class Steps:
         items = self._variables.items(given, step.at("items")) if isinstance(given, str) else self._variables.value(given, step.at("items"))
         if not isinstance(given, str | list):
             self._notes.error("wrong_type", step.at("items"), f"expected a list or the name of a variable, found {kind(given)}")
-        each: Step = {"in": items, "concurrency": step.whole("concurrency", least=1) or 1}
+        each: Step = {"in": items, "concurrency": step.whole("concurrency", least=1) or AT_ONCE}
         named = {"item": "item", "index": "index"}
         for field, ours in (("as", "item"), ("indexAs", "index")):
             if name := step.text(field, *(("itemVariable", "variable") if field == "as" else ("indexVariable",))):

@@ -1,0 +1,35 @@
+"""A scope for tests, and how errors are asked for."""
+
+from typing import Any
+
+from perdure.expr.refs import Read
+
+
+class Given:
+    """Roots and steps as they are given; a step that is None was skipped."""
+
+    def __init__(self, roots: dict[str, Any] | None = None, **steps: Any) -> None:
+        self.roots, self.steps = roots or {}, {name.replace("__", "-"): value for name, value in steps.items()}
+        self.asked: list[str] = []
+
+    def root(self, name: str) -> Any:
+        self.asked.append(f"@{name}")
+        return self.roots[name]
+
+    def step(self, id: str) -> Any:
+        self.asked.append(id)
+        return self.steps[id]
+
+    def envelope(self, id: str) -> Any:
+        data = self.steps[id]
+        return {"type": "tool", "data": data, "meta": {"finish": "stop"}, "port": "skipped" if data is None else "success"}
+
+
+def of_step(name: str, *path: str | int, where: str = "") -> Read:
+    """What a reference to a step's data reads."""
+    return Read("step", name, path, where)
+
+
+def of_root(name: str, *path: str | int, where: str = "") -> Read:
+    """What a reference to a root reads."""
+    return Read(name, "", path, where)

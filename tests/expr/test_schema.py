@@ -1,0 +1,53 @@
+"""JSON Schema: nothing is fetched, patterns take time in proportion, and what is no schema is refused."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import BadExpression
+from perdure.expr.schema import compiled, problems
+
+
+def test_a_value_fits_or_it_is_said_where_not() -> None:
+    schema = {"type": "object", "required": ["status"], "properties": {"status": {"const": "success"}, "data": {"type": "array", "minItems": 1}}}
+    assert compiled(schema).is_valid({"status": "success", "data": [1]})
+    assert problems(schema, {"status": "failed", "data": []}) == ['at status: "success" was expected', "at data: [] has less than 1 item"]
+
+
+@pytest.mark.parametrize("elsewhere", ["http://127.0.0.1:9/schema", "https://example.com/schema", "file:///etc/passwd", "other.json", "urn:x:y"])
+def test_what_refers_elsewhere_is_refused_and_never_fetched(elsewhere: str, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(json.dumps({"type": "integer"}))
+    for address in (elsewhere, (tmp_path / "schema.json").as_uri()):
+        with pytest.raises(BadExpression, match="no JSON Schema: Resource .* is not present"):
+            compiled({"properties": {"a": {"$ref": address}}})
+
+
+def test_what_it_refers_to_in_itself_is_found() -> None:
+    assert not compiled({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}).is_valid("x")
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "strung"}, {"$ref": "#/gone"}, {"pattern": "("}, {"pattern": "(?=x)"}, {"minimum": "x"}, {"$schema": "http://x/y"}]
+)
+def test_what_is_none_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(BadExpression, match="no JSON Schema") as caught:
+        compiled(schema)
+    assert len(str(caught.value)) < 300
+
+
+def test_patterns_take_time_in_proportion_to_the_text() -> None:
+    began_s = time.perf_counter()
+    assert not compiled({"pattern": "^(a+)+$"}).is_valid("a" * 100_000 + "b")
+    assert time.perf_counter() - began_s < 1
+
+
+def test_integers_and_floats_of_one_value_are_the_same_and_booleans_are_no_numbers() -> None:
+    assert compiled({"const": 1}).is_valid(1.0)
+    assert not compiled({"const": 1}).is_valid(True)
+
+
+def test_it_is_compiled_once() -> None:
+    assert compiled({"type": "integer", "minimum": 1}) is compiled({"minimum": 1, "type": "integer"})
