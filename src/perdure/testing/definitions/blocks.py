@@ -201,12 +201,13 @@ class Maker:
         if here.times > 1 or here.beside or self.chance(0.3):
             step = {"id": name, "listen": {"names": [name], "timeout": self.seconds()}, "on_error": "go_on"}
             return step, "any"
-        count = self.random.choice([1, 1, 2, 3])
-        self.messages += [Message(self.seconds(0.0) * self.random.choice([0, 1, 5]), name, {"n": number}) for number in range(count)]
-        if count > 1:
-            step["listen"] = {"names": [name], "limit": count}
-            self.messages[-count:] = [message._replace(at_s=self.seconds(), body={"n": 1}) for message in self.messages[-count:]]
-        return step, "any"
+        if self.chance(0.6):
+            self.messages.append(Message(self.seconds(0.0) * self.random.choice([0, 1, 5]), name, {"n": name}))
+            return step, "any"
+        count = self.random.randint(2, 3)
+        self.messages += [Message(round(0.1 * number, 3), name, {"n": number}) for number in range(count)]
+        first: Step = {"id": self.name("sleep"), "sleep": self.seconds()}
+        return {"id": self.name("do"), "do": [first, {"id": name, "needs": [first["id"]], "listen": {"names": [name], "limit": count}}]}, "any"
 
     def emitted(self, here: Here) -> tuple[Step, str]:
         """An item of the stream."""

@@ -80,6 +80,7 @@ class Trace(NamedTuple):
     value: Json = None
     failed: str = ""
     tries: int = 0
+    skipped: bool = False
 
 
 class Reader(Protocol):

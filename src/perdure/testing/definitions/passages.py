@@ -136,6 +136,8 @@ class _Passage:
 
     def _chosen(self, name: str, outcome: Settled) -> list[Edge]:
         edges, port = [edge for edge in self._shape.edges if edge.source == name], outcome.port
+        if port == "error" and port not in self._shape.routed(name):
+            port = "success"  # it goes on
         taken = [edge for edge in edges if _by_port(edge, port)]
         ruled = () if port in FAILING else self._by_rules(name, outcome)
         return taken + [edge for edge in edges if edge.how == "rule" and edge.port in ruled]
@@ -145,6 +147,8 @@ class _Passage:
         match self._shape.steps[name].get("next"):
             case {"choose": list(closed)}:
                 given = outcome.value if isinstance(outcome.value, list) else [outcome.value]
+                if strange := [one for one in given if one is not None and one not in closed]:
+                    self._stops.append(Failed(outcome.at, error("fatal", "Unauthorized", f"{name} chose {strange[0]}")))
                 return tuple(one for one in closed if one in given) or ("default",)
             case [{}, *_] as rules:
                 for number, rule in enumerate(rules):

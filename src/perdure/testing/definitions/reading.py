@@ -55,7 +55,7 @@ def holds(condition: Json, root: Root) -> bool:
         case {"ref": reference, **rest}:
             left = evaluate(reference, root)
             if not rest:
-                return bool(left)
+                return left is not None and left is not False and left != 0 and left != ""
             ((operator, right),) = rest.items()
             return _compared(left, str(operator), evaluate(right, root))
     raise ValueError(f"{condition!r} is no condition that is known here")
@@ -118,7 +118,7 @@ def _read(found: re.Match[str], root: Root) -> Json:
 def _text(value: Json) -> str:
     match value:
         case None:
-            return "null"
+            return ""
         case bool():
             return "true" if value else "false"
     return str(value)

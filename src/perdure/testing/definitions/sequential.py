@@ -70,8 +70,10 @@ class Reading:
             except Missing as missing:
                 return Failed(outcome.at, error("fatal", "ExpressionFailed", str(missing)))
         last = [name for name in shape.steps if not any(edge.source == name for edge in shape.edges)]
-        values = {name: self.latest(name, outcome.at, Where()) for name in last}
-        return Ended(outcome.at, "completed", values[last[0]] if len(last) == 1 else values)
+        if len(last) == 1:
+            return Ended(outcome.at, "completed", self.latest(last[0], outcome.at, Where()))
+        ran = {trace.name for trace in self.trace if trace.what == "step" and not trace.skipped}
+        return Ended(outcome.at, "completed", {name: self.latest(name, outcome.at, Where()) for name in last if name in ran})
 
     def prediction(self, outcome: Outcome) -> Prediction:
         """What follows from how the whole ended."""
@@ -177,7 +179,7 @@ class Reading:
         """A step that fires: `when`, then each > repeat > the verb, then what comes of a failure."""
         try:
             if "when" in step and not self.holds(step["when"], at, where):
-                self.trace.append(Trace("step", step["id"], where.place, at, at))
+                self.trace.append(Trace("step", step["id"], where.place, at, at, skipped=True))
                 return Settled(at, "skipped", None)
             outcome = self._bounded(step, at, where, routed)
         except Missing as missing:
@@ -191,7 +193,7 @@ class Reading:
     def _rescued(self, step: Step, failed: Failed, where: Where, routed: frozenset[str]) -> Outcome:
         match step.get("on_error", "fail"):
             case "go_on":
-                return Settled(failed.at, "error" if "error" in routed else "success", None)
+                return Settled(failed.at, "error", None)
             case list(steps):
                 return self.body(steps, failed.at, where.naming(error=failed.error))
         return Settled(failed.at, "error", failed.error) if "error" in routed else failed

@@ -57,10 +57,15 @@ def behave(tool: str, arguments: Json, attempt: int = 1) -> Answer | Failure:
         case "RECORD":
             return Answer(takes_s, {"value": value, "sum": total(value), "more": {"list": [value]}})
         case "TAKE":
-            return Answer(takes_s, {"visit": nth + 1, "taken": value[nth % len(value)]})
+            return Answer(takes_s, {"visit": nth + 1, "taken": _turn(value, nth)})
         case "UNDO":
             return Answer(takes_s, None)
     raise KeyError(f"no tool {tool!r}; there are {', '.join(NAMES)}")
+
+
+def _turn(values: Json, nth: int) -> Json:
+    """That whose turn it is."""
+    return values[nth % len(values)]
 
 
 def total(value: Json) -> int:

@@ -16,6 +16,8 @@ ACTIONS = ("tool", "task", "call")
 """The verbs of which a timeout bounds each try."""
 
 TRIES = 3
+OUT = ("skipped", "error", "rejected", "timeout")
+"""The ports of a branch that does not win."""
 
 
 def run(reading: "Reading", step: Step, at: Moment, where: Where, routed: frozenset[str]) -> Outcome:
@@ -61,16 +63,15 @@ def _approve(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcom
     if near(due, decided):
         reading.doubts.append(f"{step['id']} is decided when its time is over")
     if decision is not None and decided <= due:
-        port, value = "approved" if decision.approved else "rejected", {"approved": decision.approved, "expired": False}
+        port, told = "approved" if decision.approved else "rejected", {"form": decision.form, "by": decision.by, "comment": decision.comment}
     elif due == NEVER:
         return Settled(NEVER, "", None)
     else:
-        port = {"approve": "approved", "reject": "rejected", "fail": "timeout"}[asked.get("on_timeout", "fail")]
-        value = {"approved": port == "approved", "expired": True}
-    end = min(due, decided)
-    failed = "timeout" if port == "timeout" else ""
+        port, told = {"approve": "approved", "reject": "rejected", "fail": "timeout"}[asked.get("on_timeout", "fail")], {"form": None, "by": "", "comment": ""}
+    value = {"approved": port == "approved", "expired": decided > due}
+    end, failed = min(due, decided), "timeout" if port == "timeout" else ""
     reading.trace.append(Trace("work", step["id"], where.place, at, end, None if failed else value, failed))
-    return Settled(end, port, value)
+    return Settled(end, port, value | told)
 
 
 def _listen(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
@@ -165,17 +166,18 @@ def _parallel(reading: "Reading", step: Step, at: Moment, where: Where) -> Outco
 
 
 def _race(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
-    """The first that succeeds wins; what fails is out."""
+    """The first that succeeds wins; what fails, goes on after failing or is skipped is out."""
     steps, mark = listed(step["race"]), len(reading.trace)
     outcomes = {one["id"]: reading.step(one, at, where, frozenset()) for one in steps}
-    stops = [one for one in outcomes.values() if not isinstance(one, Failed) and one.at != NEVER]
+    stops = [one for one in outcomes.values() if isinstance(one, Ended) or (isinstance(one, Settled) and one.port not in OUT and one.at != NEVER)]
     if stops:
         stop = reading.first(mark, stops)
         winner = next(name for name, one in outcomes.items() if one is stop)
         return stop._replace(port="success", value={"winner": winner, "value": stop.value}) if isinstance(stop, Settled) else stop
-    if any(isinstance(one, Settled) for one in outcomes.values()):
+    if any(one.at == NEVER for one in outcomes.values()):
         return Settled(NEVER, "", None)
-    return max(outcomes.values(), key=lambda one: one.at)
+    last = max(outcomes.values(), key=lambda one: one.at)
+    return last if isinstance(last, Failed) else Settled(last.at, "success", {"winner": None, "value": None})
 
 
 def _return(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:

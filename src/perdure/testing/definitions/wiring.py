@@ -145,7 +145,7 @@ class Wiring:
         )
         pieces = [self._chain(max(1, size // 3), inner) for _ in range(3)]
         names = [piece.first for piece in pieces]
-        step["with"]["value"] = self._random.choice([names[0], names[:2], "nothing"])
+        step["with"]["value"] = self._random.choice([names[0], names[:2], None, []])
         step["next"] = {"choose": names[:2], "default": names[2]}
         return self._behind(step["id"], pieces, here)
 
