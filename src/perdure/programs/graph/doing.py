@@ -75,6 +75,8 @@ class Eaching:
             raise self.run.failure(f"each over {len(found):,} items, and at most {limit:,} are allowed", "exceeded_max_fanout")
         if self.each.batch:
             found = [found[start : start + self.each.batch] for start in range(0, len(found), self.each.batch)]
+        if len(found) < self.each.enough:
+            raise self.run.failure(f"each over {len(found):,} items, {self.each.enough:,} of which are to succeed", "NotEnough")
         return Keep(values.encode(found, "the items of", self.doing.path), label="items") if found else None
 
     def _refill(self) -> None:
@@ -140,6 +142,7 @@ class Repeating:
         assert repeat is not None
         self.repeat = repeat
         self.state: Any = None
+        self.last: Any = None
 
     def begin(self) -> None:
         """Begin the first turn."""
@@ -156,7 +159,7 @@ class Repeating:
 
     def _names(self, **result: Any) -> Names:
         """What can be read in a turn; after it, its `result` too."""
-        given = {"index": self.turn, "loop": {"index": self.turn, "state": self.state}}
+        given = {"index": self.turn, "loop": {"index": self.turn, "state": self.state}, "state": self.state, "last_turn": self.last}
         return self.doing.names.inside(given | ({"self": result["result"]} if result else {}))
 
     def _begin_turn(self) -> None:
@@ -196,7 +199,7 @@ class Repeating:
 
     def _wait(self, how: Done) -> None:
         path, names = (*self.doing.path, self.turn, ("delay", 0)), self._names(result=how.output.value)
-        self.turn, self.state = self.turn + 1, how.output.value
+        self.turn, self.state, self.last = self.turn + 1, how.output.value, how.output.value
         if self.repeat.delay is None:
             self.run.works.append(self._begin_turn)
             return
