@@ -1,6 +1,6 @@
 """Each: a step once for each of a list. The results stand in the order of the list, whatever came first."""
 
-from tests.graph.semantics.table import Broken, Open, Row, Skip, Voted
+from tests.graph.semantics.table import ANYTHING, Broken, Open, Row, Sent, Skip, Voted
 
 
 def mapped(each: str, tool: str = "SAY", more: str = "") -> str:
@@ -267,6 +267,47 @@ ROWS = [
         """,
         script=(Open("ok/~0 ok/~1"), Voted("ok/~1", by="bob"), Voted("ok/~0", by="ann")),
         result=["ann", "bob"],
+    ),
+    Row(
+        "an item that somebody rejects is a failed one: it is left out, if failed ones are",
+        """
+        steps:
+          - {id: ok, each: {in: [ann, bob], on_error: skip}, approve: {title: "@{item}?"}}
+        output: "@ok[0].by"
+        """,
+        script=(Voted("ok/~0", False, by="ann"), Voted("ok/~1", by="bob")),
+        result="bob",
+    ),
+    Row(
+        "an item that somebody rejects settles the step as rejected, if failed ones fail it",
+        """
+        order: ports
+        steps:
+          - {id: ok, each: {in: [ann, bob]}, approve: {title: "@{item}?"}}
+        """,
+        script=(Voted("ok/~1", False, by="bob"),),
+        cancelled="Rejected: ok was rejected by bob",
+        children=(("perdure.approval", "cancelled", None), ("perdure.approval", "completed", ANYTHING)),
+    ),
+    Row(
+        "of three people two are enough, and who says no is no success",
+        """
+        steps:
+          - {id: ok, each: {in: [ann, bob, cy], enough: 2}, approve: {title: "@{item}?"}}
+        output: ["@ok[0].by", "@ok[1].by"]
+        """,
+        script=(Voted("ok/~0", False, by="ann"), Voted("ok/~2", by="cy"), Voted("ok/~1", by="bob")),
+        result=["bob", "cy"],
+    ),
+    Row(
+        "an item whose time is over is a failed one",
+        """
+        steps:
+          - {id: l, each: {in: [x, y], on_error: "null"}, listen: {names: "@item", timeout: 1m}}
+        """,
+        script=(Sent("y", 7),),
+        result=[None, 7],
+        took=60,
     ),
     Row(
         "ten thousand items, a hundred at a time",

@@ -165,6 +165,34 @@ ROWS = [
         result="bob",
     ),
     Row(
+        "an approval repeats until somebody approves, and leads on by that port",
+        """
+        order: ports
+        steps:
+          - {id: ok, approve: {title: "Now?"}, repeat: {until: {ref: "@self.approved"}, max: 3, delay: 1d}, next: {approved: a, rejected: b}}
+          - {id: a, tool: SAY, with: {value: yes}}
+          - {id: b, tool: SAY, with: {value: no}}
+        output: ["@a", "@b"]
+        """,
+        script=(Voted("ok/~0", False), Skip("1d"), Voted("ok/~1")),
+        ran="ok/~0 ok/~1 a",
+        result=["yes", None],
+    ),
+    Row(
+        "a test repeats, and leads on by its last answer",
+        """
+        order: ports
+        steps:
+          - {id: t, test: {ref: "@index", gte: 2}, repeat: {until: {ref: "@self"}, max: 5, delay: 1s}, next: {"true": a, "false": b}}
+          - {id: a, tool: SAY, with: {value: yes}}
+          - {id: b, tool: SAY, with: {value: no}}
+        output: "@a"
+        """,
+        ran="t/~0 t/~1 t/~2 a",
+        result="yes",
+        took=2,
+    ),
+    Row(
         "listening repeats: an endless one ends when it is told to",
         """
         steps:
