@@ -1228,6 +1228,7 @@ BUGS = [
         "        while pools and pools[-1][0] > mean:\n",
         "        while False:\n",
         (*PYTEST, "tests/programs/graph/test_draw.py"),
+    ),
     # definitions
     Bug(
         "aliases count",
