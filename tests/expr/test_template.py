@@ -11,7 +11,7 @@ from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.expr.refs import TEXT_CHARACTERS_MAX
 from perdure.expr.template import DEPTH_MAX, compiled
-from tests.expr.scope import Given, of_root, of_step
+from tests.expr.scope import Given, of_root, of_step, outcome
 
 SCOPE = Given({"input": {"id": 7, "name": "Ada", "rate": 0.5, "ok": True, "none": None, "list": [1, {"a": "ü"}]}}, fetch={"n": 1}, skipped=None)
 
@@ -181,7 +181,4 @@ plain = st.recursive(
 
 @given(plain, st.sampled_from(["error", "null", "false"]))
 def test_every_value_is_a_template_or_none_and_every_template_has_a_value_or_fails(value: Any, missing: Any) -> None:
-    try:
-        compiled(value, missing).evaluate(SCOPE)
-    except (BadExpression, ExpressionFailed) as failed:
-        assert len(str(failed)) < 400
+    outcome(lambda: compiled(value, missing).evaluate(SCOPE))
