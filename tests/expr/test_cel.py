@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression
@@ -195,6 +195,7 @@ def test_how_work_may_grow_is_read_from_the_text() -> None:
 CHARACTERS = "self.x enrich()[]{}'\"\\+-*/%<>=!&|?:,.019truefalse\n`"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40) | st.text(alphabet=CHARACTERS, max_size=40))
 def test_every_text_is_an_expression_or_none_and_every_expression_has_a_value_or_fails(text: str) -> None:
     outcome(lambda: compiled(text).evaluate(SCOPE))

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression, ExpressionFailed
@@ -395,6 +395,7 @@ conditions = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(conditions, st.sampled_from(["error", "null", "false"]), st.sampled_from(["self", "steps"]))
 def test_every_value_is_a_condition_or_none_and_every_condition_is_true_or_false_or_fails(condition: Any, missing: Any, dollar: Any) -> None:
     assert outcome(lambda: compiled(condition, missing, dollar).evaluate(SCOPE)) in (True, False, "refused")

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression
@@ -106,6 +106,7 @@ def test_deep_values_are_gone_through() -> None:
     assert compiled("$..[?@ == 1]").find(value) == [1]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30).map(lambda text: f"${text}") | st.text(alphabet="$.@[]?*'\"ab0-:,()&|=<>! ", max_size=30).map(lambda text: f"${text}"))
 def test_every_text_is_a_path_or_none(text: str) -> None:
     assert isinstance(outcome(lambda: compiled(text).find(VALUE)), list | str)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression
@@ -130,6 +130,7 @@ def test_what_is_none_is_refused_with_its_place_and_what_to_write(written: str, 
     assert caught.value.at == at
 
 
+@settings(deadline=None)
 @given(st.text() | st.text(alphabet="@ab_-.0[]\"'?\\ "))
 def test_every_text_is_a_reference_or_none(text: str) -> None:
     ref = outcome(lambda: parse(f"@{text}"))
