@@ -66,6 +66,11 @@ def service(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/service/test_{module}.py")
 
 
+def expr(module: str) -> tuple[str, ...]:
+    """The tests of a kind of expressions."""
+    return (*PYTEST, f"tests/expr/test_{module}.py")
+
+
 class Bug(NamedTuple):
     """A guard taken away: its name, what it protects, the file, the source that is replaced and by what, and what must fail then."""
 
@@ -1374,6 +1379,62 @@ BUGS = [
         "        found.before.setdefault(following.pointer, []).append(comment.text)\n",
         "        pass\n",
         definitions("fmt"),
+    # expressions
+    Bug(
+        "errors of CEL",
+        "an error is never true",
+        "expr/cel.py",
+        "            failed = found.type() == self._error\n            value = str(value) if failed else found.plain_value()\n",
+        "            failed, value = False, True\n",
+        expr("cel"),
+        quick=True,
+    ),
+    Bug("secrets in CEL", "no condition looks at a secret", "expr/cel.py", "        _refuse(text, found)\n", "", expr("cel")),
+    Bug("growth in CEL", "nothing grows without end", "expr/cel_cost.py", "        if names.growth > GROWTH_MAX:", "        if False:", expr("cel")),
+    Bug("numbers and truth", "true is not 1", "expr/values.py", "_NUMBERS = (int, float)", "_NUMBERS = (int, float, bool)", expr("condition")),
+    Bug(
+        "missing outside of an each",
+        "there is no item there in any dialect",
+        "expr/template.py",
+        'if missing == "error" or (missing == "null" and isinstance(absent, Nowhere)):',
+        'if missing == "error":',
+        expr("template"),
+    ),
+    Bug(
+        "forged secrets",
+        "data that looks like a secret is no secret",
+        "expr/template.py",
+        "part(scope) if secret else text(part(scope))",
+        "part(scope)",
+        expr("template"),
+    ),
+    Bug(
+        "kinds in rows",
+        "what can't be compared is an error, not false",
+        "expr/condition.py",
+        '                if unfit or missing != "false":\n',
+        '                if missing != "false":\n',
+        expr("condition"),
+    ),
+    Bug("schemas elsewhere", "nothing is fetched", "expr/schema.py", "retriever=_refuse, ", "", expr("schema")),
+    Bug("patterns of schemas", "no pattern takes for ever", "expr/schema.py", ", pattern_options=library.RegexOptions()", "", expr("schema")),
+    Bug("results of a path", "there is an end of results", "expr/jsonpath.py", "        if len(nodes) > NODES_MAX:", "        if False:", expr("jsonpath")),
+    Bug("steps of a path", "there is an end of steps", "expr/jsonpath.py", "        if self.left[0] < 0:", "        if False:", expr("jsonpath")),
+    Bug(
+        "memory of Python conditions",
+        "it has 50 MB",
+        "steps/python_conditions.py",
+        '        "max_memory": MEMORY_BYTES_MAX,\n',
+        "",
+        (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "memory"),
+    ),
+    Bug(
+        "imports in Python conditions",
+        "they import nothing",
+        "expr/python.py",
+        "        if isinstance(node, ast.Import | ast.ImportFrom):",
+        "        if False:",
+        (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "imports"),
     ),
 ]
 
