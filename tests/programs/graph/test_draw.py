@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadDefinition
-from perdure.programs.graph.captions import condition, detail, marks
+from perdure.programs.graph.captions import condition, detail, edge_labels, marks
 from perdure.programs.graph.draw import mermaid, svg, text
 from perdure.programs.graph.draw_text import width
 from perdure.programs.graph.ir import IR, Node
@@ -337,6 +337,22 @@ DETAILS: list[tuple[Node, str, list[str]]] = [
 @pytest.mark.parametrize(("node", "expected", "more"), DETAILS, ids=[row[1] for row in DETAILS])
 def test_what_a_step_does_in_a_few_words(node: Node, expected: str, more: list[str]) -> None:
     assert (detail(node), marks(node)) == (expected, more)
+
+
+@pytest.mark.parametrize(
+    ("following", "expected"),
+    [
+        ([{"to": ["b"]}], [""]),
+        ([{"when": {"ref": "@self.x"}, "to": ["b"]}, {"to": ["c"]}], ["@self.x", "otherwise"]),
+        ([{"when": {"ref": "@self.x"}, "to": ["b"]}, {"when": {"ref": "@self.y"}, "to": ["b"]}], ["@self.x or @self.y"]),
+        ([{"to": ["a"], "max": 3, "on_max": ["b"]}], ["≤ 3", "after 3 times"]),
+        ({"choose": ["b", "c"], "default": ["c"]}, ["chosen", "otherwise"]),
+        ({"success": ["b"], "error": ["c"]}, ["", "error"]),
+        ({"error": {"to": ["a"], "max": 2}}, ["error ≤ 2"]),
+    ],
+)
+def test_when_an_edge_is_taken(following: Any, expected: list[str]) -> None:
+    assert edge_labels(compiled(definition("ports", tool("a", next=following), tool("b", needs=["c"]), tool("c"))))[: len(expected)] == expected
 
 
 def test_several_edges_between_two_steps_are_one_line() -> None:
