@@ -46,6 +46,11 @@ def code(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/programs/code/test_{module}.py")
 
 
+def formats(module: str) -> tuple[str, ...]:
+    """The tests of a module of the definition format."""
+    return (*PYTEST, f"tests/programs/format/test_{module}.py")
+
+
 def runtime(module: str) -> tuple[str, ...]:
     """The tests of some of the runtime's claims."""
     return (*PYTEST, f"tests/runtime/test_{module}.py")
@@ -695,7 +700,7 @@ BUGS = [
         "held[lane] += count",
         CONFORMANCE_IN_FILES,
     ),
-    Bug("calls of a queue with limits", "nobody takes them but from there", DECIDE, "and not op.limited", "", runtime("queues")),
+    Bug("calls of a queue with limits", "nobody takes them but from there", "core/decision.py", "and not op.limited", "", runtime("queues")),
     Bug("time to begin", "what is too late does not begin", DECIDE, "self.now_s > message.expires_at_s", "False", service("pending")),
     Bug(
         "one of a singleton",
@@ -1147,6 +1152,87 @@ BUGS = [
         "        if False:",
         runtime("worker"),
         quick=True,
+    ),
+    # definitions, compiled and drawn
+    Bug(
+        "cycles entered beside their head",
+        "a cycle has one way in",
+        "programs/format/cycles.py",
+        "                if not clock[top] <= clock[inner] <= last[top]:\n",
+        "                if False:\n",
+        formats("cycles"),
+    ),
+    Bug(
+        "bounds of cycles",
+        "each cycle has a bound, or says that it has none",
+        "programs/format/flow.py",
+        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and ",
+        "        if False and ",
+        formats("compile_findings"),
+    ),
+    Bug(
+        "endless beside bounded",
+        "a cycle of which one way back is endless has no bound",
+        "programs/format/regions.py",
+        "if head not in endless}",
+        "}",
+        formats("compile"),
+    ),
+    Bug(
+        "blocks that wait for blocks",
+        "what is in a block is read once the block is done",
+        "programs/format/order.py",
+        "            draft.edge(source, target, ALWAYS)\n    elif source > target:",
+        "            draft.edge(read, reader, ALWAYS)\n    elif source > target:",
+        formats("compile_random"),
+    ),
+    Bug(
+        "needs beside reads",
+        "what is needed is waited for until it has succeeded, though it is read too",
+        "programs/format/order.py",
+        "        if not draft.joins(source, target):\n            draft.edge(source, target, ALWAYS)\n",
+        "        draft.edge(source, target, ALWAYS)\n",
+        formats("compile"),
+    ),
+    Bug(
+        "order of what is read",
+        "equal definitions have equal IRs",
+        "programs/format/reads.py",
+        "iter(sorted(found, key=lambda one: (one.pointer, one.root, one.name, str(one.path))) if len(found) > 1 else found)",
+        "iter(found)",
+        formats("compile"),
+    ),
+    Bug(
+        "edges of what is never reached",
+        "a join waits for nothing that never runs",
+        "programs/format/flow.py",
+        "        draft.isolate(lost)\n",
+        "        pass\n",
+        formats("compile"),
+    ),
+    Bug(
+        "entries in the dialect 003",
+        "in 003 only the first step begins",
+        "programs/format/flow.py",
+        '    if draft.dialect == "003":\n        return members[:1]\n',
+        "",
+        formats("compile"),
+    ),
+    Bug(
+        "words in flowcharts",
+        "what a step is called is never taken for Mermaid",
+        "programs/graph/draw_mermaid.py",
+        'one if one in PLAIN else f"#{ord(one)};"',
+        "one",
+        (*PYTEST, "tests/programs/graph/test_draw.py"),
+    ),
+    Bug(
+        "room for labels",
+        "nothing in a picture stands on top of anything",
+        "programs/graph/layout.py",
+        "        while pools and pools[-1][0] > mean:\n",
+        "        while False:\n",
+        (*PYTEST, "tests/programs/graph/test_draw.py"),
     ),
     # definitions
     Bug(

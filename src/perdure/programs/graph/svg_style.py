@@ -9,7 +9,7 @@ LIGHT: dict[State, tuple[str, str]] = {
     "running": ("#ddf4ff", "#0969da"),
     "waiting": ("#fff8c5", "#9a6700"),
     "waiting_approval": ("#fbefff", "#8250df"),
-    "skipped": ("#f6f8fa", "#8c959f"),
+    "skipped": ("#f6f8fa", "#6e7781"),
     "failed": ("#ffebe9", "#cf222e"),
     "dead": ("#fbfbfc", "#c4cad1"),
     "untouched": ("#ffffff", "#6e7781"),
