@@ -61,6 +61,11 @@ def definitions(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/programs/format/test_{module}.py")
 
 
+def dialect(module: str) -> tuple[str, ...]:
+    """The tests of a part of the dialects."""
+    return (*PYTEST, f"tests/programs/format/dialects/test_{module}.py")
+
+
 def service(module: str) -> tuple[str, ...]:
     """The tests of some of the claims about use."""
     return (*PYTEST, f"tests/service/test_{module}.py")
@@ -1427,6 +1432,135 @@ BUGS = [
         "        if isinstance(node, ast.Import | ast.ImportFrom):",
         "        if False:",
         (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "imports"),
+    ),
+    # dialects
+    Bug(
+        "items outside of forEach",
+        "an item where there is none is told when the document is read",
+        "programs/format/dialects/references000.py",
+        '            if name != "input" and not each:\n',
+        "            if False:\n",
+        dialect("seed000"),
+    ),
+    Bug(
+        "roots of seed 000 are whole words",
+        "@inputData is a step",
+        "programs/format/dialects/references000.py",
+        "        if name in _ROOTS:\n",
+        '        if name in _ROOTS or name.startswith("input"):\n',
+        dialect("seed000"),
+    ),
+    Bug(
+        "ids that are roots",
+        "a step called as a root is renamed, and its references follow",
+        "programs/format/dialects/reading.py",
+        "        elif original in TAKEN:\n",
+        "        elif False:\n",
+        dialect("seed000"),
+    ),
+    Bug(
+        "one operator per condition",
+        "a second operator of seed 000 is refused",
+        "programs/format/dialects/seed000.py",
+        '        if len(found) > 1:\n            self._notes.error("one_operator"',
+        '        if len(found) > 9:\n            self._notes.error("one_operator"',
+        dialect("seed000"),
+    ),
+    Bug(
+        "bail only if its step ran",
+        "a skipped step does not end the execution",
+        "programs/format/dialects/seed000.py",
+        '        conditions = [read["when"]] if "when" in read else []\n',
+        "        conditions: list[Any] = []\n",
+        (*PYTEST, "tests/seeds/test_definitions_000.py"),
+    ),
+    Bug(
+        "marks before a reference",
+        "an @ before a reference stays text",
+        "programs/format/dialects/spelling.py",
+        '(r"@(?=[@{]|\\Z)" if is_before else r"@(?=[@{])")',
+        '(r"@(?=[@{])" if is_before else r"@(?=[@{])")',
+        dialect("seed000"),
+    ),
+    Bug(
+        "functions are no subworkflows",
+        "a foreign document calls no function of Python",
+        "programs/format/dialects/steps001.py",
+        'if not name or called.startswith("py:") or not re.fullmatch(model.CALL_PATTERN, called):',
+        "if not name:",
+        (*PYTEST, "tests/seeds/test_definitions_001.py"),
+    ),
+    Bug(
+        "secrets of triggers",
+        "a secret in a foreign document is not kept",
+        "programs/format/dialects/triggers001.py",
+        '"secret": f"@secrets.{name}"}',
+        '"secret": config.text("secret")}',
+        dialect("seed001"),
+    ),
+    Bug(
+        "names with several writers",
+        "what several steps store is a variable",
+        "programs/format/dialects/variables001.py",
+        "bool(writers) and (len(writers) > 1 or",
+        "bool(writers) and (False or",
+        dialect("seed001"),
+    ),
+    Bug(
+        "one time less back",
+        "a loop back to another node is taken one time less than the node may run",
+        "programs/format/dialects/routes004.py",
+        '"max": most - 1',
+        '"max": most',
+        dialect("seed004"),
+    ),
+    Bug(
+        "no end of the tries goes on",
+        "what has used up its tries does not go on as if it had succeeded",
+        "programs/format/dialects/routes004.py",
+        "        if not rules or not late:\n",
+        "        if not rules:\n",
+        dialect("seed004"),
+    ),
+    Bug(
+        "variables of macros",
+        "what a macro binds keeps its name",
+        "programs/format/dialects/cel_tree.py",
+        "        return part if chain[0] in bound else rename(*chain)\n",
+        "        return rename(*chain)\n",
+        dialect("cel_conditions"),
+    ),
+    Bug(
+        "numbers of seed 004 are doubles",
+        "integers are not divided as integers there",
+        "programs/format/dialects/cel_conditions.py",
+        "            return Binary(part.operator, _double(part.left), _double(part.right))\n        return None",
+        "            return None\n        return None",
+        dialect("cel_conditions"),
+    ),
+    Bug(
+        "once per token",
+        "what comes after a node that runs once per token does so too",
+        "programs/format/dialects/graph004.py",
+        "            again.extend(fresh)\n",
+        "",
+        dialect("seed004"),
+    ),
+    Bug(
+        "no way to an end",
+        "a workflow that never ends has to say so",
+        "programs/format/dialects/seed004.py",
+        "    if graph.nodes and not forever and",
+        "    if False and",
+        (*PYTEST, "tests/seeds/test_definitions_004.py"),
+    ),
+    Bug(
+        "what is written is read again",
+        "a definition is never given out as a document that says something else",
+        "programs/format/dialects/writing.py",
+        "    if different:\n",
+        "    if False:\n",
+        dialect("seed000"),
     ),
 ]
 
