@@ -19,7 +19,7 @@ from perdure.programs.format.json_text import Spot, spots
 
 BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 100
-VALUES_MAX = 1_000_000
+VALUES_MAX = 250_000
 INTEGERS = range(-(2**63), 2**64)
 
 Language = Literal["json", "yaml", "data"]
