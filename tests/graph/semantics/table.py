@@ -141,7 +141,7 @@ class Row:
 
     It completes with `result`, unless it is said to have `failed` or to be `cancelled`, with words of why, or still to be `waiting`. `ran` are the paths of
     all that was done, in the order in which it began; `skipped` and `undone` theirs. `took` is the time that it took, `at_once` how many operations were
-    open at most, `tries` the number of tries of some. `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`,
+    open at most, `tries` the number of tries of some, `targets` what they were for. `told` is what was told to whom a failure is told. `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`,
     `crashes` marks those whose process is killed at every write in the ordinary suite too.
     """
 
@@ -164,6 +164,8 @@ class Row:
     tries: Mapping[str, int] = dataclasses.field(default_factory=dict)
     children: tuple[tuple[str, str, Any], ...] | None = None
     stream: tuple[Any, ...] | None = None
+    told: Any = None
+    targets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     crashes: bool = False
     slow: bool = False
 
@@ -260,6 +262,10 @@ def check(world: World, row: Row, run: Run[Any], *, undisturbed: bool = True) ->
     check_order(row, opened)
     for at, times in row.tries.items():
         assert execution_tries(found, at) == times, f"the tries of {at}"
+    for at, whom in row.targets.items():
+        assert run.step(at).target == whom, f"what {at} was for"
+    if row.told is not None:
+        assert row.told.items() <= run.step("~on_failure").kwargs.items(), "what was told"
     if row.children is not None:
         started = [Key(run.key.tenant, op.workflow, op.id) for _, op in opened if isinstance(op, Spawn)]
         assert tuple(shown(world, world.run_of(key)) for key in started) == row.children, "the children"
