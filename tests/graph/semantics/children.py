@@ -100,9 +100,9 @@ ROWS = [
         "a Python function is called by where it is",
         """
         steps:
-          - {id: c, call: py:operator.add, with: [1, 2]}
+          - {id: c, call: py:tests.graph.semantics.table.add, with: {a: 1, b: 2}}
         """,
-        failed="",
+        result=3,
     ),
     Row(
         "an input that the child does not take fails it, and so the step",

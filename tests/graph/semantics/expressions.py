@@ -106,7 +106,7 @@ ROWS = [
         order: listed
         steps:
           - {id: a, tool: SAY, with: {value: {rows: [{n: 3}, {n: 4}]}}}
-          - {id: t, test: {all: [{ref: "$.a.output.data.rows[*].n", sum: {eq: 7}}, {ref: "$.a.output.data.rows[?@.n > 3]", count: {eq: 1}}]}}
+          - {id: t, test: {all: [{ref: "$.a.rows[*].n", sum: {eq: 7}}, {ref: "$.a.rows[?@.n > 3]", count: {eq: 1}}]}}
         """,
         result=True,
     ),

@@ -113,7 +113,7 @@ ROWS = [
             with: {message: jammed}
             retry: {max: 1}
             on_error:
-              - {id: told, tool: SAY, with: {value: "@error.type: @{error.message}"}}
+              - {id: told, tool: SAY, with: {value: "@{error.type}: @{error.message}"}}
               - {id: instead, tool: SAY, with: {value: ["@error.type", "@error.message", "@error.kind"]}}
           - {id: b, tool: SAY, with: {value: "@a"}}
         """,
@@ -234,7 +234,7 @@ ROWS = [
         steps:
           - {id: a, tool: SAY, with: {value: "@input.who"}}
         """,
-        failed="BadInput: the input lacks who; it takes who, n",
+        failed="BadInput: the input lacks who; it takes n, who",
         ran="",
     ),
     Row(

@@ -38,13 +38,48 @@ ROWS = [
         result="never",
     ),
     Row(
-        "with a limit, so many messages are waited for",
+        "with a limit, so many messages are taken of those that are there; one is waited for",
+        """
+        order: listed
+        steps:
+          - {id: s, sleep: 1m}
+          - {id: a, listen: {names: m, limit: 2}}
+          - {id: b, listen: {names: m, limit: 2}}
+        output: ["@a", "@b"]
+        """,
+        script=(Sent("m", 1), Sent("m", 2), Sent("m", 3)),
+        result=[[1, 2], [3]],
+    ),
+    Row(
+        "with gather, further messages are taken in so long after the first",
         """
         steps:
-          - {id: l, listen: {names: m, limit: 3}}
+          - {id: l, listen: {names: m, gather: 10s}}
         """,
-        script=(Sent("m", 1), Sent("m", 2), Open("l"), Sent("m", 3)),
+        script=(Skip("1h"), Sent("m", 1), Skip("5s"), Sent("m", 2), Skip("4s"), Sent("m", 3), Open("")),
         result=[1, 2, 3],
+        took=3610,
+        crashes=True,
+    ),
+    Row(
+        "with gather and a limit, it ends when there are so many",
+        """
+        steps:
+          - {id: l, listen: {names: m, limit: 2, gather: 10s}}
+        """,
+        script=(Sent("m", 1), Skip("5s"), Sent("m", 2)),
+        result=[1, 2],
+        took=5,
+    ),
+    Row(
+        "with gather, a single message is a list of one",
+        """
+        steps:
+          - {id: l, listen: {names: m, gather: 10s}}
+        """,
+        script=(Sent("m", 1),),
+        result=[1],
+        took=10,
     ),
     Row(
         "a timeout is an error, unless the port leads on",
@@ -110,7 +145,7 @@ ROWS = [
           - {id: ok, approve: {title: "Release?", form: {channel: {enum: [beta, stable]}}}}
         output: "@ok.form.channel"
         """,
-        script=(Voted("ok", form={"channel": "gamma"}), Voted("ok/~again#2", form={"channel": "beta"})),
+        script=(Voted("ok", form={"channel": "gamma"}), Voted("ok/again#2", form={"channel": "beta"})),
         result="beta",
     ),
     Row(

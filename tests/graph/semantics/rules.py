@@ -68,16 +68,17 @@ ROWS = [
         ran="first s b",
     ),
     Row(
-        "rules say where to go on from success only; an error goes its own way",
+        "rules say where to go on from success only: a skipped step takes none of them",
         """
         order: ports
         steps:
-          - {id: a, tool: FAIL, retry: {max: 1}, next: {success: [{when: {expr: "true"}, to: b}, {to: c}], error: d}}
+          - {id: a, when: {expr: "false"}, tool: SAY, next: [{to: b}]}
           - {id: b, tool: SAY}
-          - {id: c, tool: SAY}
-          - {id: d, tool: SAY}
+        output: over
         """,
-        ran="a d",
+        skipped="a",
+        ran="",
+        result="over",
     ),
     Row("an agent chooses from a closed list", CHOOSE.replace("order:", "input: {next: {}}\norder:"), {"next": "fraud"}, ran="route fraud"),
     Row("it may choose several", CHOOSE.replace("order:", "input: {next: {}}\norder:"), {"next": ["fraud", "ops"]}, ran="route ops fraud"),
