@@ -1324,6 +1324,7 @@ BUGS = [
         "if not isinstance(items, list):",
         TICKS,
         quick=True,
+    ),
     # definitions
     Bug(
         "aliases of what holds them",
@@ -1461,6 +1462,7 @@ BUGS = [
         "        found.before.setdefault(following.pointer, []).append(comment.text)\n",
         "        pass\n",
         definitions("fmt"),
+    ),
     # expressions
     Bug(
         "errors of CEL",
