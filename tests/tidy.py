@@ -44,6 +44,8 @@ PURE_MODULES = set(
 # The deterministic event loop is made of asyncio's parts; a failure's traceback is text by the time it is remembered;
 # a greenlet only moves control between functions of one thread.
 PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
+# Text in YAML is read, and documents are patched, by libraries that only turn data into data.
+PURE_IN_FORMAT = {"jsonpatch", "jsonpointer", "ruamel"}
 # Libraries that give values from values, and are imported when the first expression of their kind is compiled.
 # `warnings` only silences those that reading Python's source gives.
 PURE_IN_EXPRESSIONS = {"cel_expr_python", "jsonpath", "jsonschema_rs", "re2", "warnings"}
@@ -142,6 +144,7 @@ def purity(path: str, source: str) -> Iterator[str]:
         return
     allowed = PURE_MODULES | (PURE_IN_CODE_PROGRAMS if _module(path).startswith("perdure.programs.code") else set())
     allowed |= PURE_IN_EXPRESSIONS if _module(path).startswith("perdure.expr") else set()
+    allowed |= PURE_IN_FORMAT if _module(path).startswith("perdure.programs.format") else set()
     allowed |= PURE_IN_LINT if _layer(_module(path)) == "lint" else set()
     for line, imported in _imports(path, source):
         root = imported.split(".")[0]

@@ -46,9 +46,19 @@ def code(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/programs/code/test_{module}.py")
 
 
+def formats(module: str) -> tuple[str, ...]:
+    """The tests of a module of the definition format."""
+    return (*PYTEST, f"tests/programs/format/test_{module}.py")
+
+
 def runtime(module: str) -> tuple[str, ...]:
     """The tests of some of the runtime's claims."""
     return (*PYTEST, f"tests/runtime/test_{module}.py")
+
+
+def definitions(module: str) -> tuple[str, ...]:
+    """The tests of a part of the definition format."""
+    return (*PYTEST, f"tests/programs/format/test_{module}.py")
 
 
 def service(module: str) -> tuple[str, ...]:
@@ -690,7 +700,7 @@ BUGS = [
         "held[lane] += count",
         CONFORMANCE_IN_FILES,
     ),
-    Bug("calls of a queue with limits", "nobody takes them but from there", DECIDE, "and not op.limited", "", runtime("queues")),
+    Bug("calls of a queue with limits", "nobody takes them but from there", "core/decision.py", "and not op.limited", "", runtime("queues")),
     Bug("time to begin", "what is too late does not begin", DECIDE, "self.now_s > message.expires_at_s", "False", service("pending")),
     Bug(
         "one of a singleton",
@@ -1199,6 +1209,233 @@ BUGS = [
         "        if isinstance(node, ast.Import | ast.ImportFrom):",
         "        if False:",
         (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "imports"),
+    ),
+    # definitions, compiled and drawn
+    Bug(
+        "cycles entered beside their head",
+        "a cycle has one way in",
+        "programs/format/cycles.py",
+        "                if not clock[top] <= clock[inner] <= last[top]:\n",
+        "                if False:\n",
+        formats("cycles"),
+    ),
+    Bug(
+        "bounds of cycles",
+        "each cycle has a bound, or says that it has none",
+        "programs/format/flow.py",
+        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and ",
+        "        if False and ",
+        formats("compile_findings"),
+    ),
+    Bug(
+        "endless beside bounded",
+        "a cycle of which one way back is endless has no bound",
+        "programs/format/regions.py",
+        "if head not in endless}",
+        "}",
+        formats("compile"),
+    ),
+    Bug(
+        "blocks that wait for blocks",
+        "what is in a block is read once the block is done",
+        "programs/format/order.py",
+        "            draft.edge(source, target, ALWAYS)\n    elif source > target:",
+        "            draft.edge(read, reader, ALWAYS)\n    elif source > target:",
+        formats("compile_random"),
+    ),
+    Bug(
+        "needs beside reads",
+        "what is needed is waited for until it has succeeded, though it is read too",
+        "programs/format/order.py",
+        "        if not draft.joins(source, target):\n            draft.edge(source, target, ALWAYS)\n",
+        "        draft.edge(source, target, ALWAYS)\n",
+        formats("compile"),
+    ),
+    Bug(
+        "order of what is read",
+        "equal definitions have equal IRs",
+        "programs/format/reads.py",
+        "iter(sorted(found, key=lambda one: (one.pointer, one.root, one.name, str(one.path))) if len(found) > 1 else found)",
+        "iter(found)",
+        formats("compile"),
+    ),
+    Bug(
+        "edges of what is never reached",
+        "a join waits for nothing that never runs",
+        "programs/format/flow.py",
+        "        draft.isolate(lost)\n",
+        "        pass\n",
+        formats("compile"),
+    ),
+    Bug(
+        "entries in the dialect 003",
+        "in 003 only the first step begins",
+        "programs/format/flow.py",
+        '    if draft.dialect == "003":\n        return members[:1]\n',
+        "",
+        formats("compile"),
+    ),
+    Bug(
+        "words in flowcharts",
+        "what a step is called is never taken for Mermaid",
+        "programs/graph/draw_mermaid.py",
+        'one if one in PLAIN else f"#{ord(one)};"',
+        "one",
+        (*PYTEST, "tests/programs/graph/test_draw.py"),
+    ),
+    Bug(
+        "room for labels",
+        "nothing in a picture stands on top of anything",
+        "programs/graph/layout.py",
+        "        while pools and pools[-1][0] > mean:\n",
+        "        while False:\n",
+        (*PYTEST, "tests/programs/graph/test_draw.py"),
+    ),
+    # definitions
+    Bug(
+        "aliases count",
+        "an alias bomb is refused",
+        "programs/format/yaml_text.py",
+        "        self._total += count\n",
+        "        self._total += 1\n",
+        definitions("parse"),
+    ),
+    Bug(
+        "aliases of what holds them",
+        "an alias stands for what is whole",
+        "programs/format/yaml_text.py",
+        "            self._anchors[event.anchor] = None\n        value",
+        "            self._anchors[event.anchor] = ({}, 1)\n        value",
+        definitions("parse"),
+    ),
+    Bug(
+        "tags build nothing",
+        "a definition is plain data",
+        "programs/format/yaml_text.py",
+        "        if tag is not None and tag not in _TEXT_TAGS:\n            raise _tagged(tag, spot)\n",
+        "",
+        definitions("parse"),
+    ),
+    Bug(
+        "names stand once in YAML",
+        "of two values for one name none is dropped unseen",
+        "programs/format/yaml_text.py",
+        "            self.repeated.append(repeated_name(frame.pointer, name, spot, frame.lines[name]))\n",
+        "            pass\n",
+        definitions("parse"),
+    ),
+    Bug(
+        "names stand once in JSON",
+        "of two values for one name none is dropped unseen",
+        "programs/format/parse.py",
+        "repeated = repeated or len(found) < len(items)",
+        "repeated = False",
+        definitions("parse"),
+    ),
+    Bug(
+        "depth of data",
+        "what is nested too deep is refused",
+        "programs/format/parse.py",
+        "            if depth > DEPTH_MAX:\n",
+        "            if False:\n",
+        definitions("parse"),
+    ),
+    Bug(
+        "half characters",
+        "what has no encoding is refused when read",
+        "programs/format/parse.py",
+        'return "" if value.isascii() or _encodes(value) else',
+        'return "" if True else',
+        definitions("parse"),
+    ),
+    Bug(
+        "ui is not hashed",
+        "what only editors show changes no hash",
+        "programs/format/canonical.py",
+        'shown = {name: value for name, value in step.items() if name != "ui"}',
+        "shown = dict(step)",
+        definitions("canonical"),
+    ),
+    Bug(
+        "defaults are removed",
+        "a default given or not is one hash",
+        "programs/format/canonical.py",
+        "if type(item) is not type(field.default) or item != field.default:",
+        "if True:",
+        definitions("canonical"),
+    ),
+    Bug(
+        "names sorted as UTF-16",
+        "canonical JSON is that of RFC 8785",
+        "programs/format/canonical.py",
+        'sorted(value, key=lambda name: name.encode("utf-16-be"))',
+        "sorted(value)",
+        definitions("canonical"),
+    ),
+    Bug(
+        "ids that are filled in",
+        "no id is given twice",
+        "programs/format/canonical.py",
+        "in taken:\n                counts[verb] += 1",
+        "in ():\n                counts[verb] += 1",
+        definitions("canonical"),
+    ),
+    Bug(
+        "secrets where they may stand",
+        "a secret is kept nowhere",
+        "programs/format/references.py",
+        "if not (isinstance(expression.shape, Value | Text) and expression.shape.secrets):",
+        "if False:",
+        definitions("check"),
+    ),
+    Bug(
+        "no references in bash",
+        "no value becomes a part of a command",
+        "programs/format/references.py",
+        '("@{" in command or (is_template(command) and " " not in command))',
+        "False",
+        definitions("check"),
+    ),
+    Bug(
+        "bounds of repeat",
+        "a repeat has a bound",
+        "programs/format/fit.py",
+        'if "max" not in repeat and repeat.get("endless") is not True:',
+        "if False:",
+        definitions("check"),
+    ),
+    Bug("one verb", "a step does exactly one thing", "programs/format/fit.py", "        if len(verbs) > 1:\n", "        if False:\n", definitions("check")),
+    Bug(
+        "edits are checked",
+        "a change that leaves something invalid is refused",
+        "programs/format/edits.py",
+        "    findings = checked(document)\n",
+        "    findings = []\n",
+        definitions("edits"),
+    ),
+    Bug(
+        "copies in patches are bounded",
+        "a patch can't grow without bound",
+        "programs/format/edits.py",
+        'if operation.get("op") == "copy" and _size(found) > VALUES_MAX // 2:',
+        "if False:",
+        definitions("edits"),
+    ),
+    Bug(
+        "a change changes nothing given",
+        "what is refused has changed nothing",
+        "programs/format/edits.py",
+        "    found = plain(definition)\n",
+        "    found = definition\n",
+        definitions("edits"),
+    ),
+    Bug(
+        "comments between lines",
+        "no comment is lost",
+        "programs/format/notes.py",
+        "        found.before.setdefault(following.pointer, []).append(comment.text)\n",
+        "        pass\n",
+        definitions("fmt"),
     ),
 ]
 

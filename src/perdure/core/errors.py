@@ -9,10 +9,12 @@
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, HasEnded, Removed
+    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
-    │   └── DecisionRefused, LinkRefused, ExportRefused
+    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
+    │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
@@ -207,6 +209,14 @@ class ExportRefused(ProgrammingError):
         self.why = why
 
 
+class BadDefinition(ProgrammingError):
+    """A definition, or a change of one, is not valid: `findings` are all that is wrong with it. Nothing was changed."""
+
+    def __init__(self, findings: Sequence[Any]) -> None:
+        super().__init__("\n".join(str(finding) for finding in findings))
+        self.findings = tuple(findings)
+
+
 class BadExpression(ProgrammingError):
     """An expression is none. `where` is a JSON pointer to it, from what was compiled; `at` counts characters from 1, 0 where it is the whole."""
 
@@ -229,6 +239,14 @@ class MissingExtra(ProgrammingError):
     def __init__(self, what: str, library: str, extra: str) -> None:
         super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
         self.what, self.library, self.extra = what, library, extra
+
+
+class PatchRefused(ProgrammingError):
+    """A live execution can't go on by that definition, for the reasons `why`; it goes on by the one that it has."""
+
+    def __init__(self, key: object, why: Sequence[str]) -> None:
+        super().__init__(f"{key} can't be patched so: {'; '.join(why)}")
+        self.key, self.why = key, tuple(why)
 
 
 class Diverged(ProgrammingError):

@@ -8,6 +8,7 @@
     {ref: "@self", matches: {required: [data]}}                   JSON Schema
     {all: [...]}  {any: [...]}  {not: ...}                        groups, from left to right, no further than is needed
     {expr: "self.score > 0.5"}  {python: "def evaluate(output, context): ..."}
+    {braces: "steps.count.output.data >= 3"}                      what is written without its {{ }}, see `braces`
 
 In a JSONPath ``$`` is ``@self`` or, where `dollar` says so, ``@steps``; ``.length()`` may stand behind it. A row about what is missing is an error, or does
 not hold, as `missing` says; ``exists`` and ``empty`` may be asked of it.
@@ -18,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.errors import BadExpression, ExpressionFailed
-from perdure.expr import bound, cel, jsonpath, python, schema
+from perdure.expr import bound, braces, cel, jsonpath, python, schema
 from perdure.expr.missing import Absent, Missing, Nowhere, Unfit
 from perdure.expr.operators import AGGREGATES, OF_NOTHING, OPERATORS, QUANTIFIERS, Holds, checked
 from perdure.expr.refs import Read, Scope, getter, parse, was_skipped
@@ -31,7 +32,7 @@ Missed = Callable[[str, str], None]
 """Told of what was missing where that makes a row not hold: the pointer to the row, and what."""
 
 GROUPS = ("all", "any", "not")
-DECIDED = frozenset(("expr", "python"))
+DECIDED = frozenset(("expr", "python", "braces"))
 COMPARED = frozenset((*OPERATORS, "matches"))
 KEYS = frozenset((*COMPARED, *AGGREGATES, *QUANTIFIERS))
 
@@ -80,7 +81,7 @@ def compiled(condition: Any, missing: Missing = "error", dollar: Dollar = "self"
     return _cached(key, missing, dollar) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, dollar)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=4096)
 def _cached(key: bytes, missing: Missing, dollar: Dollar) -> Condition:
     return _compile(unpacked(key), missing, dollar)
 
@@ -129,6 +130,8 @@ class _Compiler:
                 return self._expr(inner, there)
             case "python":
                 return self._python(inner, there)
+            case "braces":
+                return self._braces(inner, there)
         if type(inner) is not list or not inner:
             raise BadExpression(there, f"{name} holds {shown(inner)}", "it holds a list of conditions, one at least")
         judges = [self.judge(part, f"{there}/{place}") for place, part in enumerate(inner)]
@@ -148,6 +151,13 @@ class _Compiler:
         self.python.append(python.checked(source, where))
         self.reads.add(Read("self", "", (), where))
         return lambda asked: bool(asked.python[place])
+
+    def _braces(self, text: Any, where: str) -> Judge:
+        if type(text) is not str:
+            raise BadExpression(where, f"braces holds {shown(text)}", "it holds an expression as it stands between {{ and }}, as text")
+        expression = braces.condition(text, where)
+        self.reads.update(read._replace(where=where) for read in expression.reads)
+        return lambda asked: bool(expression.evaluate(asked.scope, where))
 
     def _row(self, row: dict[str, Any], where: str, at_ref: str) -> Judge:
         asked_for = [key for key in row if key != "ref"]

@@ -2,6 +2,7 @@
 
 A text that is a reference as a whole (``"@fetch.items"``, ``"@{fetch.items}"``) becomes what it refers to, of whatever kind; inside other text,
 ``@{...}`` puts it in. ``@@`` is a literal @, and so is any @ inside text that no brace follows. Lists and mappings are gone through, keys are left alone.
+Where `braces` are taken, a text with ``{{`` in it is one of the other language, see `braces`, and an @ in it is an @.
 
 A secret is never here: ``{"@secret": NAME}`` stands in its place, and ``{"@text": [...]}`` for text with a secret in it, whose parts are text and such marks.
 """
@@ -14,12 +15,13 @@ import msgspec
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
+from perdure.expr import braces as language
 from perdure.expr.missing import Absent, Missing, Nowhere
 from perdure.expr.refs import TEXT_CHARACTERS_MAX, Read, Ref, Scope, getter, parse, scan
 from perdure.expr.values import cut, text
 
 DEPTH_MAX = 64
-CACHED_BYTES_MAX = 16 * 1024
+CACHED_BYTES_MAX = 8 * 1024
 PLAIN = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
 MARKS = frozenset(("@secret", "@text"))
 
@@ -46,14 +48,14 @@ class Template:
             raise ExpressionFailed("", "what is put into text nests too deep", "put in a part of it") from None
 
 
-def compiled(value: Any, missing: Missing = "error") -> Template:
-    """The template that a value is; the same one for the same value, as long as it is in use and small.
+def compiled(value: Any, missing: Missing = "error", braces: bool = False) -> Template:
+    """The template that a value is; the same one for the same value, as long as it is in use and small. With `braces`, text may have ``{{ }}`` in it.
 
     Raises:
         BadExpression: a reference in it can't be read, or it is no plain data.
     """
     key = packed(value)
-    return _cached(key, missing) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing)
+    return _cached(key, missing, braces) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, braces)
 
 
 def packed(value: Any) -> bytes:
@@ -103,32 +105,40 @@ def strange(value: Any, depth: int = 0) -> str:
             return f"{type(value).__name__} is no plain data"
 
 
-@lru_cache(maxsize=2048)
-def _cached(key: bytes, missing: Missing) -> Template:
-    return _compile(unpacked(key), missing)
+@lru_cache(maxsize=4096)
+def _cached(key: bytes, missing: Missing, braces: bool) -> Template:
+    return _compile(unpacked(key), missing, braces)
 
 
-def _compile(value: Any, missing: Missing) -> Template:
+def _compile(value: Any, missing: Missing, braces: bool) -> Template:
     reads: set[Read] = set()
-    make = _maker(value, "", missing, reads)
+    make = _maker(value, "", missing, braces, reads)
     return Template(make or (lambda scope: value), frozenset(reads), make is None)
 
 
-def _maker(value: Any, where: str, missing: Missing, reads: set[Read]) -> Maker | None:
+def _maker(value: Any, where: str, missing: Missing, braces: bool, reads: set[Read]) -> Maker | None:
     """How a value is made in a scope; None if it is the same in all."""
     match value:
+        case str() if braces and "{{" in value:
+            return _of_braces(value, where, reads)
         case str():
             return _of_text(value, where, missing, reads) if "@" in value else None
         case list():
-            made = [_maker(item, f"{where}/{place}", missing, reads) for place, item in enumerate(value)]
+            made = [_maker(item, f"{where}/{place}", missing, braces, reads) for place, item in enumerate(value)]
             return _of_list(value, made) if any(made) else None
         case dict():
             if marks := MARKS & value.keys():
                 raise BadExpression(where, f"{min(marks)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
-            inside = {key: _maker(item, f"{where}/{escaped(key)}", missing, reads) for key, item in value.items()}
+            inside = {key: _maker(item, f"{where}/{escaped(key)}", missing, braces, reads) for key, item in value.items()}
             return _of_mapping(value, inside) if any(inside.values()) else None
         case _:
             return None
+
+
+def _of_braces(value: str, where: str, reads: set[Read]) -> Maker:
+    expression = language.text(value, where)
+    reads.update(read._replace(where=where) for read in expression.reads)
+    return lambda scope: expression.evaluate(scope, where)
 
 
 def escaped(key: str) -> str:

@@ -1,0 +1,168 @@
+"""The canonical form: sugar spelled out, ids filled in, constant durations in seconds, defaults removed; and the hash, which is taken of it.
+
+Two documents that mean the same by these rules have one canonical form, and one hash. The rules belong to format version 1 and never change within it.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from perdure.programs.code.durations import seconds
+from perdure.programs.format import model
+from perdure.programs.format.parse import INTEGERS
+from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Shape, Steps, chosen, is_template
+from perdure.programs.format.steps import lists, placed, verb_of
+
+
+def canonical(document: dict[str, Any]) -> dict[str, Any]:
+    """The canonical form of a document in which nothing is wrong. What is given stays as it is."""
+    found = _fields(model.DOCUMENT.fields, document, open=False)
+    _fill_ids(found)
+    return found
+
+
+def hash_of(canonical: dict[str, Any]) -> str:
+    """The hash of a canonical definition, ``sha256:`` and 64 hexadecimal digits. What is only shown by editors (`ui`) does not count."""
+    return "sha256:" + sha256(bytes_of(canonical)).hexdigest()
+
+
+def bytes_of(canonical: dict[str, Any]) -> bytes:
+    """The bytes of a canonical definition, without what is only shown by editors. Their SHA-256 is its hash, and by that executions are pinned to them."""
+    shown = {name: value for name, value in canonical.items() if name != "ui"}
+    shown["steps"] = _unshown(shown.get("steps", []))
+    return canonical_json(shown).encode("utf-8")
+
+
+def canonical_json(value: Any) -> str:
+    """JSON by the rules of RFC 8785: names sorted as UTF-16, numbers as JavaScript writes them, nothing escaped but what must be.
+
+    Whole numbers are written exactly, also those of more than 53 bits.
+    """
+    match value:
+        case None | bool() | str():
+            return json.dumps(value, ensure_ascii=False)
+        case int():
+            return str(value)
+        case float():
+            return str(int(value)) if value.is_integer() and int(value) in INTEGERS else _float(value)
+        case list():
+            return f"[{','.join(map(canonical_json, value))}]"
+        case dict():
+            names = sorted(value, key=lambda name: name.encode("utf-16-be"))
+            return f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{canonical_json(value[name])}' for name in names)}}}"
+    raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+def plain(value: Any) -> Any:
+    """A copy of plain data in which floats of a whole value are whole numbers: JSON does not tell them apart, nor do the programs that pass it on."""
+    match value:
+        case float() if value.is_integer() and int(value) in INTEGERS:
+            return int(value)
+        case list():
+            return [plain(item) for item in value]
+        case dict():
+            return {name: plain(item) for name, item in value.items()}
+    return value
+
+
+def of_shape(shape: Shape, value: Any) -> Any:
+    """The canonical form of a value that stands where `shape` is taken."""
+    match shape:
+        case Duration():
+            return value if is_template(value) else plain(seconds(value))
+        case Steps():
+            return [_step(step) for step in value]
+        case Condition():
+            return _condition(value)
+        case Choice():
+            return "null" if value is None else plain(value)
+        case Fields():
+            return _fields(shape.fields, value if isinstance(value, dict) else {shape.sugar: value}, shape.open)
+        case ListOf():
+            return [of_shape(shape.of, item) for item in (value if isinstance(value, list) else [value])]
+        case MapOf():
+            return {name: of_shape(shape.of, item) for name, item in value.items()}
+        case Either():
+            option = chosen(shape, value)
+            return plain(value) if option is None else of_shape(option, value)
+    return plain(value)
+
+
+def _step(step: dict[str, Any]) -> dict[str, Any]:
+    found = _fields(tuple(model.step_fields().values()), step, open=False)
+    task = found.get("task")
+    if task is not None and task.get("queue") == task["type"]:
+        del task["queue"]
+    return found
+
+
+def _condition(value: Any) -> Any:
+    """A condition in which a bare reference is spelled out as the row that it stands for."""
+    match value:
+        case str():
+            return {"ref": value}
+        case {"all": list(parts)} | {"any": list(parts)} if "ref" not in value:
+            return {next(iter(value)): [_condition(part) for part in parts]}
+        case {"not": part} if "ref" not in value:
+            return {"not": _condition(part)}
+    return plain(value)
+
+
+def _fields(fields: tuple[Field, ...], value: dict[str, Any], open: bool) -> dict[str, Any]:
+    found = {}
+    for field in fields:
+        if field.name in value:
+            item = of_shape(field.shape, value[field.name])
+            if type(item) is not type(field.default) or item != field.default:
+                found[field.name] = item
+    if open:
+        found |= {name: plain(item) for name, item in value.items() if all(name != field.name for field in fields)}
+    return found
+
+
+def _fill_ids(document: dict[str, Any]) -> None:
+    """Give each step that has no id one that its verb and its place among such steps make; what is taken is passed over."""
+    every = list(placed(document))
+    taken = {one.id for one in every} | set(model.ROOTS)
+    counts: dict[str, int] = {}
+    for one in every:
+        if "id" not in one.step:
+            verb = verb_of(one.step)
+            while (name := f"{verb}_{counts.setdefault(verb, 1)}") in taken:
+                counts[verb] += 1
+            taken.add(name)
+            fields = {"id": name} | one.step
+            one.step.clear()
+            one.step.update(fields)
+
+
+def _unshown(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps without `ui`."""
+    found = []
+    for step in steps:
+        shown = {name: value for name, value in step.items() if name != "ui"}
+        for field, where, inner in lists(step):
+            clean = _unshown(inner)
+            shown[field] = {**step[field], "steps": clean} if where == "/parallel/steps" else clean
+        found.append(shown)
+    return found
+
+
+def _float(value: float) -> str:
+    """As ECMAScript writes it: the shortest digits that read back as the same number."""
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0") or "0"
+    if len(digits) <= point <= 21:
+        text = digits + "0" * (point - len(digits))
+    elif 0 < point <= 21:
+        text = f"{digits[:point]}.{digits[point:]}"
+    elif -6 < point <= 0:
+        text = f"0.{'0' * -point}{digits}"
+    else:
+        text = f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1:+d}"
+    return "-" + text if value < 0 else text

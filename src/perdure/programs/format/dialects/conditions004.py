@@ -1,0 +1,190 @@
+"""The conditions of seed 004, all six types of them, as conditions of a definition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.programs.format.dialects.cel_conditions import Meaning, condition
+from perdure.programs.format.dialects.cel_tree import NotCel
+from perdure.programs.format.dialects.reading import Fields, Names, Notes
+from perdure.programs.format.dialects.spelling import literal, whole
+from perdure.programs.format.finding import closest, joined
+
+_WORDS = "eq neq gt gte lt lte in contains starts_with ends_with exists empty matches_re"
+_SIGNS = {"==": "eq", "=": "eq", "!=": "neq", "ne": "neq", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+OPERATORS = _SIGNS | {"startsWith": "starts_with", "endsWith": "ends_with", "matches": "matches_re"} | {word: word for word in _WORDS.split()}
+MIRRORED = {"eq": "eq", "neq": "neq", "gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte"}
+SUMMED = ("sum", "count", "min", "max", "any", "all")
+NEVER = {"expr": "false"}
+"""What stands for a condition that can't be read."""
+
+_SINGULAR = re.compile(r"""\$(?:\.[A-Za-z_][\w-]*|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*""")
+_KEY = re.compile(r"""\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
+_PATH_KEY = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\['([^'\\]*)'\]|\["([^"\\]*)"\]""")
+
+
+class Conditions:
+    """Reads the conditions of one document. `blobs` holds what its references ``cas://…`` stand for."""
+
+    def __init__(self, names: Names, notes: Notes, blobs: Mapping[str, Any]) -> None:
+        self._names, self._notes, self._blobs = names, notes, blobs
+        self._meaning = Meaning(self._meant, renamed=(("ctx", "steps"),))
+        self._types: dict[str, Callable[[Fields], dict[str, Any]]] = {
+            "cel": self._cel,
+            "schema_validation": self._schema,
+            "jsonpath": self._jsonpath,
+            "cross_node_comparison": self._comparison,
+            "composite": self._composite,
+            "python_sandbox": self._python,
+        }
+
+    def read(self, given: Any, pointer: str) -> dict[str, Any]:
+        """The condition that one of the document is; text alone is CEL."""
+        if isinstance(given, str):
+            return self._expression(given, pointer)
+        fields = Fields(given, pointer, self._notes)
+        type_name = fields.text("type", default="cel" if fields.has("expression") else "")
+        if (reader := self._types.get(type_name)) is None:
+            text = f"unknown condition type: {type_name[:60] or 'none'}; there are {', '.join(self._types)}"
+            self._notes.error("unknown_condition", fields.at("type"), text, closest(type_name, self._types))
+            return dict(NEVER)
+        made = reader(fields)
+        fields.left()
+        return made
+
+    def _meant(self, name: str, path: list[str | int]) -> tuple[str, list[str | int]] | None:
+        """`output` is the node's own output, and `ctx.NODE.output` that of another."""
+        if name == "current":
+            return "self", path[1:] if path[:1] == ["output"] else path
+        if name == "output":
+            return "self", path
+        if name != "ctx" or len(path) < 2:
+            return None
+        called = self._names[str(path[0])]
+        match path[1]:
+            case "output":
+                return called, path[2:]
+            case "metadata":
+                return "steps", [called, "output", "meta", *path[2:]]
+            case _:
+                return None
+
+    def _cel(self, fields: Fields) -> dict[str, Any]:
+        return self._expression(fields.text("expression"), fields.at("expression"))
+
+    def _expression(self, text: str, pointer: str) -> dict[str, Any]:
+        try:
+            return condition(text, self._meaning)
+        except NotCel as wrong:
+            self._notes.error("bad_expression", pointer, f"{text[:60]!r} is no CEL: {wrong}")
+            return dict(NEVER)
+
+    def _schema(self, fields: Fields) -> dict[str, Any]:
+        schema = fields.any("schema")
+        if schema is None:
+            schema = self._blob(fields, "schema_ref")
+        if not isinstance(schema, dict | bool):
+            if schema is not None:
+                self._notes.error("wrong_type", fields.at("schema"), "expected a JSON Schema")
+            return dict(NEVER)
+        matches: dict[str, Any] = {"ref": "@self", "matches": schema}
+        return {"not": matches} if fields.flag("invert") else matches
+
+    def _python(self, fields: Fields) -> dict[str, Any]:
+        for name, ours in (("timeout_ms", 1000), ("max_memory_mb", 50)):
+            if (limit := fields.number(name)) is not None and limit != ours:
+                self._notes.warning("other_limit", fields.at(name), f"conditions in Python always have {ours} here")
+        code = fields.text("code") or self._blob(fields, "code_ref")
+        return {"python": code} if isinstance(code, str) and code else dict(NEVER)
+
+    def _blob(self, fields: Fields, name: str) -> Any:
+        if not (ref := fields.text(name)):
+            self._notes.error("missing_field", fields.at(name), "what is to be looked at is missing")
+            return None
+        if ref not in self._blobs:
+            self._notes.error("unknown_blob", fields.at(name), f"nobody has {ref[:80]!r}; give what it stands for along with the document")
+        return self._blobs.get(ref)
+
+    def _jsonpath(self, fields: Fields) -> dict[str, Any]:
+        query, operator, value = fields.text("query", "path"), fields.text("operator"), literal(fields.any("value"))
+        if not query.startswith("$"):
+            self._notes.error("bad_expression", fields.at("query"), f"{query[:60]!r} is no JSONPath; one begins with $")
+            return dict(NEVER)
+        summed, _, compared = operator.rpartition("_")
+        if summed in SUMMED and compared in OPERATORS:
+            return {"ref": query, summed: {OPERATORS[compared]: value}}
+        if operator and operator not in OPERATORS:
+            return self._unknown_operator(fields, [*OPERATORS, *(f"{name}_gt" for name in SUMMED)])
+        tested = {OPERATORS[operator]: value} if operator else {}
+        if OPERATORS.get(operator) in ("exists", "empty"):
+            tested = {OPERATORS[operator]: fields.any("value") is not False}
+        if query.endswith(".length()"):
+            return {"ref": query, **(tested or {"gt": 0})}
+        if _SINGULAR.fullmatch(query):
+            return {"ref": whole("self", _keys(_KEY, query[1:])), **tested}
+        return {"ref": query, "any": tested} if tested else {"ref": query}
+
+    def _comparison(self, fields: Fields) -> dict[str, Any]:
+        if fields.has("expression"):
+            return self._cel(fields)
+        operator = OPERATORS.get(fields.text("operator"))
+        left, right = self._side(fields, "left"), self._side(fields, "right")
+        if operator is None:
+            return self._unknown_operator(fields, OPERATORS)
+        if isinstance(left, str) and left.startswith("@") and not left.startswith("@@"):
+            return {"ref": left, operator: right}
+        if operator in MIRRORED and isinstance(right, str) and right.startswith("@") and not right.startswith("@@"):
+            return {"ref": right, MIRRORED[operator]: left}
+        self._notes.error("no_reference", fields.at("left"), "one side of a comparison comes from a node: {source, path}")
+        return dict(NEVER)
+
+    def _side(self, fields: Fields, name: str) -> Any:
+        """One side: the reference to what a node has come to, or a value."""
+        side = fields.inside(name)
+        if side is None:
+            self._notes.error("missing_field", fields.at(name), "a comparison has two sides, each {source, path} or {value}")
+            return None
+        source = side.text("source", default="context" if side.has("node") else "current" if side.has("path") else "")
+        if not source:
+            value = literal(side.any("value"))
+            side.left(("source", "path"))
+            return value
+        if source not in ("current", "context"):
+            self._notes.error("unknown_value", side.at("source"), f"expected 'current' or 'context', found {source[:40]!r}")
+        path = _keys(_PATH_KEY, side.text("path", default="output"))
+        node = side.text("node")
+        if source == "context" and not node:
+            self._notes.error("missing_field", side.at("node"), "which node's output is meant?")
+        side.left()
+        called = "self" if source == "current" or not node else self._names[node]
+        if path[:1] == ["metadata"] and called != "self":
+            return whole("steps", [called, "output", "meta", *path[1:]])
+        return whole(called, path[1:] if path[:1] == ["output"] else path)
+
+    def _composite(self, fields: Fields) -> dict[str, Any]:
+        operator = fields.text("operator", default="AND").upper()
+        inside = [self.read(one, joined(fields.at("conditions"), index)) for index, one in enumerate(fields.listed("conditions"))]
+        if not inside:
+            self._notes.error("missing_field", fields.at("conditions"), "a composite condition has conditions")
+            return dict(NEVER)
+        match operator:
+            case "AND" | "OR":
+                return {"all" if operator == "AND" else "any": inside}
+            case "NOT":
+                return {"not": inside[0] if len(inside) == 1 else {"any": inside}}
+            case _:
+                return self._unknown_operator(fields, ("AND", "OR", "NOT"))
+
+    def _unknown_operator(self, fields: Fields, known: Any) -> dict[str, Any]:
+        operator = fields.text("operator")
+        near = closest(operator, known)
+        self._notes.error("unknown_operator", fields.at("operator"), f"{operator[:40]!r} is no operator; there are {', '.join(sorted(known))}", near)
+        fields.left(tuple(fields.value))
+        return dict(NEVER)
+
+
+def _keys(pattern: re.Pattern[str], text: str) -> list[str | int]:
+    """The keys that a path is made of; digits in brackets are places in a list."""
+    return [int(found[2]) if found[2] is not None else next(group for group in found.groups() if group is not None) for found in pattern.finditer(text)]

@@ -1,0 +1,243 @@
+"""What reading a foreign document takes: its fields one by one, what is found to be wrong with it, and the ids of its steps.
+
+A reader never raises: what can't be read becomes a finding, and the definition is made of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from perdure.expr.refs import ROOTS
+from perdure.programs.format.finding import Finding, closest, error, joined, place, warning
+
+Dialect = Literal["000", "001", "003", "004"]
+T = TypeVar("T")
+
+UNTITLED = "untitled"
+TAKEN = ROOTS | {"last_turn", "state"}
+"""What references may begin with besides a step."""
+
+
+class Read(NamedTuple):
+    """A foreign document as a definition. `document` is sound where no finding is an error; pointers of findings lead into the foreign document."""
+
+    dialect: Dialect
+    document: dict[str, Any]
+    findings: tuple[Finding, ...]
+
+
+class Written(NamedTuple):
+    """A definition as a foreign document; None if the dialect can't say what it says, and `findings` tell what that is, with pointers into the definition."""
+
+    document: dict[str, Any] | None
+    findings: tuple[Finding, ...]
+
+
+class Notes:
+    """What is found in one document."""
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        self.findings: list[Finding] = []
+
+    def error(self, code: str, pointer: str, what: str, suggestion: str = "") -> None:
+        """The document can't be used as it is."""
+        self.findings.append(error(code, pointer, f"{place(self._document, pointer)}: {what}", suggestion))
+
+    def warning(self, code: str, pointer: str, what: str, suggestion: str = "") -> None:
+        """It can, and may not do what its author thinks."""
+        self.findings.append(warning(code, pointer, f"{place(self._document, pointer)}: {what}", suggestion))
+
+
+class Fields:
+    """A mapping of a foreign document, asked field by field. A null is a field that is not there. `left` reports what nobody asked for."""
+
+    def __init__(self, value: Any, pointer: str, notes: Notes) -> None:
+        if not isinstance(value, dict):
+            notes.error("wrong_type", pointer, f"expected a mapping, found {kind(value)}")
+        self.value: dict[str, Any] = {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+        self.pointer, self.notes = pointer, notes
+        self._asked: set[str] = set()
+
+    def at(self, *parts: str | int) -> str:
+        """The pointer of what stands in it."""
+        return joined(self.pointer, *parts)
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these fields is there."""
+        return any(self.value.get(name) is not None for name in names)
+
+    def any(self, *names: str) -> Any:
+        """The first of these that is there."""
+        self._asked.update(names)
+        return next((self.value[name] for name in names if self.value.get(name) is not None), None)
+
+    def name_of(self, *names: str) -> str:
+        """Which of these is there: the first that is, else the first of all."""
+        return next((name for name in names if self.value.get(name) is not None), names[0])
+
+    def text(self, *names: str, default: str = "") -> str:
+        """A text."""
+        return self._of(names, default, lambda value: isinstance(value, str), "a text")
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """True or false."""
+        return self._of(names, default, lambda value: isinstance(value, bool), "true or false")
+
+    def whole(self, *names: str, least: int = 0) -> int | None:
+        """A whole number; 3.0 is one."""
+        value = self._of(names, None, lambda value: is_number(value) and value == int(value) and value >= least, f"a whole number from {least}")
+        return None if value is None else int(value)
+
+    def number(self, *names: str) -> float | int | None:
+        """A number that is not negative."""
+        return self._of(names, None, lambda value: is_number(value) and value >= 0, "a number from 0")
+
+    def listed(self, *names: str) -> list[Any]:
+        """A list; an empty one if it is not there."""
+        return list(self._of(names, [], lambda value: isinstance(value, list), "a list"))
+
+    def inside(self, *names: str) -> Fields | None:
+        """A mapping in it."""
+        value = self._of(names, None, lambda value: isinstance(value, dict), "a mapping")
+        return None if value is None else Fields(value, self.at(self.name_of(*names)), self.notes)
+
+    def mapping(self, *names: str) -> dict[str, Any]:
+        """A mapping as it stands; an empty one if it is not there."""
+        value: dict[Any, Any] = self._of(names, {}, lambda value: isinstance(value, dict), "a mapping")
+        return {str(key): item for key, item in value.items()}
+
+    def texts(self, *names: str) -> list[str]:
+        """A list of texts; one text alone is a list of it."""
+        value = self.any(*names)
+        if isinstance(value, str):
+            return [value]
+        items = self.listed(*names)
+        for index, item in enumerate(items):
+            if not isinstance(item, str):
+                self.notes.error("wrong_type", self.at(self.name_of(*names), index), f"expected a text, found {kind(item)}")
+        return [item for item in items if isinstance(item, str)]
+
+    def ignore(self, *names: str) -> None:
+        """These mean nothing to a definition."""
+        self._asked.update(names)
+
+    def left(self, known: Collection[str] = ()) -> None:
+        """Report the fields that nobody has asked for."""
+        for name, value in self.value.items():
+            if name not in self._asked and value is not None:
+                near = closest(name, self._asked | set(known))
+                hint = f"; did you mean {near!r}?" if near else ""
+                self.notes.warning("unknown_field", self.at(name), f"nothing is known of {name[:60]!r} here, it is left out{hint}", near)
+
+    def _of(self, names: tuple[str, ...], default: T, fits: Callable[[Any], bool], expected: str) -> Any | T:
+        value = self.any(*names)
+        if value is None:
+            return default
+        if not fits(value):
+            self.notes.error("wrong_type", self.at(self.name_of(*names)), f"expected {expected}, found {kind(value)}")
+            return default
+        return value
+
+
+class Names:
+    """The ids of a foreign document's steps, and what they are called in the definition: the same, unless that is the name of a root or taken."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._called: dict[str, str] = {}
+        self._taken: set[str] = set(TAKEN)
+
+    def __contains__(self, original: object) -> bool:
+        return original in self._called
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._called)
+
+    def __getitem__(self, original: str) -> str:
+        """What a step is called; an id that no step has stays as it is."""
+        return self._called.get(original, original)
+
+    def give(self, original: str, pointer: str) -> str:
+        """Take up the id of one more step."""
+        if original in self._called:
+            self._notes.error("duplicate_id", pointer, f"there is another step {original[:60]!r}; give this one a name of its own")
+            return self.free(original)
+        called = original
+        if not original.isprintable() or not 0 < len(original) <= 256:
+            called = self.free("".join(filter(str.isprintable, original))[:240] or "step")
+            self._notes.error("bad_id", pointer, "an id is 1 to 256 printable characters")
+        elif original in TAKEN:
+            called = self.free(original)
+            self._notes.warning("renamed_id", pointer, f"{original!r} is the name of a root here; the step is called {called!r}, and what refers to it follows")
+        self._taken.add(called)
+        self._called[original] = called
+        return called
+
+    def free(self, wish: str) -> str:
+        """A new id, as near to `wish` as there is."""
+        while wish in self._taken or wish in self._called:
+            wish += "_"
+        self._taken.add(wish)
+        return wish
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, and finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0
+
+
+def kind(value: Any) -> str:
+    """What a value is, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}" if len(str(value)) < 20 else "a number"
+        case str():
+            return f"the text {value[:40]!r}" if value else "an empty text"
+        case list():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case dict():
+            return "a mapping"
+        case _:
+            return type(value).__name__
+
+
+def title(*texts: str) -> str:
+    """The first of these texts that is any, as the name of a workflow, which has no @, / and :."""
+    clean = ("".join(" " if character in "@/:" or not character.isprintable() else character for character in text) for text in texts)
+    return next((name for text in clean if (name := " ".join(text.split()))), UNTITLED)
+
+
+def seconds(milliseconds: float | None) -> float | int | None:
+    """Milliseconds as seconds, a whole number where they are one."""
+    return None if milliseconds is None else tidy(milliseconds / 1000)
+
+
+def milliseconds(duration: Any) -> int | float | None:
+    """Seconds as milliseconds; None for what is no number."""
+    return tidy(round(duration * 1000, 6)) if is_number(duration) else None
+
+
+def tidy(number: float) -> float | int:
+    """A whole number as one."""
+    return int(number) if number == int(number) else number
+
+
+def without_nothing(mapping: dict[str, Any]) -> dict[str, Any]:
+    """The mapping without what is null, or an empty text, list or mapping."""
+    return {key: value for key, value in mapping.items() if value is not None and (value or isinstance(value, bool | int | float))}
+
+
+def deeper(value: Any, limit: int) -> bool:
+    """Whether lists and mappings nest more than `limit` levels deep."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        inside = {id(item): item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer) if isinstance(item, dict | list)}
+        if not (level := list(inside.values())):
+            return False
+    return bool(level)

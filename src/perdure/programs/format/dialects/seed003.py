@@ -1,0 +1,121 @@
+"""Seed 003: steps that are left by ports, ``{workflowConfig, stepsConfig: [{stepSlug, name, stepType, order, config, nextSteps}]}``, and the same as tale
+stores it, ``{name, config, steps: [...]}``.
+
+Text with ``{{ }}`` in it stays as it is, in conditions as ``{braces: ...}``: the dialect says how it is read. ``noop`` as a target ends the path, as null does.
+A failure that no port leads on fails the execution; nothing is tried again unless a policy says so. A loop without a body leads to itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.programs.format import model
+from perdure.programs.format.dialects.next003 import Routes, wired
+from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, seconds, without_nothing
+from perdure.programs.format.dialects.sense003 import Senses
+from perdure.programs.format.dialects.steps003 import STEP_TYPES, Reader, retry
+from perdure.programs.format.dialects.texts003 import Texts
+from perdure.programs.format.dialects.written003 import from_definition
+from perdure.programs.format.finding import closest
+
+STARTING = ("start", "trigger")
+NOT_IN_NAMES = re.compile(r"[@/:\x00-\x1f]+")
+
+
+def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
+    """The definition that a document of this shape is, and what is wrong or odd in it."""
+    notes = Notes(document)
+    top = Fields(document, "", notes)
+    inline = top.has("stepsConfig", "workflowConfig")
+    head = (top.inside("workflowConfig") if inline else top) or Fields({}, "/workflowConfig", notes)
+    config = head.inside("config") or Fields({}, head.at("config"), notes)
+    names, texts = Names(notes), Texts(notes)
+    given = _steps(top, "stepsConfig" if inline else "steps", names, notes)
+    texts.names = names
+    definition = _head(head, notes) | _config(config, texts, notes)
+    variables = definition.pop("vars", {})
+    reader, routes = Reader(texts, notes), Routes(names, notes)
+    steps = [reader.step(called, step) | routes.read(called, step) for called, step in given]
+    for _, step in given:
+        step.left()
+    wired(steps)
+    declared, variables = _inputs(reader.inputs, variables)
+    Senses(notes, texts, dict(given), steps).tell(variables, declared, config.at("variables"))
+    _leave(top, head, config, inline)
+    ui = without_nothing({"shape": "" if inline else "steps", "enabled": head.value.get("enabled"), "status": head.value.get("status")})
+    whole = definition | without_nothing({"input": declared, "vars": variables, "triggers": reader.triggers})
+    return Read("003", whole | {"order": "ports", "steps": steps} | ({"ui": ui} if ui else {}), tuple(notes.findings))
+
+
+def _steps(top: Fields, field: str, names: Names, notes: Notes) -> list[tuple[str, Fields]]:
+    """The steps in their order, the one that starts first, each with what it is called."""
+    if not top.listed(field):
+        notes.error("no_steps", top.at(field), "a workflow has at least one step")
+    given: list[tuple[str, Fields]] = []
+    for index, value in enumerate(top.listed(field)):
+        step = Fields(value, top.at(field, index), notes)
+        if not (original := step.text("stepSlug", "slug", "id")):
+            notes.error("missing_field", step.at("stepSlug"), "a step has a stepSlug, by which others refer to it")
+            original = names.free(f"step_{index + 1}")
+        given.append((names.give(original, step.at(step.name_of("stepSlug", "slug", "id"))), step))
+        if (said := step.text("stepType", default="action")) not in STEP_TYPES:
+            meant = closest(said, STEP_TYPES)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(STEP_TYPES)}"
+            notes.error("unknown_step_type", step.at("stepType"), f"{said[:60]!r} is no type of a step; {hint}", meant)
+    orders = [step.number("order") for _, step in given]
+    if all(order is not None for order in orders):
+        given = [pair for _, pair in sorted(zip(orders, given, strict=True), key=lambda one: one[0] or 0)]
+    starts = [pair for pair in given if pair[1].value.get("stepType") in STARTING]
+    for _, step in starts[1:]:
+        notes.warning("second_start", step.at("stepType"), f"it begins at {starts[0][0]!r}; this one is a step like others")
+    return starts[:1] + [pair for pair in given if not starts or pair is not starts[0]]
+
+
+def _head(head: Fields, notes: Notes) -> dict[str, Any]:
+    said = head.text("name") or "untitled"
+    name = NOT_IN_NAMES.sub("-", said).strip() or "untitled"
+    if name != said:
+        notes.warning("renamed", head.at("name"), f"a name has no @, / or :, so the workflow is called {name!r}")
+    version = str(head.any("version") or "")
+    if version and not re.fullmatch(model.VERSION_PATTERN, version):
+        digits = re.findall(r"\d{1,9}", version)[:3]
+        said, version = version, ".".join([*(str(int(one)) for one in digits), "0", "0"][:3]) if digits else model.DEFAULT_VERSION
+        notes.warning("renamed", head.at("version"), f"{said[:40]!r} is not a version such as 1.2.0, so it is {version}")
+    described = without_nothing({"version": version, "description": head.text("description"), "tags": head.texts("tags")})
+    return {"perdure": 1, "dialect": "003", "name": name} | described
+
+
+def _config(config: Fields, texts: Texts, notes: Notes) -> dict[str, Any]:
+    """Time, tries and variables of the whole workflow."""
+    found: dict[str, Any] = {"retry": {"max": 1}}
+    if (deadline := seconds(config.number("timeout"))) is not None and deadline > 0:
+        found["limits"] = {"deadline": deadline}
+    if policy := config.inside("retryPolicy"):
+        found["retry"] = retry(policy)
+    if (hops := config.whole("maxHops", "maxSteps", least=1)) is not None:
+        found.setdefault("limits", {})["max_hops"] = hops
+    found["vars"] = texts.value(config.mapping("variables"), config.at("variables"), "")
+    for name in config.mapping("secrets"):
+        what = f"the value of the secret {name[:60]!r} is not taken over: keep it where secrets are kept; steps have it as {{{{ secrets.{name[:60]} }}}}"
+        notes.warning("secret_left_out", config.at("secrets", name), what)
+    return found
+
+
+def _inputs(declared: dict[str, Any], variables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is declared as input, and the variables: one of the same name is what the input is without being given."""
+    inputs = {name: {**schema, "default": variables[name]} if name in variables and "default" not in schema else schema for name, schema in declared.items()}
+    return inputs, {name: value for name, value in variables.items() if name not in declared}
+
+
+def _leave(top: Fields, head: Fields, config: Fields, inline: bool) -> None:
+    if inline:
+        top.ignore("input", "triggeredBy", "triggerData", "organizationId", "success")
+        top.left(("workflowConfig", "stepsConfig"))
+    head.ignore("enabled", "status", "organizationId", "_id", "_creationTime", "metadata", "workflowType", "triggers", "config", "steps")
+    head.left()
+    config.left()
+
+
+__all__ = ["from_definition", "to_definition"]

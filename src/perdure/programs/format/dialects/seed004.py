@@ -1,0 +1,100 @@
+"""Seed 004: nodes and what they lead to, either as ``{nodes, edges, metadata}`` or as its IR, whose nodes say their dependencies and dependents.
+
+A `task` calls the tool that ``config.action`` names (else its config's type, else itself); `agent` and `human` are what they are; any other type is work for
+a worker of that type. A node that has no config of its own is given what comes before it: of one node its output, of several a mapping of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.programs.format.dialects.conditions004 import Conditions
+from perdure.programs.format.dialects.graph004 import Graph
+from perdure.programs.format.dialects.nodes004 import Nodes
+from perdure.programs.format.dialects.reading import Fields, Notes, Read, Written, seconds, title, without_nothing
+from perdure.programs.format.dialects.routes004 import FANOUT_MAX, HOPS_MAX, Routed, Routes
+from perdure.programs.format.dialects.values004 import Values
+from perdure.programs.format.dialects.writing import written
+from perdure.programs.format.dialects.written004 import Writer
+
+FOREVER = ("HasInfiniteLoopFlag", "has_infinite_loop", "hasInfiniteLoopFlag")
+
+
+def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
+    """The definition that a document of this shape is. `blobs` holds what its references ``cas://…`` stand for: configs, schemas and sources of conditions."""
+    notes = Notes(document)
+    top = Fields(document, "", notes)
+    metadata = top.inside("metadata") or Fields({}, "/metadata", notes)
+    graph = Graph(top, notes)
+    routes = Routes(graph.names, notes, Conditions(graph.names, notes, blobs or {}))
+    routed = {called: routes.read(node, called, graph.ways[called]) for called, node in graph.nodes.items()}
+    forever = any(where.flag(*FOREVER) for where in (metadata, top))
+    if graph.nodes and not forever and not any(one.is_terminal or set(one.targets) - graph.nodes.keys() for one in routed.values()):
+        notes.error("no_end", "/nodes", "workflow has no terminal nodes (would run forever); end one of its ways, or set metadata.HasInfiniteLoopFlag")
+    graph.connect(routed)
+    nodes = Nodes(graph, Values(graph.names, notes), notes, blobs or {})
+    steps = [step for called, node in graph.nodes.items() for step in _steps(nodes, node, called, routed[called])]
+    definition: dict[str, Any] = {
+        "perdure": 1,
+        "dialect": "004",
+        "name": title(metadata.text("name"), top.text("name"), top.text("tag"), top.text("id")),
+        "order": "ports",
+    }
+    definition |= without_nothing(
+        {
+            "version": metadata.text("version") or top.text("version"),
+            "description": metadata.text("description") or top.text("description"),
+            "tags": [*metadata.texts("tags"), *top.texts("tags")],
+            "limits": _limits(metadata, nodes.hops_max, forever),
+        }
+    )
+    definition["steps"] = _steps_endless(steps) if forever else steps
+    top.ignore("id", "edges", "nodes", "created_at", "updated_at")
+    top.left()
+    metadata.left()
+    return Read("004", definition, tuple(notes.findings))
+
+
+def _steps(nodes: Nodes, node: Fields, called: str, routed: Routed) -> list[dict[str, Any]]:
+    step = nodes.read(node, called, routed)
+    node.left()
+    return [step, *routed.added]
+
+
+def _limits(metadata: Fields, hops_max: int | None, forever: bool) -> dict[str, Any]:
+    """The limits: 100 hops and 10 at once unless it says otherwise; what is to go on for ever has no bound of hops but its own."""
+    limits = metadata.inside("limits") or Fields({}, metadata.at("limits"), metadata.notes)
+    hops = limits.whole("max_hops", least=1) or metadata.whole("max_hops", least=1) or hops_max or (None if forever else HOPS_MAX)
+    fanout = limits.whole("max_fanout", least=1) or metadata.whole("max_fanout", least=1) or FANOUT_MAX
+    within_s = limits.number("deadline_s", "max_wall_time_s") or metadata.number("deadline_s")
+    found = {"max_hops": hops, "max_fanout": fanout, "deadline": within_s or seconds(limits.number("timeout_ms") or metadata.number("timeout_ms"))}
+    limits.left()
+    return without_nothing(found)
+
+
+def _steps_endless(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps with what leads back in rules that say that no bound is meant."""
+    place = {step["id"]: index for index, step in enumerate(steps)}
+    for index, step in enumerate(steps):
+        match step.get("next"):
+            case str() as target if place.get(target, index + 1) <= index:
+                step["next"] = [{"to": target, "endless": True}]
+            case [dict(), *_] as rules:
+                for rule in rules:
+                    if isinstance(rule["to"], str) and place.get(rule["to"], index + 1) <= index and "max" not in rule:
+                        rule["endless"] = True
+            case _:
+                pass
+    return steps
+
+
+def from_definition(definition: dict[str, Any], as_ir: bool = False) -> Written:
+    """A definition as a document of this shape, as nodes and edges or, with `as_ir`, as nodes alone that say where they lead; where that can say all of it."""
+
+    def write(whole: dict[str, Any], notes: Notes) -> dict[str, Any]:
+        first = Writer(whole, Notes(whole), {step["id"]: step.get("with") for step in whole["steps"]}, as_ir).document()
+        of_themselves = {step["id"]: step["with"] for step in to_definition(first).document["steps"] if "with" in step}
+        return Writer(whole, notes, of_themselves, as_ir).document()
+
+    return written(definition, "004", write, to_definition)

@@ -1,0 +1,184 @@
+"""One step of seed 003 as one of a definition: what it does, by its type and its config. Where it leads is read elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.programs.format.dialects.reading import Fields, Notes, kind, seconds, without_nothing
+from perdure.programs.format.dialects.texts003 import Texts
+
+STEP_TYPES = ("start", "trigger", "noop", "action", "condition", "approval", "llm", "loop")
+DOES_NOTHING = ("start", "trigger", "noop")
+TIMEOUTS = {"fail": "fail", "reject": "reject", "approve": "approve", "rejected": "reject", "approved": "approve"}
+LLM_FIELDS = {"model": "model", "prompt": "prompt", "userPrompt": "prompt", "systemPrompt": "system", "schema": "schema", "outputSchema": "schema"}
+
+
+def retry(policy: Fields) -> dict[str, Any]:
+    """How often and when to try again: so many times more, each wait twice as long as the one before."""
+    more = policy.whole("maxRetries")
+    tries = {
+        "max": (more + 1) if more is not None else policy.whole("maxAttempts", least=1) or 1,
+        "wait": seconds(policy.number("backoffMs", "initialBackoffMs")),
+    }
+    policy.left()
+    return {**tries, "factor": 2} if tries["wait"] and tries["max"] != 1 else {"max": tries["max"]}
+
+
+class Reader:
+    """Reads the steps of one document. `inputs` and `triggers` are what the step that starts has said."""
+
+    def __init__(self, texts: Texts, notes: Notes) -> None:
+        self._texts, self._notes = texts, notes
+        self.inputs: dict[str, Any] = {}
+        self.triggers: list[dict[str, Any]] = []
+
+    def step(self, called: str, step: Fields) -> dict[str, Any]:
+        """A step, without where it leads."""
+        said = step.text("stepType", default="action")
+        config = step.inside("config") or Fields({}, step.at("config"), self._notes)
+        note = step.text("description") or config.text("description")
+        name = step.text("name")
+        read: dict[str, Any] = {"id": called} | without_nothing({"name": "" if name == called else name, "note": note})
+        match said:
+            case "condition":
+                read |= self._condition(config, called)
+            case "approval":
+                read |= self._approval(config, called, read.get("name") or called)
+            case "llm":
+                read |= self._llm(config, called)
+            case "loop":
+                read |= self._loop(config, called)
+            case "start" | "trigger" | "noop":
+                read |= self._nothing(said, config)
+            case _:
+                read |= self._action(config, called)
+        step.ignore("order", "config", "nextSteps", "organizationId", "wfDefinitionId", "metadata", "inputMapping", "outputMapping", "_id", "_creationTime")
+        config.left()
+        return read
+
+    def _safety(self, config: Fields) -> dict[str, Any]:
+        """Tries and time of this step alone."""
+        found: dict[str, Any] = {}
+        if policy := config.inside("retryPolicy"):
+            found["retry"] = retry(policy)
+        if (timeout := seconds(config.number("timeout", "timeoutMs"))) is not None and timeout > 0:
+            found["timeout"] = timeout
+        return found
+
+    def _action(self, config: Fields, called: str) -> dict[str, Any]:
+        tool, safety = config.text("type"), self._safety(config)
+        if not tool.strip():
+            self._notes.error("missing_field", config.at("type"), "an action says by type which tool it is")
+        if tool == "set_variables":
+            return self._set(config, called)
+        given: Any = config.any("parameters")
+        if given is None:
+            given = {name: value for name, value in config.value.items() if name not in ("type", "retryPolicy", "timeout", "timeoutMs", "description")}
+            config.ignore(*given)
+        where = config.at("parameters") if config.has("parameters") else config.pointer
+        return {"tool": tool or "unknown"} | ({"with": self._texts.value(given, where, called)} if given else {}) | safety
+
+    def _set(self, config: Fields, called: str) -> dict[str, Any]:
+        parameters = config.inside("parameters") or config
+        found: dict[str, Any] = {}
+        given = parameters.any("variables")
+        if isinstance(given, dict):
+            given = [{"name": name, "value": value} for name, value in given.items()]
+            where = [parameters.at("variables", one["name"]) for one in given]
+        else:
+            where = [parameters.at("variables", index, "value") for index in range(len(parameters.listed("variables")))]
+            given = parameters.listed("variables")
+        for one, pointer in zip(given, where, strict=True):
+            name = one.get("name") if isinstance(one, dict) else None
+            if not isinstance(name, str) or not name:
+                self._notes.error("wrong_type", pointer, f"expected {{name, value}}, found {kind(one)}")
+                continue
+            if one.get("secure"):
+                what = f"{name[:60]!r} is to be kept as a secret, which steps can't do: keep it where secrets are kept, steps have it as {{{{ secrets.NAME }}}}"
+                self._notes.error("secret_set", pointer, what)
+                continue
+            before = len(self._texts.seen)
+            found[name] = self._texts.value(one.get("value"), pointer, called)
+            for seen in self._texts.seen[before:]:
+                if seen.name in found and seen.name != name:
+                    self._notes.warning("set_at_once", pointer, f"{seen.name!r} is set by the same step, which is not seen here yet: set it in a step before")
+        if parameters is not config:
+            parameters.left()
+        return {"set": found}
+
+    def _condition(self, config: Fields, called: str) -> dict[str, Any]:
+        expression = config.any("expression", "condition")
+        if isinstance(expression, bool):
+            return {"test": expression}
+        if not isinstance(expression, str) or not expression.strip():
+            self._notes.error("missing_field", config.at("expression"), f"a condition has an expression, found {kind(expression)}")
+            return {"test": False}
+        return {"test": self._texts.condition(expression, config.at(config.name_of("expression", "condition")), called)}
+
+    def _approval(self, config: Fields, called: str, title: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"title": self._texts.value(config.text("title", "message") or title, config.at("title"), called)}
+        people = config.texts("assignees", "approvers", "approverMemberIds") + ([one] if (one := config.text("approverMemberId", "approver")) else [])
+        found |= without_nothing({"assignees": self._texts.value(people, config.at("assignees"), called), "form": config.mapping("form", "formSchema")})
+        if (quorum := config.whole("quorum", "requiredApprovals", least=1)) is not None:
+            found["quorum"] = quorum
+        if (timeout := seconds(config.number("timeout", "timeoutMs"))) is not None and timeout > 0:
+            found["timeout"] = timeout
+        if (late := config.text("onTimeout")) in TIMEOUTS and "timeout" in found:
+            found["on_timeout"] = TIMEOUTS[late]
+        elif late in TIMEOUTS:
+            self._notes.warning("misplaced", config.at("onTimeout"), "it says nothing without a timeout, so it is left out")
+        elif late:
+            self._notes.error("unknown_value", config.at("onTimeout"), f"expected fail, approve or reject, found {late[:40]!r}")
+        details = {
+            name: value for name in ("details", "parameters", "resourceType", "resourceId", "priority", "dueDate") if (value := config.any(name)) is not None
+        }
+        if details:
+            found["details"] = self._texts.value(details, config.pointer, called)
+        return {"approve": found}
+
+    def _llm(self, config: Fields, called: str) -> dict[str, Any]:
+        safety, found = self._safety(config), dict[str, Any]()
+        for name, value in config.value.items():
+            if name in ("retryPolicy", "timeout", "timeoutMs", "description") or value is None:
+                continue
+            plain = name in ("schema", "outputSchema")
+            config.ignore(name)
+            if plain and not isinstance(value, dict):
+                self._notes.error("wrong_type", config.at(name), f"expected a JSON Schema, found {kind(value)}")
+                continue
+            if name == "model" and not (isinstance(value, str) and value.strip()):
+                self._notes.error("wrong_type", config.at(name), f"expected the name of a model, found {kind(value)}")
+                continue
+            found[LLM_FIELDS.get(name, name)] = value if plain else self._texts.value(value, config.at(name), called)
+        return {"llm": found} | safety
+
+    def _loop(self, config: Fields, called: str) -> dict[str, Any]:
+        items = config.any("items", "itemsExpression")
+        if items is None:
+            self._notes.warning("missing_field", config.at("items"), "nothing says which items, so they are the data of the step before: {{lastOutput.data}}")
+            items = "{{lastOutput.data}}"
+        found: dict[str, Any] = {"items": self._texts.value(items, config.at(config.name_of("items", "itemsExpression")), called)}
+        if isinstance(batch := config.any("batchSize", "batch"), str):
+            found["batch"] = self._texts.value(batch, config.at(config.name_of("batchSize", "batch")), called)
+        elif (size := config.whole("batchSize", "batch", least=1)) is not None and size != 1:
+            found["batch"] = size
+        if (most := config.whole("maxIterations", least=1)) is not None:
+            found["max"] = most
+        found |= without_nothing({"as": config.text("itemVariable"), "index": config.text("indexVariable")})
+        return {"loop": found} | ({"ui": {"continueOnError": True}} if config.flag("continueOnError") else {})
+
+    def _nothing(self, said: str, config: Fields) -> dict[str, Any]:
+        """A step that does nothing. The one that starts may say what the input is, and what starts it."""
+        schema = config.inside("inputSchema", "input")
+        if schema:
+            required = schema.texts("required")
+            properties = {name: value if isinstance(value, dict) else {} for name, value in schema.mapping("properties").items()}
+            self.inputs |= {name: value if name in required or "default" in value else {**value, "default": None} for name, value in properties.items()}
+        match config.value.get("type"):
+            case "schedule":
+                cron = config.text("schedule", "cron")
+                self.triggers.append({"schedule": without_nothing({"cron": cron, "timezone": config.text("timezone")})} if cron else {"manual": {}})
+            case "manual":
+                self.triggers.append({"manual": {}})
+        config.ignore("type", "context", "data", "event", "eventType")
+        return {"do": []} | ({} if said == "start" else {"ui": {"stepType": said}})

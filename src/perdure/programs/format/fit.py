@@ -1,0 +1,354 @@
+"""Whether a document has the shapes of the model: a walk over both that tells every misfit, and gathers the expressions for those who understand them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import BadValue
+from perdure.programs.code.durations import seconds
+from perdure.programs.format import model
+from perdure.programs.format.finding import Finding, closest, error, joined, place
+from perdure.programs.format.shapes import (
+    Choice,
+    Condition,
+    Duration,
+    Either,
+    Field,
+    Fields,
+    Flag,
+    Id,
+    ListOf,
+    MapOf,
+    Name,
+    Number,
+    Plain,
+    Schema,
+    Shape,
+    Steps,
+    Text,
+    Value,
+    Whole,
+    chosen,
+    is_template,
+)
+from perdure.programs.format.steps import verbs_of
+
+FINDINGS_MAX = 200
+
+
+class Expression(msgspec.Struct, frozen=True):
+    """Something that refers: where it stands, what it is, and the shape that says what may be seen from there."""
+
+    pointer: str
+    value: Any
+    shape: Shape
+
+
+class Fit:
+    """The walk. `findings` and `expressions` are what it has found."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self.findings: list[Finding] = []
+        self.expressions: list[Expression] = []
+        native = not (isinstance(document, dict) and "dialect" in document)
+        self._native = native
+        self._ports = isinstance(document, dict) and document.get("order") == "ports"
+
+    def walk(self) -> None:
+        """Go through the whole document."""
+        if not isinstance(self.document, dict):
+            self._tell("not_a_definition", "", f"a definition is a mapping that begins with 'perdure: 1', found {shown(self.document)}")
+            return
+        self._fields(model.DOCUMENT, model.DOCUMENT.fields, self.document, "")
+
+    def _tell(self, code: str, pointer: str, message: str, suggestion: str = "", fix: tuple[dict[str, Any], ...] = ()) -> None:
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(error(code, pointer, message, suggestion, fix))
+
+    def _expected(self, pointer: str, what: str, value: Any) -> None:
+        self._tell("wrong_type", pointer, f"{place(self.document, pointer)}: expected {what}, found {shown(value)}")
+
+    def _value(self, shape: Shape, value: Any, pointer: str) -> None:
+        match shape:
+            case Text():
+                self._text(shape, value, pointer)
+            case Name():
+                self._name(shape, value, pointer)
+            case Flag() | Whole() | Number() | Choice():
+                if not is_of(shape, value):
+                    self._expected(pointer, described(shape), value)
+            case Duration():
+                self._duration(shape, value, pointer)
+            case Id():
+                if isinstance(value, str):
+                    self.expressions.append(Expression(pointer, value, shape))
+                else:
+                    self._expected(pointer, described(shape), value)
+            case Value() | Condition():
+                self.expressions.append(Expression(pointer, value, shape))
+            case Schema():
+                if isinstance(value, dict):
+                    self.expressions.append(Expression(pointer, value, shape))
+                else:
+                    self._expected(pointer, described(shape), value)
+            case Plain():
+                pass
+            case _:
+                self._nested(shape, value, pointer)
+
+    def _nested(self, shape: Shape, value: Any, pointer: str) -> None:
+        match shape:
+            case Steps():
+                self._steps(shape, value, pointer)
+            case ListOf():
+                items = [value] if shape.sugar and not isinstance(value, list) else value
+                if not isinstance(items, list) or len(items) < shape.least:
+                    self._expected(pointer, described(shape), value)
+                    return
+                for index, item in enumerate(items):
+                    self._value(shape.of, item, joined(pointer, index) if items is value else pointer)
+            case MapOf():
+                if not isinstance(value, dict):
+                    self._expected(pointer, described(shape), value)
+                    return
+                for name, item in value.items():
+                    self._value(shape.of, item, joined(pointer, name))
+            case Fields():
+                meant = shape.field(shape.sugar)
+                if isinstance(value, dict):
+                    self._fields(shape, shape.fields, value, pointer)
+                elif meant is not None:
+                    self._value(meant.shape, value, pointer)
+                else:
+                    self._expected(pointer, described(shape), value)
+            case Either():
+                option = chosen(shape, value)
+                if option is None:
+                    self._expected(pointer, shape.what, value)
+                else:
+                    self._value(option, value, pointer)
+
+    def _text(self, shape: Text, value: Any, pointer: str) -> None:
+        if not isinstance(value, str):
+            quoted = f'; quote it: "{_versioned(value, shape)}"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
+            self._tell("wrong_type", pointer, f"{place(self.document, pointer)}: expected {shape.what}, found {shown(value)}{quoted}")
+        elif shape.template and is_template(value):
+            self.expressions.append(Expression(pointer, value, shape))
+        elif not value.strip():
+            self._tell("empty", pointer, f"{place(self.document, pointer)}: expected {shape.what}, found nothing")
+        elif shape.pattern and not re.fullmatch(shape.pattern, value):
+            self._tell("bad_text", pointer, f"{place(self.document, pointer)}: {shown(value)} is not {shape.what}")
+
+    def _name(self, shape: Name, value: Any, pointer: str) -> None:
+        is_id = shape.what == "an id"
+        if not isinstance(value, str):
+            self._expected(pointer, shape.what, value)
+        elif is_id and not self._native:
+            if not 0 < len(value) <= 256 or not value.isprintable():
+                self._tell("bad_id", pointer, f"{place(self.document, pointer)}: {shown(value)} is not an id: 1 to 256 printable characters")
+        elif not re.fullmatch(model.ID_PATTERN, value) or len(value) > 256:
+            why = "letters, digits, '_' and '-', beginning with a letter or '_', 256 at most"
+            self._tell("bad_id" if is_id else "bad_name", pointer, f"{place(self.document, pointer)}: {shown(value)} is not {shape.what}: {why}")
+        elif value in model.ROOTS and not (shape.what == "a name" and value in model.IN_EACH):
+            what = "a root, which references begin with"
+            self._tell(
+                "root_as_id" if is_id else "bad_name", pointer, f"{place(self.document, pointer)}: {value!r} is {what}; give it another name", f"{value}_1"
+            )
+
+    def _duration(self, shape: Duration, value: Any, pointer: str) -> None:
+        where = place(self.document, pointer)
+        if is_template(value):
+            if shape.template:
+                self.expressions.append(Expression(pointer, value, shape))
+            else:
+                self._tell("not_constant", pointer, f"{where}: no reference can stand here; write seconds, or text such as '30s'")
+            return
+        try:
+            seconds(value)
+        except (BadValue, OverflowError):
+            self._tell("bad_duration", pointer, f"{where}: {shown(value)} is no duration; write seconds, or text such as '500ms', '30s', '2h 30m', '3d'")
+
+    def _steps(self, shape: Steps, value: Any, pointer: str) -> None:
+        if not isinstance(value, list) or len(value) < shape.least:
+            self._expected(pointer, described(shape), value)
+            return
+        for index, step in enumerate(value):
+            if isinstance(step, dict):
+                self._step(step, joined(pointer, index))
+            else:
+                self._expected(joined(pointer, index), "a step, which is a mapping", step)
+
+    def _step(self, step: dict[str, Any], pointer: str) -> None:
+        where = place(self.document, pointer)
+        verbs, table = verbs_of(step), model.step_fields()
+        mistyped = [name for name in step if name not in table and closest(name, table) in model.verbs()]
+        if len(verbs) > 1:
+            self._tell("several_verbs", pointer, f"{where}: a step does exactly one thing; found {_and(verbs)}")
+        elif not verbs and not mistyped:
+            self._tell("no_verb", pointer, f"{where}: a step does exactly one thing; found nothing; name one of {', '.join(model.verbs())}")
+        for name, item in step.items():
+            field = table.get(name)
+            if field is None:
+                self._unknown(name, pointer, "a step", table)
+            elif field.verbs and not any(verb in step for verb in field.verbs):
+                self._tell("misplaced", joined(pointer, name), f"{where}: {name!r} stands only beside {_or(field.verbs)}")
+            elif field.ports_only and not self._ports:
+                self._tell("misplaced", joined(pointer, name), f"{where}: {name!r} stands only where the definition says 'order: ports'")
+            else:
+                self._value(field.shape, item, joined(pointer, name))
+        for field in model.BESIDE:
+            if field.required and field.name not in step and any(verb in step for verb in field.verbs):
+                self._tell("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
+        for problem in _beside(step):
+            self._tell("misplaced", pointer, f"{where}: {problem}")
+
+    def _fields(self, shape: Fields, fields: tuple[Field, ...], value: dict[str, Any], pointer: str) -> None:
+        table = {field.name: field for field in fields}
+        for name, item in value.items():
+            field = table.get(name)
+            if field is not None:
+                self._value(field.shape, item, joined(pointer, name))
+            elif not shape.open:
+                self._unknown(name, pointer, shape.what, table)
+        where = place(self.document, pointer)
+        for field in fields:
+            if field.required and field.name not in value:
+                self._tell("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
+        found = [name for name in shape.one_of if name in value]
+        if shape.one_of and len(found) != 1:
+            tail = f"found {_and(found)}" if found else "found none"
+            self._tell("one_of", pointer, f"{where}: one of {_and(shape.one_of)} must stand{', and only one' if found else ''}; {tail}")
+        for problem in _OF_FIELDS.get(shape.what, _of_nothing)(value):
+            self._tell("contradiction", pointer, f"{where}: {problem}")
+
+    def _unknown(self, name: str, pointer: str, what: str, known: dict[str, Field]) -> None:
+        meant = "triggers" if what == "a definition" and name in ("on", "true") else closest(name, known)
+        hint = f"; did you mean {meant!r}?" if meant else f"; it has {_listed(known)}" if len(known) <= 12 else ""
+        fix = ({"op": "move", "from": joined(pointer, name), "path": joined(pointer, meant)},) if meant else ()
+        self._tell("unknown_field", joined(pointer, name), f"{place(self.document, pointer)}: {shown(name)} is not a field of {what}{hint}", meant, fix)
+
+
+def is_of(shape: Shape, value: Any) -> bool:
+    """Whether a number, a flag or a choice is what `shape` takes."""
+    match shape:
+        case Flag():
+            return isinstance(value, bool)
+        case Whole():
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value == int(value) and value >= shape.least
+        case Number():
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= shape.least
+        case Choice():
+            return any(value is one or (value == one and isinstance(value, bool) == isinstance(one, bool)) for one in shape.values)
+    return False
+
+
+def described(shape: Shape) -> str:
+    """What `shape` takes, in words."""
+    match shape:
+        case Flag():
+            return "true or false"
+        case Whole():
+            return f"a whole number from {shape.least}" if shape.least > -(2**31) else "a whole number"
+        case Number():
+            return f"a number from {shape.least:g}"
+        case Choice():
+            return _or([json.dumps(one) if not isinstance(one, str) else one for one in shape.values if one is not None], quoted=False)
+        case Id():
+            return "the id of a step"
+        case Steps():
+            return "a list of steps" if not shape.least else "a list of at least one step"
+        case ListOf():
+            return "a list" if not shape.least else "a list that is not empty"
+        case Schema():
+            return "a JSON Schema, or properties of one"
+    return "a mapping"
+
+
+def shown(value: Any) -> str:
+    """A value in a message, short."""
+    match value:
+        case dict():
+            return "a mapping" if value else "an empty mapping"
+        case list():
+            return "a list" if value else "an empty list"
+        case str():
+            return repr(value if len(value) <= 60 else value[:57] + "…")
+        case None | bool() | int() | float():
+            return json.dumps(value)[:60]
+    return type(value).__name__
+
+
+def _versioned(value: float, shape: Text) -> str:
+    text = f"{value}"
+    return f"{text}{'.0' * (2 - text.count('.'))}" if shape.pattern == model.VERSION_PATTERN else text
+
+
+def _and(names: list[str] | tuple[str, ...]) -> str:
+    quoted = [repr(name) for name in names]
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+def _or(names: list[str] | tuple[str, ...], quoted: bool = True) -> str:
+    words = [repr(name) if quoted else name for name in names]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _listed(known: dict[str, Field]) -> str:
+    return ", ".join(known)
+
+
+def _beside(step: dict[str, Any]) -> Iterator[str]:
+    call = step.get("call")
+    if step.get("undo") is True and not (isinstance(call, str) and not call.startswith("py:")):
+        yield "'undo: true' stands only beside 'call' of a workflow; name the tool that undoes the step"
+    if "wait" in step and isinstance(call, str) and call.startswith("py:"):
+        yield "'wait' stands only beside 'call' of a workflow; a function is always waited for"
+
+
+def _of_nothing(_: dict[str, Any]) -> Iterator[str]:
+    return iter(())
+
+
+def _of_repeat(repeat: dict[str, Any]) -> Iterator[str]:
+    if "max" in repeat and repeat.get("endless") is True:
+        yield "'max' and 'endless: true' contradict each other; keep one"
+    if "max" not in repeat and repeat.get("endless") is not True:
+        yield "it has no bound; add max, or endless: true"
+
+
+def _of_rule(rule: dict[str, Any]) -> Iterator[str]:
+    if "max" in rule and rule.get("endless") is True:
+        yield "'max' and 'endless: true' contradict each other; keep one"
+    if "on_max" in rule and "max" not in rule:
+        yield "'on_max' stands only beside 'max'"
+
+
+def _of_emit(emit: dict[str, Any]) -> Iterator[str]:
+    if "to" in emit and "name" not in emit:
+        yield "a message to another execution has a name; add 'name'"
+    elif "name" not in emit and "body" not in emit:
+        yield "it says nothing; add 'body'"
+
+
+def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
+    if "on_timeout" in approve and "timeout" not in approve:
+        yield "'on_timeout' stands only beside 'timeout'"
+    assignees, quorum = approve.get("assignees"), approve.get("quorum")
+    if isinstance(assignees, list) and isinstance(quorum, int) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
+        yield f"a quorum of {quorum} can't be had from {len(assignees)} assignees"
+
+
+_OF_FIELDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
+    "repeat": _of_repeat,
+    "a rule": _of_rule,
+    "a port": _of_rule,
+    "emit": _of_emit,
+    "approve": _of_approve,
+}

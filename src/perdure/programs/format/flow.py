@@ -1,0 +1,214 @@
+"""How the steps follow each other: which lead round, where it begins, what is never reached, and what nothing orders."""
+
+from collections.abc import Iterable, Sequence
+
+from perdure.programs.format.cycles import Graph, Loops, components, loops, way
+from perdure.programs.format.draft import Draft
+from perdure.programs.format.outline import Listing, Site
+from perdure.programs.format.ports import MUST_LEAD_ON
+from perdure.programs.graph.ir import AFTER, ALWAYS
+
+SHOWN_MAX = 8
+GROUPS_MAX = 10
+EFFECTS = ("tool", "emit", "call", "task")
+ENDS = ("return", "fail")
+BOUNDED_BY_HOPS = ("003", "004")
+
+
+def check_acyclic(draft: Draft) -> None:
+    """Note what waits for itself where steps are ordered by what they read or by their places."""
+    graph = graph_of(draft, [number for number, (source, _, _) in enumerate(draft.edges) if draft.outline.place(source).order != "ports"])
+    for component in components(graph):
+        if len(component) > 1:
+            pointer = draft.outline.place(component[0]).pointer
+            draft.error(
+                "unbounded_cycle",
+                pointer,
+                f"{shown(draft, way(graph, component[0], component[0]))} is a cycle with no bound; let one of them read or need less, "
+                "or repeat a step: going round takes order: ports, and max on an edge that leads back",
+            )
+
+
+def circled(draft: Draft) -> Loops:
+    """The loops of the definition's own list, where `next` makes some. Notes those that can't be. Edges that are never taken are dropped."""
+    graph = graph_of(draft, range(len(draft.edges)))
+    begin = entries(draft, graph)
+    found = loops(graph, begin)
+    lost = [number for number in draft.outline.lists[0].members if not found.reached[number]]
+    for number in lost:
+        draft.warning("unreachable_step", draft.outline.sites[number].pointer, f"no step leads to {draft.name(number)!r}, so it never runs")
+    if lost:
+        draft.isolate(lost)
+    _check_entered(draft, graph, found)
+    if not found.entered:
+        _check_bounds(draft, graph, found)
+    if not any(one.code in ("cycle_entered", "unbounded_cycle") for one in draft.found):
+        _check_ends(draft, graph, found)
+    return found
+
+
+def entries(draft: Draft, graph: Graph) -> list[int]:
+    """Where the definition's own list begins: at the steps that nothing leads to, and where all of some lead round, at the first. In 003 at the first step."""
+    members = draft.outline.lists[0].members
+    if draft.dialect == "003":
+        return members[:1]
+    groups = components(graph)
+    group_of = {node: number for number, group in enumerate(groups) for node in group}
+    entered = {group_of[target] for node in members for target in graph[node] if group_of[target] != group_of[node]}
+    return sorted(group[0] for number, group in enumerate(groups) if number not in entered and draft.outline.sites[group[0]].list == 0)
+
+
+def graph_of(draft: Draft, numbers: Iterable[int]) -> list[list[int]]:
+    """The edges with these numbers as a graph."""
+    graph: list[list[int]] = [[] for _ in draft.outline.sites]
+    for number in numbers:
+        source, target, _ = draft.edges[number]
+        graph[source].append(target)
+    return graph
+
+
+def shown(draft: Draft, nodes: Sequence[int]) -> str:
+    """A way as people read it: ``b -> a -> b``."""
+    names = [draft.name(number) for number in nodes]
+    if len(names) > SHOWN_MAX:
+        names[SHOWN_MAX - 3 : -2] = [f"… {len(names) - SHOWN_MAX + 1} more …"]
+    return " -> ".join(names)
+
+
+def _check_entered(draft: Draft, graph: Graph, found: Loops) -> None:
+    for source, target, head in dict.fromkeys(found.entered):
+        cycle = [*way(graph, head, target), *way(graph, target, head)[1:]]
+        names = draft.name(source), draft.name(target), draft.name(head)
+        draft.error(
+            "cycle_entered",
+            draft.outline.sites[source].pointer,
+            f"{names[0]!r} leads to {names[1]!r} in the midst of the cycle {shown(draft, cycle)}, which is entered at {names[2]!r}; lead it to {names[2]!r}",
+            names[2],
+        )
+
+
+def _check_bounds(draft: Draft, graph: Graph, found: Loops) -> None:
+    """Note cycles without a bound, and bounds of what does not lead back."""
+    bounded: set[int] = set()
+    back: dict[int, int] = {}
+    for number, (source, target, _) in enumerate(draft.edges):
+        if (source, target) not in found.back:
+            if number in draft.turns or number in draft.endless:
+                names = draft.name(source), draft.name(target)
+                text = f"a bound on the way from {names[0]!r} to {names[1]!r}, which does not lead back, so it bounds nothing; leave it away"
+                draft.warning("max_without_cycle", f"{draft.outline.sites[source].pointer}/next", text)
+            continue
+        back.setdefault(target, source)
+        if number in draft.turns or number in draft.endless:
+            bounded.add(target)
+    for head, source in back.items():
+        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and draft.outline.sites[head].verb != "loop":
+            cycle = shown(draft, [*way(graph, head, source), head] if head != source else [head, head])
+            text = f"{cycle} is a cycle with no bound; add max to the way from {draft.name(source)!r} back to {draft.name(head)!r}, or endless: true"
+            draft.error("unbounded_cycle", draft.outline.sites[source].pointer, text)
+
+
+def _check_ends(draft: Draft, graph: Graph, found: Loops) -> None:
+    """Note cycles out of which nothing leads, though nobody said that they are endless."""
+    before: list[list[int]] = [[] for _ in graph]
+    leaving: dict[int, set[str]] = {}
+    for number, (source, target, port) in enumerate(draft.edges):
+        before[target].append(source)
+        if number not in draft.turns:
+            leaving.setdefault(source, set()).add(port)
+    flagged = {draft.edges[number][0] for number in draft.endless}
+    waiting = [number for number in draft.outline.lists[0].members if number in flagged or _may_end(draft, draft.outline.sites[number], leaving)]
+    ending = set(waiting)
+    for node in waiting:
+        fresh = [source for source in before[node] if source not in ending]
+        ending.update(fresh)
+        waiting.extend(dict.fromkeys(fresh))
+    for head in found.heads:
+        if head not in ending:
+            text = f"there is no way to an end: {shown(draft, way(graph, head, head))} goes round for ever; lead a step of it out, or write endless: true"
+            draft.error("no_end", draft.outline.sites[head].pointer, text)
+            return
+
+
+def _may_end(draft: Draft, site: Site, leaving: dict[int, set[str]]) -> bool:
+    """Whether the path may end at a step: it ends the execution, or there is a way to succeed that leads nowhere."""
+    taken = leaving.get(site.number, set())
+    if site.verb in ENDS or not taken:
+        return True
+    if draft.rules.get(site.number) or draft.choose.get(site.number):
+        certain = any(rule.when is None and rule.edges and not rule.max for rule in draft.rules[site.number])
+        return not certain and not draft.choose.get(site.number)
+    if taken & {AFTER, ALWAYS}:
+        return False
+    return site.verb not in MUST_LEAD_ON or not taken.issuperset(MUST_LEAD_ON[site.verb])
+
+
+def check_reached(draft: Draft) -> None:
+    """Note the steps that only what ends the execution leads to."""
+    graph: list[list[int]] = [[] for _ in draft.outline.sites]
+    entered = [False] * len(graph)
+    stops = {site.number for site in draft.outline.sites if site.verb in ENDS and not {"when", "each", "repeat"} & site.step.keys()}
+    if not stops:
+        return
+    for source, target, port in draft.edges:
+        entered[target] = True
+        if source not in stops or port == "error":
+            graph[source].append(target)
+    own = set(entries(draft, graph_of(draft, range(len(draft.edges))))) if draft.outline.order == "ports" else set()
+    found = loops(graph, [number for number, is_entered in enumerate(entered) if not is_entered or number in own])
+    behind: dict[int, int] = {}
+    for source, target, _ in draft.edges:
+        if source in stops and not found.reached[target]:
+            behind.setdefault(target, source)
+    for target, source in behind.items():
+        text = f"{draft.name(target)!r} comes behind {draft.name(source)!r}, which always ends the execution, so it never runs"
+        draft.warning("unreachable_step", draft.outline.sites[target].pointer, text)
+
+
+def check_effects(draft: Draft) -> None:
+    """Note steps with effects in the world that run at once because neither reads or needs the other.
+
+    Of steps ordered by what they read, two that as many others with effects come before, one after another, are not ordered.
+    """
+    within: dict[int, list[tuple[int, int]]] = {}
+    for source, target, _ in draft.edges:
+        within.setdefault(draft.outline.sites[source].list, []).append((source, target))
+    for number, listing in enumerate(draft.outline.lists):
+        if listing.order == "refs":
+            _check_effects(draft, listing, within.get(number, []))
+
+
+def _check_effects(draft: Draft, listing: Listing, edges: list[tuple[int, int]]) -> None:
+    groups: dict[int, list[Site]] = {}
+    for number, level in _levels(draft, listing, edges).items():
+        site = draft.outline.sites[number]
+        if site.verb in EFFECTS:
+            groups.setdefault(level, []).append(site)
+    noted = 0
+    for group in groups.values():
+        group.sort()
+        if len(group) < 2 or all("when" in site.step for site in group) or noted >= GROUPS_MAX:
+            continue
+        noted += 1
+        names = ", ".join(repr(site.id) for site in group[:4]) + (f" and {len(group) - 4} more" if len(group) > 4 else "")
+        text = f"nothing orders {names}, so they run at once; if one has to come first, write needs: [{group[0].id}] in the other"
+        draft.warning("unordered_effects", group[1].pointer, text)
+
+
+def _levels(draft: Draft, listing: Listing, edges: list[tuple[int, int]]) -> dict[int, int]:
+    """For each step of a list the most steps with effects on a way to it, itself included; those in a cycle are left out."""
+    after: dict[int, list[int]] = {number: [] for number in listing.members}
+    open_edges = dict.fromkeys(listing.members, 0)
+    for source, target in edges:
+        after[source].append(target)
+        open_edges[target] += 1
+    level = dict.fromkeys(listing.members, 0)
+    waiting = [number for number in listing.members if not open_edges[number]]
+    for number in waiting:
+        level[number] += draft.outline.sites[number].verb in EFFECTS
+        for target in after[number]:
+            level[target] = max(level[target], level[number])
+            open_edges[target] -= 1
+            if not open_edges[target]:
+                waiting.append(target)
+    return {number: level[number] for number in waiting}

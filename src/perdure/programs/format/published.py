@@ -1,0 +1,157 @@
+"""The JSON Schema of the format (draft 2020-12), derived from the model: for editors that complete and underline while somebody writes.
+
+It says what a schema can say. What it can't (whether a reference leads to a step, whether a cycle is bounded) the validator says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.expr.condition import KEYS
+from perdure.programs.format import model
+from perdure.programs.format.shapes import (
+    NOTHING,
+    Choice,
+    Condition,
+    Duration,
+    Either,
+    Field,
+    Fields,
+    Flag,
+    Id,
+    ListOf,
+    MapOf,
+    Name,
+    Number,
+    Plain,
+    Schema,
+    Shape,
+    Steps,
+    Text,
+    Value,
+    Whole,
+)
+
+ADDRESS = "urn:perdure:definition:1"
+_REFERENCE = r"^@[^@]|@\{"
+_UNIT = r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|w)"
+
+
+def published() -> dict[str, Any]:
+    """The schema, a new one with each call."""
+    found = of_shape(model.DOCUMENT)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": ADDRESS,
+        "title": "A Perdure definition",
+        **found,
+        "$defs": {"step": _step(), "condition": _condition(), "duration": _duration(False), "wait": _duration(True)},
+    }
+
+
+def of_shape(shape: Shape) -> dict[str, Any]:
+    """The schema of what a shape takes."""
+    match shape:
+        case Text():
+            pattern = {"pattern": f"^(?:{shape.pattern})$"} if shape.pattern else {}
+            return {"type": "string", "minLength": 1} | pattern
+        case Flag():
+            return {"type": "boolean"}
+        case Whole():
+            return {"type": "integer", "minimum": shape.least}
+        case Number():
+            return {"type": "number", "minimum": shape.least}
+        case Choice():
+            return {"enum": list(shape.values)}
+        case Duration():
+            return {"$ref": "#/$defs/wait" if shape.template else "#/$defs/duration"}
+        case Condition():
+            return {"$ref": "#/$defs/condition"}
+        case Schema():
+            return {"type": "object"}
+        case Name():
+            return {"type": "string", "pattern": f"^(?:{model.ID_PATTERN})$", "maxLength": 256}
+        case Id():
+            return {"type": "string", "minLength": 1}
+        case Value() | Plain():
+            return {}
+    return _nested(shape)
+
+
+def _nested(shape: Shape) -> dict[str, Any]:
+    match shape:
+        case Steps():
+            return {"type": "array", "items": {"$ref": "#/$defs/step"}} | ({"minItems": shape.least} if shape.least else {})
+        case ListOf():
+            item = of_shape(shape.of)
+            several = {"type": "array", "items": item} | ({"minItems": shape.least} if shape.least else {})
+            return {"anyOf": [item, several]} if shape.sugar else several
+        case MapOf():
+            return {"type": "object", "additionalProperties": of_shape(shape.of)}
+        case Either():
+            return {"anyOf": [of_shape(option) for option in shape.options]}
+        case Fields():
+            found = _mapping(shape.fields) | ({} if shape.open else {"additionalProperties": False})
+            if shape.one_of:
+                found["oneOf"] = [{"required": [name]} for name in shape.one_of]
+            meant = shape.field(shape.sugar)
+            return found if meant is None else {"anyOf": [of_shape(meant.shape), found]}
+    raise TypeError(f"{type(shape).__name__} has no schema")
+
+
+def _mapping(fields: tuple[Field, ...]) -> dict[str, Any]:
+    required = [field.name for field in fields if field.required]
+    return {"type": "object", "properties": {field.name: _field(field) for field in fields}} | ({"required": required} if required else {})
+
+
+def _field(field: Field) -> dict[str, Any]:
+    found = of_shape(field.shape)
+    if field.doc:
+        found["description"] = field.doc
+    if field.default is not NOTHING:
+        found["default"] = field.default
+    return found
+
+
+def _step() -> dict[str, Any]:
+    """A step: exactly one verb, and what stands only beside one verb only there."""
+    fields = tuple(model.step_fields().values())
+    beside = [field for field in fields if field.verbs]
+    found = _mapping(tuple(msgspec.structs.replace(field, required=False) for field in fields))
+    needed = [{"if": {"required": [verb]}, "then": {"required": [field.name]}} for field in beside if field.required for verb in field.verbs]
+    return found | {
+        "additionalProperties": False,
+        "oneOf": [{"required": [verb.name]} for verb in model.VERBS],
+        "dependentRequired": {field.name: list(field.verbs) for field in beside if len(field.verbs) == 1},
+        "allOf": needed,
+    }
+
+
+def _duration(template: bool) -> dict[str, Any]:
+    text = rf"^\s*{_UNIT}(?:\s*{_UNIT})*\s*$"
+    found = [{"type": "number", "minimum": 0}, {"type": "string", "pattern": text}]
+    return {"description": "seconds, or text such as '30s' or '2h 30m'", "anyOf": [*found, {"type": "string", "pattern": _REFERENCE}] if template else found}
+
+
+def _condition() -> dict[str, Any]:
+    """Rows, groups, and expressions."""
+    inner = {"$ref": "#/$defs/condition"}
+    groups = [
+        {"type": "object", "properties": {name: {"type": "array", "items": inner, "minItems": 1}}, "required": [name], "additionalProperties": False}
+        for name in ("all", "any")
+    ]
+    rest = [
+        {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
+        for name, schema in (("not", inner), ("expr", {"type": "string"}), ("python", {"type": "string"}))
+    ]
+    operators: dict[str, Any] = {name: {} for name in sorted(KEYS)}
+    row = {
+        "type": "object",
+        "properties": {"ref": {"type": "string", "minLength": 1}, **operators},
+        "required": ["ref"],
+        "additionalProperties": False,
+        "maxProperties": 2,
+    }
+    return {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^[@$]"}, row, *groups, *rest]}

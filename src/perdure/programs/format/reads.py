@@ -1,0 +1,107 @@
+"""What a step reads: every reference in its fields, and whether it is read before the step does anything or only once it has."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from perdure.core.errors import BadExpression
+from perdure.expr import condition, template
+from perdure.expr.condition import Dollar
+from perdure.expr.refs import Read
+from perdure.programs.format.finding import joined
+from perdure.programs.format.outline import Site
+
+RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
+"""Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
+
+CONDITIONS = ("test", "if")
+
+
+class Unreadable(NamedTuple):
+    """What stands for an expression and is none."""
+
+    pointer: str
+    what: str
+
+
+class Reading(NamedTuple):
+    """One reference: by `root` "step" or "steps" to the step `name`, else to what `root` names. `late`: it is read only when the step has run."""
+
+    root: str
+    name: str
+    path: tuple[str | int, ...]
+    pointer: str
+    late: bool = False
+
+
+Found = Iterator[Reading | Unreadable]
+
+
+def readings(site: Site, braces: bool) -> Found:
+    """All that a step reads before others may go on, those of its nested steps not included; with `braces`, text may have ``{{ }}`` in it."""
+    step, pointer = site.step, site.pointer
+    if site.verb in CONDITIONS:
+        yield from _of_condition(site.value, joined(pointer, site.verb), "steps")
+    elif site.verb not in RAW:
+        yield from of_template(site.value, joined(pointer, site.verb), braces)
+    if "when" in step:
+        yield from _of_condition(step["when"], joined(pointer, "when"), "steps")
+    for field in ("with", "env"):
+        if field in step:
+            yield from of_template(step[field], joined(pointer, field), braces)
+    if isinstance(each := step.get("each"), Mapping):
+        yield from of_template(each.get("in"), joined(pointer, "each", "in"), braces)
+    if isinstance(repeat := step.get("repeat"), Mapping):
+        yield from (one._replace(late=True) if isinstance(one, Reading) else one for one in _of_repeat(repeat, joined(pointer, "repeat"), braces))
+
+
+def _of_repeat(repeat: Mapping[str, Any], pointer: str, braces: bool) -> Found:
+    for field in ("state", "delay"):
+        if field in repeat:
+            yield from of_template(repeat[field], joined(pointer, field), braces)
+    for field in ("while", "until"):
+        if field in repeat:
+            yield from _of_condition(repeat[field], joined(pointer, field), "self")
+
+
+def readings_later(site: Site, braces: bool) -> Found:
+    """What is read when all that ran before is there: where to go on, and what undoes the step."""
+    undo, following = site.step.get("undo"), site.step.get("next")
+    if isinstance(undo, Mapping) and "with" in undo:
+        yield from of_template(undo["with"], joined(site.pointer, "undo", "with"), braces)
+    pointer = joined(site.pointer, "next")
+    if isinstance(following, Mapping) and isinstance(following.get("success"), list):
+        following, pointer = following["success"], joined(pointer, "success")
+    for number, rule in enumerate(following if isinstance(following, list) else ()):
+        if isinstance(rule, Mapping) and rule.get("when") is not None:
+            yield from _of_condition(rule["when"], joined(pointer, number, "when"), "self")
+
+
+def of_template(value: Any, pointer: str, braces: bool) -> Found:
+    """The references in a template."""
+    if value is None or value is True or value is False:
+        return
+    try:
+        reads = template.compiled(value, braces=braces).reads
+    except BadExpression as problem:
+        yield _unreadable(problem, pointer)
+    else:
+        yield from _sorted(reads, pointer)
+
+
+def _of_condition(value: Any, pointer: str, dollar: Dollar) -> Found:
+    try:
+        reads = condition.compiled(value, dollar=dollar).reads
+    except BadExpression as problem:
+        yield _unreadable(problem, pointer)
+    else:
+        yield from _sorted(reads, pointer)
+
+
+def _sorted(reads: Iterable[Read], pointer: str) -> Iterator[Reading]:
+    """In an order that does not depend on hashes, so that equal definitions have equal IRs."""
+    found = [Reading(read.root, read.step, read.path, f"{pointer}{read.where}") for read in reads]
+    return iter(sorted(found, key=lambda one: (one.pointer, one.root, one.name, str(one.path))) if len(found) > 1 else found)
+
+
+def _unreadable(problem: BadExpression, pointer: str) -> Unreadable:
+    return Unreadable(f"{pointer}{problem.where}", f"{problem.what}; {problem.hint}")

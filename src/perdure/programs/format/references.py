@@ -1,0 +1,238 @@
+"""What the expressions of a document refer to: whether it is there, whether it can be seen from where they stand, and whether a secret may stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.core.errors import BadExpression
+from perdure.expr import condition, schema, template
+from perdure.expr.refs import Read
+from perdure.programs.format import model
+from perdure.programs.format.finding import Finding, at, closest, error, joined, parts, place, step_of
+from perdure.programs.format.fit import Expression, shown
+from perdure.programs.format.shapes import Condition, Id, Schema, Text, Value, is_template
+from perdure.programs.format.steps import Placed, placed
+
+BEFORE_EACH = ("when", "needs", "each", "next", "on_error")
+"""The fields of a step that are read outside of its own each and repeat."""
+
+_STANDS = {
+    "item": "stands only inside of each",
+    "index": "stands only inside of each or repeat",
+    "loop": "stands only inside of each or repeat",
+    "self": "stands only where the step has run: in repeat, undo, transform, and the rules of next",
+    "error": "stands only in the steps of on_error",
+    "state": "stands only inside of repeat",
+    "last_turn": "stands only inside of repeat",
+}
+
+
+class References:
+    """Checks the expressions of one document."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self._order = document.get("order", "refs")
+        self._native = "dialect" not in document
+        self._braces = document.get("dialect") == "003"
+        self._steps = {one.pointer: one for one in placed(document)}
+        self._ids: dict[str, Placed] = {}
+        for one in self._steps.values():
+            self._ids.setdefault(one.id, one)
+        self._ids.pop("", None)
+        set_here = [one.step["set"] for one in self._steps.values() if isinstance(one.step.get("set"), dict)]
+        self._vars = {name for mapping in (document.get("vars"), *set_here) if isinstance(mapping, dict) for name in mapping}
+        declared = document.get("input")
+        self._inputs = declared.keys() if isinstance(declared, dict) else ()
+
+    def findings(self, expressions: list[Expression]) -> Iterator[Finding]:
+        """What is wrong with the expressions, and with the ids of the steps."""
+        yield from self._repeated_ids()
+        for one in self._steps.values():
+            yield from self._in_bash(one)
+            yield from self._names_of_each(one)
+        for expression in expressions:
+            yield from self._expression(expression)
+
+    def _expression(self, expression: Expression) -> Iterator[Finding]:
+        value, pointer, shape = expression.value, expression.pointer, expression.shape
+        if isinstance(shape, Id):
+            yield from self._target(value, pointer)
+        elif isinstance(shape, Schema):
+            yield from self._schema(value, pointer)
+        else:
+            try:
+                reads = reads_of(expression, self._braces)
+            except BadExpression as bad:
+                spot = pointer + bad.where
+                yield error("bad_expression", spot, f"{place(self.document, spot)}: {bad.what}; {bad.hint}")
+                return
+            seen = self._seen(expression)
+            for read in sorted(reads, key=repr):
+                yield from self._read(read, expression, seen)
+
+    def _read(self, read: Read, expression: Expression, seen: set[str]) -> Iterator[Finding]:
+        spot = expression.pointer + read.where
+        where = place(self.document, step_of(spot) or spot)
+        match read.root:
+            case "secrets":
+                if not (isinstance(expression.shape, Value | Text) and expression.shape.secrets):
+                    only = "in with, env, headers and the verify of a trigger"
+                    yield error("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' can't stand here; secrets stand only {only}")
+            case "step" if read.step in seen:
+                pass
+            case "steps" if self._braces and read.step not in self._ids:
+                pass
+            case "step" | "steps":
+                yield from self._step_read(read, expression, seen)
+            case root if root not in seen:
+                yield error("root_not_here", spot, f"{where}: '@{root}' {_STANDS.get(root, 'is not known here')}")
+            case "input" | "vars" if self._native and read.path:
+                known = self._vars if read.root == "vars" else self._inputs
+                if (known or read.root == "vars") and read.path[0] not in known:
+                    yield self._unknown(
+                        f"{read.root}.{read.path[0]}", "an input" if read.root == "input" else "a variable", [f"{read.root}.{one}" for one in known], spot
+                    )
+
+    def _step_read(self, read: Read, expression: Expression, seen: set[str]) -> Iterator[Finding]:
+        spot = expression.pointer + read.where
+        target, reader = self._ids.get(read.step), self._steps.get(step_of(expression.pointer))
+        if target is None:
+            if read.step in _STANDS and read.root == "step":
+                yield error("root_not_here", spot, f"{place(self.document, step_of(spot) or spot)}: '@{read.step}' {_STANDS[read.step]}")
+            elif read.root == "step":
+                yield self._unknown(read.step, "a step or a root", [*self._ids, *seen], spot)
+            else:
+                yield self._unknown(f"steps.{read.step}", "a step", [f"steps.{one}" for one in self._ids], spot)
+        elif reader is None and parts(expression.pointer)[0] != "output":
+            yield error("not_yet", spot, f"{place(self.document, spot)}: '@{read.step}' has no result when this is read, before the first step")
+        elif reader is not None and self._native and self._order != "ports" and (why := self._why_not_yet(reader, target, expression)):
+            yield error("not_yet", spot, f"{place(self.document, reader.pointer)}: '@{read.step}' {why}")
+
+    def _why_not_yet(self, reader: Placed, target: Placed, expression: Expression) -> str:
+        """Why the result of `target` is never there when `reader` looks for it; empty if it can be."""
+        if reader is target:
+            meant = "; write '@self'" if "self" in getattr(expression.shape, "roots", ()) else ""
+            return f"is this step itself, and has no result yet{meant}"
+        if any(holder is target for holder, _ in reader.around):
+            return "holds this step, and has no result yet"
+        if self._order != "listed":
+            return ""
+        one, other = [*reader.around, (reader, "")], [*target.around, (target, "")]
+        shared = 0
+        while one[shared][0] is other[shared][0]:
+            shared += 1
+        again = any("repeat" in holder.step for holder, _ in one[:shared])
+        first, second = one[shared][0], other[shared][0]
+        listed = first.container == second.container and not (shared and one[shared - 1][1] in ("parallel", "race"))
+        return "comes later in the list, and has no result yet" if listed and first.index < second.index and not again else ""
+
+    def _unknown(self, name: str, what: str, known: list[str], spot: str) -> Finding:
+        where = place(self.document, step_of(spot) or spot)
+        meant = closest(name, known)
+        text = at(self.document, spot)
+        fix: tuple[dict[str, Any], ...] = ()
+        if meant and isinstance(text, str) and is_template(text):
+            fixed = text.replace(f"@{name}", f"@{meant}").replace(f"@{{{name}", f"@{{{meant}")
+            fix = ({"op": "replace", "path": spot, "value": fixed},) if fixed != text else ()
+        hint = f"; did you mean '@{meant}'?" if meant else ""
+        return error("unknown_reference", spot, f"{where}: '@{name[:80]}' is not {what}{hint}", f"@{meant}" if meant else "", fix)
+
+    def _target(self, name: str, pointer: str) -> Iterator[Finding]:
+        """Where `next` leads, and what `needs` waits for."""
+        step = self._steps.get(step_of(pointer))
+        if step is None:
+            return
+        field = parts(pointer[len(step.pointer) :])[0]
+        found = self._ids.get(name)
+        if field == "repeat" and self._order != "ports":
+            yield error("misplaced", pointer, f"{place(self.document, pointer)}: it names a step only where the definition says 'order: ports'")
+        elif found is None:
+            meant = closest(name, [one.id for one in self._ids.values() if field == "needs" or one.container == step.container])
+            fix = ({"op": "replace", "path": pointer, "value": meant},) if meant and isinstance(at(self.document, pointer), str) else ()
+            hint = f"; did you mean {meant!r}?" if meant else ""
+            yield error("unknown_step", pointer, f"{place(self.document, step.pointer)}: {field} names {shown(name)}, which is not a step{hint}", meant, fix)
+        elif field != "needs" and found.container != step.container:
+            yield error("other_list", pointer, f"{place(self.document, step.pointer)}: {field} leads to {name!r}, which stands in another list of steps")
+        elif field == "needs" and name == step.id:
+            yield error("not_yet", pointer, f"{place(self.document, step.pointer)}: it needs itself")
+
+    def _schema(self, value: dict[str, Any], pointer: str) -> Iterator[Finding]:
+        where = place(self.document, pointer)
+        found = as_schema(value)
+        try:
+            schema.compiled(found)
+            if parts(pointer)[0] == "input" and "default" in value and (problems := schema.problems(found, value["default"])):
+                yield error("bad_default", joined(pointer, "default"), f"{where}: the default does not fit the schema: {problems[0]}")
+        except BadExpression as bad:
+            yield error("bad_schema", pointer, f"{where}: {bad.what}; {bad.hint}")
+
+    def _seen(self, expression: Expression) -> set[str]:
+        """The roots, and the names that an each gives, that are seen from where an expression stands."""
+        pointer = expression.pointer
+        step = self._steps.get(step_of(pointer))
+        if step is None:
+            field = parts(pointer)[0]
+            return {"trigger", "execution"} | (set() if field == "triggers" else {"input"}) | (set(model.EVERYWHERE) if field == "output" else set())
+        seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
+        if not self._native:
+            seen |= set(model.ROOTS)
+        if self._order == "ports":
+            seen.add("error")
+        for holder, by in step.around:
+            seen |= {"error"} if by == "on_error" else _given(holder.step)
+        field = parts(pointer[len(step.pointer) :])[0]
+        return seen if field in BEFORE_EACH else seen | _given(step.step)
+
+    def _repeated_ids(self) -> Iterator[Finding]:
+        for one in self._steps.values():
+            first = self._ids.get(one.id)
+            if first is not None and first is not one:
+                other = place(self.document, first.pointer).partition(" ")[0]
+                yield error("duplicate_id", joined(one.pointer, "id"), f"{place(self.document, one.pointer)}: {other} has this id as well; give each its own")
+
+    def _in_bash(self, one: Placed) -> Iterator[Finding]:
+        command = one.step.get("bash")
+        if isinstance(command, str) and ("@{" in command or (is_template(command) and " " not in command)):
+            why = 'values reach a shell through env, not through its text; write env: {NAME: "@input.name"} and "$NAME"'
+            yield error("reference_in_bash", joined(one.pointer, "bash"), f"{place(self.document, one.pointer)}: {why}")
+
+    def _names_of_each(self, one: Placed) -> Iterator[Finding]:
+        each = one.step.get("each")
+        if not isinstance(each, dict):
+            return
+        for field in ("as", "index"):
+            if isinstance(name := each.get(field), str) and name in self._ids:
+                pointer = joined(one.pointer, "each", field)
+                yield error("bad_name", pointer, f"{place(self.document, pointer)}: {name!r} is the id of a step; choose another name")
+        if "as" in each and each.get("as") == each.get("index", "index"):
+            pointer = joined(one.pointer, "each")
+            yield error("bad_name", pointer, f"{place(self.document, pointer)}: the item and its number have one name; choose another for one")
+
+
+def reads_of(expression: Expression, braces: bool = False) -> frozenset[Read]:
+    """What an expression reads; with `braces`, text may have ``{{ }}`` in it.
+
+    Raises:
+        BadExpression: it is none.
+    """
+    if isinstance(expression.shape, Condition):
+        return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps").reads
+    return template.compiled(expression.value, braces=braces).reads
+
+
+def as_schema(value: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema that a mapping is, or whose properties it has."""
+    is_whole = not value or isinstance(value.get("type"), str | list) or "properties" in value or not all(isinstance(one, dict) for one in value.values())
+    return value if is_whole else {"type": "object", "properties": value}
+
+
+def _given(step: dict[str, Any]) -> set[str]:
+    """The names that the each and the repeat of a step give to what is inside of it."""
+    given = set(model.IN_REPEAT) if "repeat" in step else set()
+    each = step.get("each")
+    if isinstance(each, dict):
+        names = (each.get("as", "item"), each.get("index", "index"))
+        given |= {"loop", *(name for name in names if isinstance(name, str))}
+    return given

@@ -1,0 +1,54 @@
+"""The one way in."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from perdure.core.errors import BadDefinition
+from perdure.programs.format.reading import read
+from tests.programs.format.examples import SIGNUP
+
+
+def test_what_was_received_is_kept_beside_what_it_means() -> None:
+    found = read(SIGNUP)
+    assert found.received == SIGNUP
+    assert found.document["name"] == found.canonical["name"] == "signup"
+    assert (found.dialect, found.findings) == ("", ())
+    assert read(SIGNUP.encode()).hash == read(json.dumps(found.document)).hash == read(found.document).hash == found.hash
+
+
+def test_a_name_is_given_to_what_has_none() -> None:
+    assert read("perdure: 1\nsteps: []", name="given").canonical["name"] == "given"
+    assert read("perdure: 1\nname: own\nsteps: []", name="given").canonical["name"] == "own"
+    with pytest.raises(BadDefinition, match="'name' is missing"):
+        read("perdure: 1\nsteps: []")
+
+
+def test_warnings_are_told_and_forbid_nothing() -> None:
+    found = read("perdure: 1\nname: a\norder: listed\nsteps:\n  - {id: a, return: 1}\n  - {id: b, tool: T}\n")
+    assert [finding.severity for finding in found.findings] == ["warning"]
+    assert found.findings[0].line == 6
+
+
+def test_a_document_of_another_shape_is_read_by_its_dialect() -> None:
+    found = read({"title": "hello", "steps": [{"name": "first", "action": {"toolName": "T"}, "input": {"x": "@input.x"}}]})
+    assert (found.dialect, found.canonical["dialect"], found.canonical["name"]) == ("000", "000", "hello")
+    assert found.received["title"] == "hello"
+    with pytest.raises(BadDefinition) as raised:
+        read('{"title": "hello",\n "steps": [\n {"name": "a", "action": {"toolName": "T"},\n "when": {"ref": "@input.a", "gt": 1, "lt": 2}}]}')
+    assert raised.value.findings[0].line == 4
+
+
+@pytest.mark.parametrize("given", ["", "null", "5", "[]", "a", b"\xff", None, 5, object()])
+def test_what_is_no_definition_is_refused(given: object) -> None:
+    with pytest.raises(BadDefinition):
+        read(given)
+
+
+def test_whoever_reads_no_definition_loads_no_library_for_it() -> None:
+    libraries = ("ruamel", "jsonpatch", "jsonschema_rs", "cel_expr_python", "re2", "jsonpath")
+    modules = "perdure, perdure.programs.format.reading, perdure.programs.format.edits, perdure.programs.format.fmt, perdure.programs.format.published"
+    source = f"import sys, {modules}\nprint(sorted(set({libraries!r}) & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.strip() == "[]"
