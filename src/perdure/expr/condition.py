@@ -81,7 +81,7 @@ def compiled(condition: Any, missing: Missing = "error", dollar: Dollar = "self"
     return _cached(key, missing, dollar) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, dollar)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _cached(key: bytes, missing: Missing, dollar: Dollar) -> Condition:
     return _compile(unpacked(key), missing, dollar)
 

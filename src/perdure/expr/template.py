@@ -21,7 +21,7 @@ from perdure.expr.refs import TEXT_CHARACTERS_MAX, Read, Ref, Scope, getter, par
 from perdure.expr.values import cut, text
 
 DEPTH_MAX = 64
-CACHED_BYTES_MAX = 8 * 1024
+CACHED_BYTES_MAX = 16 * 1024
 PLAIN = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
 MARKS = frozenset(("@secret", "@text"))
 
@@ -105,7 +105,7 @@ def strange(value: Any, depth: int = 0) -> str:
             return f"{type(value).__name__} is no plain data"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _cached(key: bytes, missing: Missing, braces: bool) -> Template:
     return _compile(unpacked(key), missing, braces)
 
