@@ -46,11 +46,6 @@ def code(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/programs/code/test_{module}.py")
 
 
-def formats(module: str) -> tuple[str, ...]:
-    """The tests of a module of the definition format."""
-    return (*PYTEST, f"tests/programs/format/test_{module}.py")
-
-
 def runtime(module: str) -> tuple[str, ...]:
     """The tests of some of the runtime's claims."""
     return (*PYTEST, f"tests/runtime/test_{module}.py")
@@ -1155,7 +1150,7 @@ BUGS = [
         "programs/format/cycles.py",
         "                if not clock[top] <= clock[inner] <= last[top]:\n",
         "                if False:\n",
-        formats("cycles"),
+        definitions("cycles"),
     ),
     Bug(
         "bounds of cycles",
@@ -1163,7 +1158,7 @@ BUGS = [
         "programs/format/flow.py",
         "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS:\n",
         "        if False:\n",
-        formats("compile_findings"),
+        definitions("compile_findings"),
     ),
     Bug(
         "endless beside bounded",
@@ -1171,7 +1166,7 @@ BUGS = [
         "programs/format/regions.py",
         "if head not in endless}",
         "}",
-        formats("compile"),
+        definitions("compile"),
     ),
     Bug(
         "blocks that wait for blocks",
@@ -1179,7 +1174,7 @@ BUGS = [
         "programs/format/order.py",
         "            draft.edge(source, target, ALWAYS)\n    elif source > target:",
         "            draft.edge(read, reader, ALWAYS)\n    elif source > target:",
-        formats("compile_random"),
+        definitions("compile_random"),
     ),
     Bug(
         "needs beside reads",
@@ -1187,7 +1182,7 @@ BUGS = [
         "programs/format/order.py",
         "        if not draft.joins(source, target):\n            draft.edge(source, target, ALWAYS)\n",
         "        draft.edge(source, target, ALWAYS)\n",
-        formats("compile"),
+        definitions("compile"),
     ),
     Bug(
         "order of what is read",
@@ -1195,7 +1190,7 @@ BUGS = [
         "programs/format/reads.py",
         "iter(sorted(found, key=lambda one: (one.pointer, one.root, one.name, str(one.path))) if len(found) > 1 else found)",
         "iter(found)",
-        formats("compile"),
+        definitions("compile"),
     ),
     Bug(
         "edges of what is never reached",
@@ -1203,7 +1198,7 @@ BUGS = [
         "programs/format/flow.py",
         "        draft.isolate(lost)\n",
         "        pass\n",
-        formats("compile"),
+        definitions("compile"),
     ),
     Bug(
         "entries in the dialect 003",
@@ -1211,7 +1206,7 @@ BUGS = [
         "programs/format/flow.py",
         '    if draft.dialect == "003":\n        return members[:1]\n',
         "",
-        formats("compile"),
+        definitions("compile"),
     ),
     Bug(
         "words in flowcharts",
@@ -1228,6 +1223,7 @@ BUGS = [
         "        while pools and pools[-1][0] > mean:\n",
         "        while False:\n",
         (*PYTEST, "tests/programs/graph/test_draw.py"),
+    ),
     # definitions
     Bug(
         "aliases count",
