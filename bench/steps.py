@@ -15,8 +15,10 @@ from typing import Any
 from perdure import Context, step, workflow
 from perdure.core import events as e
 from perdure.core import log, messages, values
-from perdure.core.decide import Decision, Host, decide
-from perdure.core.execution import Execution, fold
+from perdure.core.decide import decide
+from perdure.core.decision import Decision, Host
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Ok
 from perdure.core.paths import Key
 from perdure.core.program import program_name

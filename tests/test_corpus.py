@@ -11,7 +11,8 @@ import pytest
 
 from perdure.core import events as e
 from perdure.core import log, values
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Err, Ok
 from perdure.core.program import Finish
 from perdure.core.rebuild import blobs_of, fed, rebuild

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core import log, messages, values
 from perdure.core.errors import ExecutionCancelled, ExecutionFailed
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.paths import Key
 from perdure.core.where import Is, Where, conditions
 from perdure.runtime.endings import result

@@ -690,7 +690,7 @@ BUGS = [
         "held[lane] += count",
         CONFORMANCE_IN_FILES,
     ),
-    Bug("calls of a queue with limits", "nobody takes them but from there", DECIDE, "and not op.limited", "", runtime("queues")),
+    Bug("calls of a queue with limits", "nobody takes them but from there", "core/decision.py", "and not op.limited", "", runtime("queues")),
     Bug("time to begin", "what is too late does not begin", DECIDE, "self.now_s > message.expires_at_s", "False", service("pending")),
     Bug(
         "one of a singleton",
@@ -1156,8 +1156,8 @@ BUGS = [
         "bounds of cycles",
         "each cycle has a bound, or says that it has none",
         "programs/format/flow.py",
-        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS:\n",
-        "        if False:\n",
+        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and ",
+        "        if False and ",
         definitions("compile_findings"),
     ),
     Bug(

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from perdure.core.errors import (
         AlreadyThere,
         Ambiguous,
+        BadDefinition,
+        BadExpression,
         ChildFailed,
         DeadlineExceeded,
         DecisionRefused,
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
         ExecutionCancelled,
         ExecutionFailed,
         ExportRefused,
+        ExpressionFailed,
         Fatal,
         HasEnded,
         InputDiffers,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
         NeedsAttention,
         NoReply,
         NotFound,
+        PatchRefused,
         PerdureError,
         ProgrammingError,
         RaceFailed,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from perdure.core.ops import Err
     from perdure.core.paths import Key
     from perdure.core.where import Is
+    from perdure.definition import Definition
     from perdure.programs.code.approval import Notice
     from perdure.programs.code.context import Context, Turn
     from perdure.programs.code.declare import Retry, Signal, Step, step
@@ -62,6 +67,8 @@ __all__ = [
     "AsyncClient",
     "AsyncHandle",
     "Attempt",
+    "BadDefinition",
+    "BadExpression",
     "ChildFailed",
     "Client",
     "Compressed",
@@ -69,6 +76,7 @@ __all__ = [
     "DeadlineExceeded",
     "Decision",
     "DecisionRefused",
+    "Definition",
     "Diverged",
     "Encrypted",
     "Err",
@@ -76,6 +84,7 @@ __all__ = [
     "ExecutionCancelled",
     "ExecutionFailed",
     "ExportRefused",
+    "ExpressionFailed",
     "Fatal",
     "Handle",
     "HasEnded",
@@ -90,6 +99,7 @@ __all__ = [
     "NotFound",
     "Notice",
     "Ok",
+    "PatchRefused",
     "PerdureError",
     "ProgrammingError",
     "Queue",
@@ -127,6 +137,8 @@ _HOMES = {
     "perdure.core.errors": (
         "AlreadyThere",
         "Ambiguous",
+        "BadDefinition",
+        "BadExpression",
         "ChildFailed",
         "DeadlineExceeded",
         "DecisionRefused",
@@ -135,6 +147,7 @@ _HOMES = {
         "ExecutionCancelled",
         "ExecutionFailed",
         "ExportRefused",
+        "ExpressionFailed",
         "Fatal",
         "HasEnded",
         "InputDiffers",
@@ -143,6 +156,7 @@ _HOMES = {
         "NeedsAttention",
         "NoReply",
         "NotFound",
+        "PatchRefused",
         "PerdureError",
         "ProgrammingError",
         "RaceFailed",
@@ -159,6 +173,7 @@ _HOMES = {
     "perdure.core.ops": ("Err",),
     "perdure.core.paths": ("Key",),
     "perdure.core.where": ("Is",),
+    "perdure.definition": ("Definition",),
     "perdure.programs.code.approval": ("Notice",),
     "perdure.programs.code.context": ("Context", "Turn"),
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),

@@ -12,11 +12,12 @@ from uuid import uuid4
 from perdure.core import values, views
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
+from perdure.definition import Definition
 from perdure.programs.code.declare import Signal, checked_name
 from perdure.programs.code.durations import Duration, whole
 from perdure.runtime import endings
 from perdure.sdk import Workflow
-from perdure.service import following, joining, operations, queries, repeating
+from perdure.service import following, joining, operations, patching, queries, repeating
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.following import Emitted, Fold
@@ -154,6 +155,17 @@ class AsyncHandle(Generic[R_co]):
         """
         async with within(timeout, f"the eviction of {self.key}"):
             await operations.evict(self._access, self.key, reason, wait)
+
+    async def patch(self, definition: Definition, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
+        """Have an execution of a definition go on by another one; what has begun stays as it is. Return the number of the event from which on it does.
+
+        With `base`, only if that is still the hash of the definition by which it goes on.
+
+        Raises:
+            PatchRefused: what has begun does not fit it, and nothing was changed.
+        """
+        async with within(timeout, f"the patch of {self.key}"):
+            return await patching.patch(self._access, self.key, definition.graph.definition or b"", base.removeprefix("sha256:"), reason)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undo what a completed execution has done, by its own handlers, last first and once; its result stays."""

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from perdure.async_handle import AsyncHandle
 from perdure.core.views import PublicEvent, StepView
+from perdure.definition import Definition
 from perdure.loop_thread import LoopThread, joined
 from perdure.programs.code.declare import Signal
 from perdure.programs.code.durations import Duration
@@ -101,6 +102,10 @@ class Handle(Generic[R_co]):
     def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.evict`."""
         self._thread.call(self._inner.evict(reason, wait=wait, timeout=timeout))
+
+    def patch(self, definition: Definition, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
+        """See `AsyncHandle.patch`."""
+        return self._thread.call(self._inner.patch(definition, base=base, reason=reason, timeout=timeout))
 
     def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.retry`."""

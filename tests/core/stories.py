@@ -7,10 +7,12 @@ from typing import TypeVar
 
 from perdure.core import events as e
 from perdure.core import mail, messages
-from perdure.core.decide import Decision, Host, decide
+from perdure.core.decide import decide
+from perdure.core.decision import Decision, Host
 from perdure.core.errors import Diverged, ErrorInfo
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import facts
+from perdure.core.folding import fold
 from perdure.core.messages import Message
 from perdure.core.ops import Call, Err, Ok, Op, same
 from perdure.core.paths import Key, Path, parse, text

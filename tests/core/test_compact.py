@@ -14,8 +14,9 @@ from perdure.core import events as e
 from perdure.core import log
 from perdure.core import messages as m
 from perdure.core.compact import DEAD_EVENTS_MIN, Compacted, compact, worth_it
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import facts as all_facts
+from perdure.core.folding import fold
 from perdure.core.ops import Call, Err, Receive, target
 from perdure.core.paths import text
 from perdure.core.values import encode

@@ -5,7 +5,7 @@ import pytest
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core import messages as m
-from perdure.core.decide import Host
+from perdure.core.decision import Host
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Send, Sleep, Spawn

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import facts, turn_holds_open
+from perdure.core.folding import fold
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Receive, Send, Sleep, Spawn
 from perdure.core.paths import Path

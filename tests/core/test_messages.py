@@ -52,6 +52,8 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Terminate("enough", unwanted=True),
     m.Evict("it hangs"),
     m.Start(attributes=ATTRIBUTES),
+    m.Start(definition=Blob("ab" * 32, 9)),
+    m.Patch(b"{}", "ab" * 32, "mend it"),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -76,6 +78,7 @@ ANY = st.one_of(
     st.builds(m.Pause, TEXT),
     st.builds(m.Resume, TEXT),
     st.builds(m.Discard, TEXT),
+    st.builds(m.Patch, st.binary(), TEXT, TEXT),
     st.builds(m.Lost, PATHS, st.integers(1, 99)),
     st.builds(m.Tick),
     st.builds(m.Progress, PATHS, st.integers(1, 99), VALUES),

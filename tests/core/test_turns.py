@@ -4,8 +4,8 @@ from perdure.core import events as e
 from perdure.core import log
 from perdure.core.compact import compact
 from perdure.core.errors import ErrorInfo
-from perdure.core.execution import fold
 from perdure.core.facts import turn_holds_open
+from perdure.core.folding import fold
 from perdure.core.ops import Err, Keep, Receive
 from perdure.core.paths import Key, Path
 from perdure.core.turns import Turns

@@ -97,6 +97,10 @@ EVENTS: list[e.Event] = [
     e.Attributed(ATTRIBUTES, NOW_S),
     e.Snapshot(1, NOW_S, 0, attributes=ATTRIBUTES),
     e.Opened(PAY, Call("pay", transaction=True)),
+    e.Started(1, NOW_S, definition=Blob("ab" * 32, 9)),
+    e.Opened(PAY, Spawn("ship", "1", definition=Blob("ab" * 32, 9))),
+    e.Opened(PAY, Keep(b"\xc3", port="true")),
+    e.Patched(Blob("ab" * 32, 9), NOW_S, "mend it", ("pay has begun",)),
 ]
 
 

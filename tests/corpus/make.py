@@ -18,7 +18,7 @@ import msgspec
 from perdure.core import log, messages, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.events import Ended
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.mail import Send
 from perdure.core.messages import Message
 from perdure.core.ops import Ok

@@ -8,7 +8,8 @@ from typing import Any
 
 from perdure.core import events as e
 from perdure.core import log, messages, values
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message, Signal, Start
 from perdure.core.paths import Address, Key, text

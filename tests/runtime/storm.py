@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.core import events as e
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.ops import Call
 from perdure.core.paths import Key
 from perdure.stores.sqlite.opening import check

@@ -12,7 +12,7 @@ from perdure.client import AsyncClient, AsyncHandle, Emitted
 from perdure.core import log, views
 from perdure.core.errors import BadValue
 from perdure.core.events import Event, Snapshot
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.service.following import Tail
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually

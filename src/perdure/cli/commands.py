@@ -4,6 +4,7 @@ from perdure.cli.acting import cancel, evict, pause, resume, retry, send, termin
 from perdure.cli.approving import approvals, approve, decide, reject
 from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letters, discard, requeue
+from perdure.cli.defining import compile_, diff, fmt, schema, validate
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
 from perdure.cli.pruning import prune
@@ -23,4 +24,4 @@ root.section("Act", (send, cancel, terminate, undo, pause, resume))
 root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
 root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))
-root.section("Write", (lint, check, replay))
+root.section("Write", (validate, fmt, lint, diff, compile_, schema, check, replay))

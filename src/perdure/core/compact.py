@@ -14,7 +14,8 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import log
 from perdure.core.attributes import Attributes, decoded, merged
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Keep
 from perdure.core.paths import Key, Path
 

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import limits, mail, messages, tries
+from perdure.core.decision import Decision, Host
 from perdure.core.effects import effects
 from perdure.core.errors import Diverged, ErrorInfo
 from perdure.core.execution import Execution
@@ -23,35 +24,7 @@ from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
 from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
 from perdure.core.undo import undoable
-from perdure.core.values import offload
-
-
-class Host(msgspec.Struct, frozen=True):
-    """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
-
-    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
-    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin.
-    """
-
-    holder: str
-    queues: frozenset[str] = frozenset(("",))
-    versions: Mapping[str, int] = msgspec.field(default_factory=dict)
-    busy: frozenset[Path] = frozenset()
-
-    def takes(self, op: Call) -> str | None:
-        """The holder, if it performs the call itself."""
-        return self.holder if op.queue in self.queues and not op.limited else None
-
-
-class Decision(msgspec.Struct, gc=False):
-    """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
-
-    events: list[e.Event] = msgspec.field(default_factory=list)
-    sends: list[mail.Send] = msgspec.field(default_factory=list)
-    acks: list[mail.Ack] = msgspec.field(default_factory=list)
-    blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
-    lines: list[Say] = msgspec.field(default_factory=list)
-
+from perdure.core.values import kept, offload
 
 Deciding = Generator[Load, bytes, Decision]
 
@@ -147,6 +120,7 @@ class _Draft:
 
     def _open(self, command: Open) -> None:
         path, op, number, by = command.path, self._light(command.op), 0, None
+        self.decision.blobs.update(command.blobs)
         match op:
             case Call():
                 by = self.host.takes(op)
@@ -218,10 +192,12 @@ class _Draft:
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
+        definition = None if message.definition is None else kept(message.definition, self.decision.blobs)
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
-        yield e.Started(version, self.now_s, value, message.seed, message.parent, deadline_at_s, message.origin, message.depth, message.attributes)
+        given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition)
+        yield e.Started(version, self.now_s, value, message.seed, *given)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""
@@ -333,6 +309,17 @@ class _Draft:
         if self.execution.ended is None and self.execution.parked is None:
             yield e.Parked("paused", self.now_s, (message.reason,) if message.reason else ())
 
+    def patch(self, message: messages.Patch) -> Iterator[e.Event]:
+        """Go on by another definition, or note why not."""
+        execution = self.execution
+        if execution.ended is not None or execution.started is None:
+            return
+        definition, base = kept(message.definition, self.decision.blobs), execution.definition
+        refused: tuple[str, ...] = ()
+        if message.base and (base is None or base.sha256 != message.base):
+            refused = ("somebody else has patched it meanwhile; look at it as it is now, and patch that",)
+        yield e.Patched(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition))
+
     def evict(self, message: messages.Evict) -> Iterator[e.Event]:
         """Have it on record that it leaves; the engine does the rest."""
         if self.execution.started is not None and self.execution.ended is None:
@@ -397,4 +384,5 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Discard: _Draft.discard,
     messages.Diverge: _Draft.diverge,
     messages.Tick: _Draft.tick,
+    messages.Patch: _Draft.patch,
 }

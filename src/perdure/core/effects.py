@@ -124,7 +124,7 @@ def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
     opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, indexed(op.attributes))
-    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, attributes=op.attributes)
+    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition)
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 
 

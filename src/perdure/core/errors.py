@@ -13,7 +13,8 @@
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
-    │   └── DecisionRefused, LinkRefused, ExportRefused
+    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
+    │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
@@ -238,6 +239,14 @@ class MissingExtra(ProgrammingError):
     def __init__(self, what: str, library: str, extra: str) -> None:
         super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
         self.what, self.library, self.extra = what, library, extra
+
+
+class PatchRefused(ProgrammingError):
+    """A live execution can't go on by that definition, for the reasons `why`; it goes on by the one that it has."""
+
+    def __init__(self, key: object, why: Sequence[str]) -> None:
+        super().__init__(f"{key} can't be patched so: {'; '.join(why)}")
+        self.key, self.why = key, tuple(why)
 
 
 class Diverged(ProgrammingError):

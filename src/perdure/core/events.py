@@ -15,7 +15,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.ops import Op, Outcome
 from perdure.core.paths import Key, Path
-from perdure.core.values import NOTHING, Value
+from perdure.core.values import NOTHING, Blob, Value
 
 _SHORT = {
     "path": "p",
@@ -39,7 +39,7 @@ _SHORT = {
 
 
 class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
-    """The execution began; the version of its workflow is pinned. `origin` has started it, itself started so many levels deep less one."""
+    """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one."""
 
     version: int
     at_s: float
@@ -50,6 +50,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     origin: Key | None = None
     depth: int = 0
     attributes: Attributes = ()
+    definition: Blob | None = None
 
 
 class Forked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_SHORT):
@@ -236,6 +237,15 @@ class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     result_sha256: str = ""
 
 
+class Patched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_SHORT):
+    """The execution goes on by another definition from here on; or, for these reasons, that was `refused`."""
+
+    definition: Blob
+    at_s: float
+    reason: str = ""
+    refused: tuple[str, ...] = ()
+
+
 class Opened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
     """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
 
@@ -308,10 +318,11 @@ Given = (
     | Attributed
     | Removed
     | Snapshot
+    | Patched
 )
 Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 
 ASKED: frozenset[type] = frozenset(get_args(Asked))
-FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Undoing, Resumed, Reopened, Turned))
+FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Undoing, Resumed, Reopened, Turned, Patched))
 """The given events that a program is fed; the others do not concern it."""

@@ -4,7 +4,7 @@ Each event costs the same however long the history is: what is needed later (who
 turn held) is kept in the form in which it will be asked for.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from perdure.core.paths import Key, Path
 from perdure.core.promise import Promise, Settlement, State
 from perdure.core.seen import Seen, Watermark
 from perdure.core.turns import Turns
-from perdure.core.values import Value
+from perdure.core.values import Blob, Value
 
 Status = Literal["pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
 
@@ -39,6 +39,7 @@ class Execution:
         "completed",
         "dead_events",
         "deadline_at_s",
+        "definition",
         "emitted",
         "ended",
         "forked",
@@ -72,6 +73,7 @@ class Execution:
         self.version = 0
         self.now_s = 0.0
         self.started: e.Started | None = None
+        self.definition: Blob | None = None
         self.deadline_at_s: float | None = None
         self.ended: e.Ended | None = None
         self.parked: e.Parked | None = None
@@ -146,7 +148,7 @@ class Execution:
             self.backlog = []
 
     def _start(self, event: e.Started) -> None:
-        self.started, self.attributes = event, event.attributes
+        self.started, self.attributes, self.definition = event, event.attributes, event.definition
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
         if event.parent is not None:
             self.watchers = self.seen.watched(self.watchers, event.parent)
@@ -202,7 +204,7 @@ class Execution:
         self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self.opened.count)
 
     def _keep(self, path: Path, op: Keep) -> None:
-        self._settle_at_once(path, op, Ok(op.value))
+        self._settle_at_once(path, op, Ok(op.value, op.port))
         if op.role == "reply" and path[:-1] in self.settled:
             received = self.settled[path[:-1]]
             self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
@@ -349,6 +351,9 @@ class Execution:
     def _evict(self, event: e.Evicted) -> None:
         self.now_s, self.dead_events = event.at_s, self.dead_events + 1
 
+    def _patch(self, event: e.Patched) -> None:
+        self.now_s, self.definition = event.at_s, self.definition if event.refused else event.definition
+
     def _remove(self, event: e.Removed) -> None:
         self.now_s, self.removed = event.at_s, event
 
@@ -388,13 +393,6 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Ended: Execution._end,
     e.Attributed: Execution._attribute,
     e.Removed: Execution._remove,
+    e.Patched: Execution._patch,
     e.Snapshot: Execution._refresh,
 }
-
-
-def fold(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
-    """The execution that these events add up to."""
-    execution = Execution(key, root)
-    for event in events:
-        execution.apply(event)
-    return execution

@@ -28,7 +28,8 @@ class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers.
 
     `parent` waits for the end. `origin` is the execution that starts it, if one does, and `depth` how many stand above it; with `fork`, it begins
-    with what another execution had reached. After `expires_at_s` it does not begin any more.
+    with what another execution had reached. A `definition` that it is to go by may be given itself, or as the blob that holds it. After `expires_at_s` it
+    does not begin any more.
     """
 
     version: int = 0
@@ -41,6 +42,7 @@ class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     fork: Fork | None = None
     expires_at_s: float | None = None
     attributes: Attributes = ()
+    definition: Value | None = None
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):
@@ -121,6 +123,14 @@ class Evict(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     reason: str = ""
 
 
+class Patch(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="patch"):
+    """Go on by another definition, given as its bytes, if the present one is that of the hash `base` (empty: whichever)."""
+
+    definition: bytes
+    base: str = ""
+    reason: str = ""
+
+
 class Discard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="discard"):
     """Nobody will mend it: what has failed, or needs attention, is cancelled as it stands, and not gone on with."""
 
@@ -153,7 +163,7 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge
+Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge | Patch
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):

@@ -11,7 +11,7 @@ import msgspec
 from perdure.core.attributes import Attributes
 from perdure.core.errors import ErrorInfo
 from perdure.core.paths import Key
-from perdure.core.values import NOTHING, Value
+from perdure.core.values import NOTHING, Blob, Value
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -169,13 +169,14 @@ class Spawn(
         "lane": "l",
         "priority": "p",
         "attributes": "m",
+        "definition": "f",
     },
 ):
     """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
 
     With `undo`, a completed child is undone with its parent: the operation that does that is a spawn of the same child, under `~undo`.
     `on_cancel` says what becomes of the child when nobody waits for it any more; `queue`, `lane` and `priority`, in which turn it begins; `attributes`,
-    what it is found by.
+    what it is found by. A workflow that is a definition is pinned by it.
     """
 
     workflow: str
@@ -191,6 +192,7 @@ class Spawn(
     lane: str = ""
     priority: int = 0
     attributes: Attributes = ()
+    definition: Blob | None = None
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):
@@ -205,20 +207,23 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "version", "attributes"]
 
 
-class Keep(
-    msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename={"value": "v", "role": "r", "label": "g", "about": "b"}
-):
+_KEEP = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "o"}
+
+
+class Keep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename=_KEEP):
     """A value to remember; settles at once.
 
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
     loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, how the
     execution will end (`label`, and the outcome) once what it has done is undone, the way taken at a gate, or a change of the execution's attributes.
+    `port` is the one by which a graph goes on.
     """
 
     value: Value = NOTHING
     role: KeepRole = "value"
     label: str = ""
     about: Value = NOTHING
+    port: str = "success"
 
 
 Op = Call | Sleep | Receive | Spawn | Send | Keep

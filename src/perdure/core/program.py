@@ -14,10 +14,11 @@ from perdure.core.paths import Path
 
 
 class Open(msgspec.Struct, frozen=True, gc=False):
-    """Open an operation."""
+    """Open an operation. It may refer to `blobs`, by hash, which are kept with it."""
 
     path: Path
     op: Op
+    blobs: tuple[tuple[str, bytes], ...] = ()
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +69,10 @@ class Program(Protocol):
         Raises:
             Diverged: it asked for something else than it remembers.
         """
+        ...
+
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by another definition; empty, if it can."""
         ...
 
     def refuse(self, diverged: Diverged) -> None:

@@ -101,12 +101,18 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
                 return (settlement.outcome.value,)
             return () if settlement is None else (letter.body for letter in settlement.letters)
         case e.Started():
-            return (event.input, *_kept(execution))
+            return (event.input, *_definition(execution), *_kept(execution))
         case e.Turned():
             return (event.value,)
+        case e.Patched():
+            return (event.definition,)
         case e.Reopened() if execution.started is not None:
-            return (execution.started.input, *_kept(execution))
+            return (execution.started.input, *_definition(execution), *_kept(execution))
     return ()
+
+
+def _definition(execution: Execution) -> Iterable[Value]:
+    return () if execution.definition is None else (execution.definition,)
 
 
 def _kept(execution: Execution) -> Iterable[Value]:

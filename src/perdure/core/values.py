@@ -88,7 +88,12 @@ def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 
 def offload(value: Value, blobs: dict[str, bytes]) -> Value:
     """Put a large value among `blobs`, by its hash, and return the reference; return a small one as it is."""
-    if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN:
+    return value if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN else kept(value, blobs)
+
+
+def kept(value: Value, blobs: dict[str, bytes]) -> Blob:
+    """Put a value among `blobs`, by its hash, however small it is; return the reference."""
+    if isinstance(value, Blob):
         return value
     digest = sha256(value).hexdigest()
     blobs[digest] = value

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from perdure.core import log, messages
 from perdure.core.attributes import Indexed, indexed
 from perdure.core.compact import compact, worth_it
-from perdure.core.decide import Decision, Host, decide
+from perdure.core.decide import decide
+from perdure.core.decision import Decision, Host
 from perdure.core.errors import Diverged, LogDamaged
 from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.program import program_name
 from perdure.core.rebuild import rebuild
-from perdure.programs.code.context import program
-from perdure.programs.code.diff import explain
+from perdure.programs.workflows import explain, program
 from perdure.runtime.driving import drive
 from perdure.runtime.flights import act, end_stale
 from perdure.runtime.warm import Item, Warm

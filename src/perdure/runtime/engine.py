@@ -14,14 +14,14 @@ from contextvars import copy_context
 from typing import Any
 
 from perdure.core import messages
-from perdure.core.decide import Host
+from perdure.core.decision import Host
 from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
 from perdure.core.messages import Message
 from perdure.core.paths import Key
-from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.queues import Queue
 from perdure.programs.code.resources import opened
+from perdure.programs.workflows import Workflow
 from perdure.runtime.advance import LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.endings import Endings, seed_of
@@ -57,7 +57,7 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        workflows: Iterable[CodeWorkflow],
+        workflows: Iterable[Workflow],
         *,
         queues: Iterable[str] = (),
         declares: Iterable[Queue] = (),
@@ -73,7 +73,7 @@ class Engine:
         self.store = store
         self.payloads = Payloads(store)
         self.known = runnable(workflows)
-        self.workflows: Mapping[str, CodeWorkflow] = {**self.known, **runnable(OWN)}
+        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable(OWN)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
         self.root = root
@@ -373,7 +373,7 @@ class Engine:
         workflow = self.workflows.get(key.workflow)
         if workflow is None:
             raise UnknownProgram(key.workflow, list(self.workflows))
-        start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s)
+        start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition)
         while not self.stopping:
             warm = self._warm.get(key)
             ours = warm is None
@@ -396,5 +396,5 @@ class Engine:
         return warm is not None and warm.held
 
 
-def _programs(workflows: Mapping[str, CodeWorkflow]) -> frozenset[str]:
+def _programs(workflows: Mapping[str, Workflow]) -> frozenset[str]:
     return frozenset(name for one in workflows.values() for name in one.programs)

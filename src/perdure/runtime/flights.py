@@ -12,7 +12,6 @@ from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
 from perdure.programs.code.info import StepInfo, StepLife
-from perdure.programs.code.instance import Instance
 from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
 from perdure.runtime.transact import in_transaction, transact
@@ -66,7 +65,7 @@ def give_back(warm: Warm, but: Container[Path] = ()) -> None:
 
 def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
     promise = None if warm.execution is None else warm.execution.open.get(path)
-    if promise is None or promise.attempt != attempt or promise.state != "performing" or not isinstance(warm.program, Instance):
+    if promise is None or promise.attempt != attempt or promise.state != "performing" or warm.program is None:
         return
     if engine.stopping:
         warm.put(Item(messages.Lost(path, attempt, 0)))

@@ -13,8 +13,8 @@ from perdure.core import messages
 from perdure.core.errors import BadValue
 from perdure.core.mail import Send
 from perdure.core.paths import Key
-from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.queues import Queue
+from perdure.programs.workflows import Workflow
 from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Post, Store
@@ -111,7 +111,7 @@ def file_of(url: str) -> Path | None:
 
 
 @asynccontextmanager
-async def hosting(workflows: Iterable[CodeWorkflow], url: str | None = None, root: Key | None = None, declares: Iterable[Queue] = ()) -> AsyncIterator[Engine]:
+async def hosting(workflows: Iterable[Workflow], url: str | None = None, root: Key | None = None, declares: Iterable[Queue] = ()) -> AsyncIterator[Engine]:
     """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again."""
     store = open_store(url)
     try:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from perdure.core.errors import BadValue
-from perdure.programs.code.declare import CodeWorkflow, Step
+from perdure.programs.code.declare import Step
 from perdure.programs.code.queues import Queue
+from perdure.programs.workflows import Workflow
 from perdure.stores.base import UNLIMITED, Limits, Store
 
 
@@ -21,7 +22,7 @@ def limits_of(queue: Queue) -> Limits:
     return msgspec.structs.replace(limits, declared=msgspec.json.encode(limits).decode())
 
 
-def declared(workflows: Iterable[CodeWorkflow], steps: Iterable[Step[Any, Any, Any]]) -> list[Queue]:
+def declared(workflows: Iterable[Workflow], steps: Iterable[Step[Any, Any, Any]]) -> list[Queue]:
     """The queues that code declares, by their steps and workflows.
 
     Raises:

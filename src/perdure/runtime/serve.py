@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from perdure.programs.code.declare import CodeWorkflow, Step
+from perdure.programs.code.declare import Step
 from perdure.programs.code.queues import Queue
+from perdure.programs.workflows import Workflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import open_store
 from perdure.runtime.worker import Worker
@@ -24,7 +25,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 async def serve(
-    workflows: Iterable[CodeWorkflow],
+    workflows: Iterable[Workflow],
     steps: Iterable[Step[Any, Any, Any]] = (),
     *,
     queues: Iterable[str] = (),

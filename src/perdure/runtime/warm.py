@@ -15,7 +15,7 @@ from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Mail
 from perdure.core.messages import Message
 from perdure.core.paths import Key, Path
-from perdure.core.program import Program
+from perdure.programs.workflows import Instance
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +67,7 @@ class Warm:
         self.exists = exists
         self.born: asyncio.Future[int | None] | None = None
         self.execution: Execution | None = None
-        self.program: Program | None = None
+        self.program: Instance | None = None
         self.version = 0
         self.pinned = ""
         self.attributes: Indexed = ()

@@ -15,9 +15,7 @@ from perdure.core.execution import Execution
 from perdure.core.paths import Key, text
 from perdure.core.program import program_name
 from perdure.core.rebuild import rebuild
-from perdure.programs.code.context import program
-from perdure.programs.code.declare import CodeWorkflow
-from perdure.programs.code.diff import explain
+from perdure.programs.workflows import Workflow, explain, program
 from perdure.runtime.driving import drive
 from perdure.runtime.endings import ENDED
 from perdure.runtime.known import OWN
@@ -65,7 +63,7 @@ class Remembered(msgspec.Struct, frozen=True):
     events: Sequence[e.Event]
 
 
-def known(workflows: Iterable[CodeWorkflow]) -> dict[str, CodeWorkflow]:
+def known(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
     """Workflows by name, with Perdure's own."""
     return {one.name: one for one in (*OWN, *workflows)}
 
@@ -81,7 +79,7 @@ async def meant(looking: Looking, which: Which) -> list[Head]:
     return found[: which.limit]
 
 
-async def check(looking: Looking, workflows: Mapping[str, CodeWorkflow], heads: Iterable[Head]) -> AsyncGenerator[Checked, None]:
+async def check(looking: Looking, workflows: Mapping[str, Workflow], heads: Iterable[Head]) -> AsyncGenerator[Checked, None]:
     """What would become of each of these with `workflows`, one after the other; what is gone or has ended meanwhile is left out."""
     payloads = Payloads(looking)
     for head in heads:
@@ -97,7 +95,7 @@ async def check(looking: Looking, workflows: Mapping[str, CodeWorkflow], heads: 
         yield await replay(payloads, workflows, Remembered(now.key, now.root, now.program, now.status, events))
 
 
-async def replay(payloads: Payloads, workflows: Mapping[str, CodeWorkflow], one: Remembered) -> Checked:
+async def replay(payloads: Payloads, workflows: Mapping[str, Workflow], one: Remembered) -> Checked:
     """What would become of one execution, by its log.
 
     Raises:
@@ -121,7 +119,7 @@ async def replay(payloads: Payloads, workflows: Mapping[str, CodeWorkflow], one:
     return Checked(one.key, one.status, version, "diverges", text(diverged.path), diverged.diff, advice(one, diverged.diff))
 
 
-async def _replayed(payloads: Payloads, code: CodeWorkflow, one: Remembered) -> Diverged | None:
+async def _replayed(payloads: Payloads, code: Workflow, one: Remembered) -> Diverged | None:
     execution, instance = Execution(one.key, one.root), program(code, one.key)
     try:
         diverged = await drive(payloads, rebuild(execution, one.events, instance, awake=True))
@@ -156,7 +154,7 @@ _WAYS: tuple[tuple[frozenset[str], str], ...] = (
 _PIN: dict[bool, tuple[str, ...]] = {True: ("nothing, if it is not to be retried",)}
 
 
-def _advice_of_version(code: CodeWorkflow, version: int) -> tuple[str, ...]:
+def _advice_of_version(code: Workflow, version: int) -> tuple[str, ...]:
     replays = ", ".join(map(str, sorted({*code.replays, version})))
     return (
         f"keep an engine with the code of version {version} until it has ended",

@@ -18,8 +18,8 @@ from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.ops import Err
 from perdure.core.paths import UNDO, Key, Path, text
-from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.durations import Duration
+from perdure.programs.workflows import Workflow
 from perdure.service import operations, queries, repeating
 from perdure.service.access import Access
 from perdure.service.repeating import Repeat, read
@@ -177,7 +177,7 @@ def _cause(execution: Execution, error: ErrorInfo) -> tuple[Path, ErrorInfo]:
 
 
 async def requeue(
-    access: Access, key: Key, reason: str = "", *, edits: Mapping[str, Any] | None = None, code: CodeWorkflow | None = None, wait: bool = False
+    access: Access, key: Key, reason: str = "", *, edits: Mapping[str, Any] | None = None, code: Workflow | None = None, wait: bool = False
 ) -> tuple[Key, int]:
     """Run it again: from what failed, or with `edits` of its input as a new execution from the beginning, for which this one is discarded.
 
@@ -222,7 +222,7 @@ async def _expect(access: Access, key: Key) -> None:
         raise BadValue("dead letter", str(key), f"an execution that has failed or needs attention: it is {status}")
 
 
-async def _edited(access: Access, key: Key, edits: Mapping[str, Any], code: CodeWorkflow | None) -> bytes:
+async def _edited(access: Access, key: Key, edits: Mapping[str, Any], code: Workflow | None) -> bytes:
     """The input of an execution, with other values in some places."""
     started = (await read(access, key)).started
     if started is None:

@@ -14,8 +14,8 @@ from perdure.core.attributes import indexed
 from perdure.core.copies import Copy
 from perdure.core.effects import outstanding
 from perdure.core.errors import AlreadyThere, ExportRefused, LogDamaged, StoreUnavailable
-from perdure.core.execution import fold
 from perdure.core.facts import is_in_hand
+from perdure.core.folding import fold
 from perdure.core.mail import Send
 from perdure.core.mailbox import Letter
 from perdure.core.ops import Keep

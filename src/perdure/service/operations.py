@@ -21,7 +21,8 @@ from perdure.core.messages import Message
 from perdure.core.paths import Key, Path
 from perdure.core.program import program_name
 from perdure.core.values import Value
-from perdure.programs.code.declare import CodeWorkflow, Signal, checked_name
+from perdure.programs.code.declare import Signal, checked_name
+from perdure.programs.workflows import Workflow
 from perdure.runtime.endings import ENDED, last_turn
 from perdure.service import pending
 from perdure.service.access import Access
@@ -50,9 +51,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     debounce_s: float | None = None
     singleton: bool = False
     attributes: Attributes = ()
+    definition: bytes | None = None
 
 
-def encoded(workflow: CodeWorkflow | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+def encoded(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """The input of an execution, checked against what the workflow takes, as far as that is known here.
 
     Raises:
@@ -73,7 +75,7 @@ def encoded(workflow: CodeWorkflow | str, args: Sequence[Any], kwargs: Mapping[s
     return raw
 
 
-def positions(workflow: CodeWorkflow) -> list[str]:
+def positions(workflow: Workflow) -> list[str]:
     """What the arguments of a workflow are called that may be given by position, in their order."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in inspect.signature(workflow.fn).parameters.values() if one.kind in kinds][1:]
@@ -102,13 +104,16 @@ async def start(access: Access, wanted: Start) -> tuple[Key, bool]:
 async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) -> bool:
     key, blobs = wanted.key, dict[str, bytes]()
     given = values.offload(wanted.input, blobs)
+    definition = None if wanted.definition is None else values.kept(wanted.definition, blobs)
     created = False
     if not await access.store.heads(Filter(keys=(key,), limit=1)):
         now_s = (await access.store.moment()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
         due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
         seed = secrets.randbits(SEED_BITS)
-        begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
+        begin = messages.Start(
+            wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes, definition=definition
+        )
         opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place, indexed(wanted.attributes))
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])
@@ -210,7 +215,7 @@ async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:
     Raises:
         NotFound, HasEnded: there is nothing to pause.
     """
-    _ = await _tell(access, key, messages.Pause(reason), "pause", wait)
+    _ = await tell(access, key, messages.Pause(reason), "pause", wait)
 
 
 async def evict(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -219,7 +224,7 @@ async def evict(access: Access, key: Key, reason: str, wait: bool) -> None:
     Raises:
         NotFound, HasEnded: there is nothing to evict.
     """
-    _ = await _tell(access, key, messages.Evict(reason), "evict", wait)
+    _ = await tell(access, key, messages.Evict(reason), "evict", wait)
 
 
 async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:
@@ -272,7 +277,7 @@ async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
 
 async def _go_on(access: Access, key: Key, message: messages.Resume | messages.Retry, what: str, wait: bool) -> int:
     before = (await access.head(key)).version
-    head = await _tell(access, key, message, what, wait)
+    head = await tell(access, key, message, what, wait)
     if wait and head.status == "needs_attention":
         turn = await last_turn(access.store, head, before)
         if isinstance(turn, e.Parked):
@@ -280,7 +285,7 @@ async def _go_on(access: Access, key: Key, message: messages.Resume | messages.R
     return before
 
 
-async def _tell(access: Access, key: Key, message: Message, what: str, wait: bool) -> Head:
+async def tell(access: Access, key: Key, message: Message, what: str, wait: bool) -> Head:
     """Post a message; with `wait`, return once it was handled, with the head as it is then."""
     head = await access.head(key)
     if head.status in ENDED and not (head.status == "failed" and isinstance(message, messages.Retry)):

@@ -9,7 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from perdure.core import log, messages
-from perdure.core.decide import Deciding, Decision, Host, decide
+from perdure.core.decide import Deciding, decide
+from perdure.core.decision import Decision, Host
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.paths import Key
@@ -101,6 +102,10 @@ class _Never:
 
     def feed(self, *_: Any) -> Any:
         raise RuntimeError("an execution that has not begun was fed an event")
+
+    def unfit(self, *_: Any) -> Any:
+        """Why it can't go on by a definition: it never begins."""
+        return ("it has not begun",)
 
     def refuse(self, *_: Any) -> None:
         raise RuntimeError("an execution that has not begun can't diverge")

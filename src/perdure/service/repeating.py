@@ -14,7 +14,8 @@ from perdure.core import log, memo, messages, tombstone, values
 from perdure.core.attributes import indexed
 from perdure.core.copies import Fork
 from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.ops import Err, Ok, Outcome, Receive
 from perdure.core.paths import Key, Path, parse, text
@@ -112,7 +113,8 @@ async def _begin(access: Access, execution: Execution, wanted: Repeat, started: 
     deadline_s = None if started.deadline_at_s is None else started.deadline_at_s - started.at_s
     seed = started.seed if copied is not None else secrets.randbits(SEED_BITS)  # what follows from chance stays as it is in a fork
     known = execution.attributes if copied is not None and copied.trimmed else started.attributes  # turns that are gone do not change them again
-    begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known)
+    definition = started.definition if copied is None else execution.definition
+    begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition)
     opens = Opening(program_name(wanted.key.workflow, version), wanted.key, attributes=indexed(known))
     send = Send(wanted.key, "start", messages.encode(begin), 0.0, opens)
     (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])

@@ -11,7 +11,8 @@ import msgspec
 
 from perdure.core import log
 from perdure.core.errors import BadValue
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.mail import Ack
 from perdure.core.ops import Spawn
 from perdure.core.paths import Key

@@ -6,9 +6,10 @@ from uuid import uuid4
 from perdure.core.attributes import checked
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
-from perdure.programs.code.declare import CodeWorkflow, checked_name
+from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import seconds, whole
 from perdure.programs.code.queues import Queue, called
+from perdure.programs.workflows import Workflow
 from perdure.service import operations
 from perdure.service.operations import Start
 
@@ -18,7 +19,7 @@ OPTIONS = frozenset(("id", "delay", "deadline", "strict", "queue", "lane", "prio
 PRIORITY_MAX = 2**31 - 1
 
 
-def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str, Any], tenant: str) -> tuple[Start, Queue | None]:
+def wanted(workflow: Workflow | str, args: tuple[Any, ...], given: dict[str, Any], tenant: str) -> tuple[Start, Queue | None]:
     """What is to be started, of arguments and options, and the queue that was declared for it.
 
     Raises:
@@ -27,7 +28,7 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
     options = {name: given[name] for name in OPTIONS & given.keys() if given[name] is not None}
     kwargs = {name: value for name, value in given.items() if name not in OPTIONS}
     code = None if isinstance(workflow, str) else workflow
-    name = workflow.name if isinstance(workflow, CodeWorkflow) else checked_name(workflow, "workflow")
+    name = checked_name(workflow, "workflow") if isinstance(workflow, str) else workflow.name
     of = checked_name(given.get("tenant", tenant), "tenant")
     id = options.get("id", code and code.calling.id)
     in_row = "debounce" in options or bool(options.get("singleton"))
@@ -42,6 +43,7 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
         key=Key(of, name, checked_name(name if id is None else id, "id")),
         input=operations.encoded(workflow, args, kwargs),
         version=0 if code is None else code.version,
+        definition=None if code is None else code.definition,
         delay_s=seconds(options.get("delay", 0.0), "delay"),
         deadline_s=deadline_s,
         strict=bool(options.get("strict")),
@@ -54,7 +56,7 @@ def wanted(workflow: CodeWorkflow | str, args: tuple[Any, ...], given: dict[str,
     return start, line
 
 
-def _place(code: CodeWorkflow | None, options: dict[str, Any], call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[str, str, int], Queue | None]:
+def _place(code: Workflow | None, options: dict[str, Any], call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[str, str, int], Queue | None]:
     tenant, args, kwargs = call
     if "queue" in options:
         queue, line = called(options["queue"])

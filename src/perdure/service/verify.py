@@ -13,8 +13,9 @@ from perdure.core import log, messages
 from perdure.core.attributes import indexed, read
 from perdure.core.effects import outstanding
 from perdure.core.errors import PerdureError
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import is_in_hand
+from perdure.core.folding import fold
 from perdure.core.mail import Mail
 from perdure.core.ops import Call, Spawn
 from perdure.core.paths import UNDO, Key, Path, Queue, text

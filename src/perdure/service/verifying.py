@@ -9,7 +9,8 @@ import msgspec
 from perdure.core import log, messages
 from perdure.core.errors import PerdureError
 from perdure.core.events import Event
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.mail import Mail
 from perdure.core.ops import Call, Spawn
 from perdure.core.paths import Key, Queue

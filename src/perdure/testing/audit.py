@@ -15,8 +15,9 @@ from hashlib import sha256
 
 from perdure.core import events as e
 from perdure.core import log, messages
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import facts
+from perdure.core.folding import fold
 from perdure.core.mail import Mail
 from perdure.core.ops import Call, Err, Receive
 from perdure.core.ops import Send as SendOp

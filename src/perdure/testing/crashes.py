@@ -16,7 +16,8 @@ import msgspec
 
 from perdure.core import events as e
 from perdure.core import log
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key, idempotency_key
 from perdure.core.rebuild import rebuild

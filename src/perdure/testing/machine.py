@@ -15,8 +15,8 @@ from perdure.core import log
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key
 from perdure.core.values import Blob, Value
-from perdure.programs.code.declare import CodeWorkflow
 from perdure.programs.code.info import StepInfo
+from perdure.programs.workflows import Workflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.perform import Performer
 from perdure.stores.base import Answer, Commit, Committed, Filter, Head, Log, Post
@@ -91,7 +91,7 @@ class Process:
         self.tasks: list[asyncio.Task[None]] = []
         self._machine = machine
 
-    def employ(self, codes: Iterable[CodeWorkflow]) -> None:
+    def employ(self, codes: Iterable[Workflow]) -> None:
         """Begin one more engine, for these workflows."""
         idle_s = 0.0 if self._machine.always_suspend else IDLE_S
         holder = f"process{self.number}.{len(self.engines) + 1}"
@@ -132,7 +132,7 @@ class Machine:
         self.perform = perform
         self.always_suspend = always_suspend
         self.store = MemoryStore(loop.time)
-        self.codes: dict[str, CodeWorkflow] = {}
+        self.codes: dict[str, Workflow] = {}
         self.writes: list[Write] = []
         self.notes: list[Line] = []
         self.crash_at = crash
@@ -147,7 +147,7 @@ class Machine:
 
     # what it runs
 
-    def install(self, codes: Iterable[CodeWorkflow]) -> None:
+    def install(self, codes: Iterable[Workflow]) -> None:
         """Know these workflows too, from now on."""
         fresh = {code.name: code for code in codes if code.name not in self.codes}
         self.codes |= fresh

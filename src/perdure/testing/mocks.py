@@ -23,6 +23,7 @@ from perdure.programs.code.context import Context
 from perdure.programs.code.declare import CodeWorkflow, Step, Undo, checked_name
 from perdure.programs.code.durations import Duration, seconds
 from perdure.programs.code.info import StepInfo, running
+from perdure.programs.workflows import Workflow as AnyWorkflow
 from perdure.runtime.perform import perform
 from perdure.sdk import Workflow
 from perdure.testing.verdicts import Unanswered
@@ -127,7 +128,7 @@ class Mock:
 
     # as a workflow
 
-    def stands_for(self, code: CodeWorkflow) -> bool:
+    def stands_for(self, code: AnyWorkflow) -> bool:
         """Whether it stands for this workflow."""
         return code.name == (self.target.code.name if isinstance(self.target, Workflow) else self.target)
 
@@ -250,8 +251,10 @@ class Mocks:
             await self.give_up(why)
         return outcome
 
-    def cast(self, code: CodeWorkflow) -> CodeWorkflow:
-        """The workflow with a function that leaves an execution to its mock, if there is one when it begins."""
+    def cast(self, code: AnyWorkflow) -> AnyWorkflow:
+        """The workflow with a function that leaves an execution to its mock, if there is one when it begins; a definition has none, and stays as it is."""
+        if not isinstance(code, CodeWorkflow):
+            return code
 
         @wraps(code.fn)
         async def play(ctx: Context, *args: Any, **kwargs: Any) -> Any:

@@ -7,16 +7,15 @@ from typing import Any, TypeVar
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import Diverged, ProgrammingError
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
 from perdure.core.facts import facts
+from perdure.core.folding import fold
 from perdure.core.ops import Ok
 from perdure.core.paths import Key
 from perdure.core.rebuild import Load, rebuild
 from perdure.core.values import Value
-from perdure.programs.code.context import program
-from perdure.programs.code.declare import CodeWorkflow
-from perdure.programs.code.diff import explain
-from perdure.programs.code.instance import Instance
+from perdure.programs.code.instance import Instance as CodeInstance
+from perdure.programs.workflows import Instance, Workflow, explain, program
 
 T = TypeVar("T")
 
@@ -36,7 +35,7 @@ def driven(asking: Generator[Load, bytes, T], payload: Payload) -> T:
         answer = payload(asked.blob)
 
 
-def differences(code: CodeWorkflow, key: Key, root: Key, events: Sequence[e.Event], payload: Payload, variables: Context | None = None) -> tuple[str, ...]:
+def differences(code: Workflow, key: Key, root: Key, events: Sequence[e.Event], payload: Payload, variables: Context | None = None) -> tuple[str, ...]:
     """How an execution of `code`, replayed over its whole log, differs from what is remembered, a line for each difference; none is as it should be."""
     execution, instance = Execution(key, root), program(code, key, variables)
     try:
@@ -52,7 +51,7 @@ def differences(code: CodeWorkflow, key: Key, root: Key, events: Sequence[e.Even
 
 def _ends_as_it_did(execution: Execution, instance: Instance, payload: Payload) -> tuple[str, ...]:
     """Whether the workflow returned what it is remembered to have returned; what made it fail is not compared, for errors may tell of addresses and times."""
-    ended, root = execution.ended, instance._root
+    ended, root = execution.ended, instance._root if isinstance(instance, CodeInstance) else None
     if ended is None or execution.completed is not None or not isinstance(ended.outcome, Ok) or root is None:
         return ()
     if not root.done() or root.cancelled() or root.exception() is not None:

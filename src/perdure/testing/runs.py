@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import log, values, views
+from perdure.core import log, messages, values, views
 from perdure.core.attributes import AttributeValue, shown
 from perdure.core.errors import ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.ops import Call, Err, Ok, Receive, Spawn, kind, target
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Promise, Settlement
 from perdure.core.values import Value
 from perdure.core.views import PublicEvent
+from perdure.definition import Definition
 from perdure.programs.code.codec import Codec, codec_of
 from perdure.programs.code.declare import Signal, Step, Undo
 from perdure.programs.code.durations import Duration, seconds
 from perdure.runtime.endings import outcome
-from perdure.service import following, operations, queries
+from perdure.service import following, operations, patching, queries
 from perdure.service.asking import Search
 from perdure.service.following import Emitted, Fold, Tail
 from perdure.testing.aside import unwaiting
@@ -292,6 +294,17 @@ class Run(Generic[R_co]):
     def resume(self, reason: str = "") -> None:
         """Have it go on from where it was paused or parked."""
         self._do("resume", operations.resume(self._world.access, self.key, reason, False))
+
+    def patch(self, definition: Definition, *, base: str = "") -> int:
+        """Have it go on by another definition; return the number of the event from which on it does.
+
+        Raises:
+            PatchRefused: what has begun does not fit it.
+        """
+        access, before = self._world.access, self._execution().version
+        message = messages.Patch(definition.graph.definition or b"", base.removeprefix("sha256:"))
+        self._do("patch", operations.tell(access, self.key, message, "patch", False))
+        return unwaiting(patching.answered(access, self.key, before))
 
     def retry(self, reason: str = "") -> None:
         """Have it go on from what failed; what had succeeded is not done again."""

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.core import log, messages, values
 from perdure.core.errors import StoreUnavailable
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
 from perdure.core.ops import Call, Ok

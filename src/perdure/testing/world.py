@@ -22,16 +22,17 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 from perdure.core import log, messages
 from perdure.core.attributes import AttributeValues, checked, indexed
 from perdure.core.errors import BadValue, NotFound, WrongVerb
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import program_name
 from perdure.core.values import Value, offload
-from perdure.programs.code.declare import CodeWorkflow, checked_name
+from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.strand import greenlets
+from perdure.programs.workflows import Workflow as AnyWorkflow
 from perdure.sdk import DEFAULT_TENANT, Workflow, _family
 from perdure.service import operations
 from perdure.service.access import Access
@@ -139,11 +140,10 @@ class World:
         deadline_s = code.deadline_s if deadline is None else seconds(deadline, "deadline")
         found_by = code.calling.attributes if attributes is None else checked(attributes)
         seed = Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
-        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by)
+        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by, definition=code.definition)
         due_at_s = self._loop.now_s + seconds(delay, "delay") if delay is not None else 0.0
         send = Send(key, "start", messages.encode(begin), due_at_s, Opening(program_name(code.name, code.version), key, attributes=indexed(found_by)))
-        created = False
-        if self.machine.read(key) is None:
+        if created := self.machine.read(key) is None:
             (answer,) = unwaiting(self.machine.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))]))
             created = isinstance(answer, Committed) and key in answer.created
         self.settle()
@@ -187,15 +187,15 @@ class World:
         for workflow in workflows:
             if not isinstance(workflow, Workflow):
                 raise BadValue("workflow", workflow, "one, made by @workflow")
-            if self._fns.get(workflow.code.name, workflow.code.fn) is not workflow.code.fn:
+            if self._fns.get(workflow.code.name, what := workflow.code.what) != what:
                 raise BadValue("workflow", workflow, "the one of this name that the world knows; name it otherwise: @workflow(name=...)")
             fresh = [code for code in _family(workflow) if code.name not in self._fns]
             self.machine.install([self._known(code) for code in fresh])
 
-    def _known(self, code: CodeWorkflow) -> CodeWorkflow:
+    def _known(self, code: AnyWorkflow) -> AnyWorkflow:
         if code.sync:
             greenlets()  # a missing library is to be known before anything is started
-        self._fns[code.name], self._kinds[code.name] = code.fn, code.codec.result
+        self._fns[code.name], self._kinds[code.name] = code.what, code.codec.result
         return self._mocks.cast(code)
 
     # mocks

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from perdure.core import events as e
 from perdure.core import log, messages, values
-from perdure.core.decide import Decision, Host, decide
+from perdure.core.decide import decide
+from perdure.core.decision import Decision, Host
 from perdure.core.errors import Diverged, Fatal
 from perdure.core.execution import Execution
 from perdure.core.facts import facts

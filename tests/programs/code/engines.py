@@ -12,7 +12,8 @@ from typing import Any
 from perdure.core import events as e
 from perdure.core import log, messages, values
 from perdure.core.errors import ErrorInfo, PerdureError
-from perdure.core.execution import Execution, fold
+from perdure.core.execution import Execution
+from perdure.core.folding import fold
 from perdure.core.mail import Send
 from perdure.core.messages import Message, Signal
 from perdure.core.ops import Ok

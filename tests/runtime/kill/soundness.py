@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core import events as e
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.ops import Call, Ok
 from perdure.core.paths import UNDO, Key, idempotency_key
 from perdure.core.paths import Path as Place

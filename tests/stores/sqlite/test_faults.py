@@ -23,7 +23,7 @@ from perdure import Context, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core import log, messages
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.core.execution import fold
+from perdure.core.folding import fold
 from perdure.core.mail import Opening, Send
 from perdure.core.paths import Key, text
 from perdure.core.program import program_name

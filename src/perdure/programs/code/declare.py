@@ -337,6 +337,15 @@ class CodeWorkflow:
         return calling.queue, lane or "", calling.priority
 
     @property
+    def definition(self) -> None:
+        """None: it is code, which no execution carries along."""
+
+    @property
+    def what(self) -> Any:
+        """What it is, beside its name: its function."""
+        return self.fn
+
+    @property
     def programs(self) -> frozenset[str]:
         """What an engine that has it may claim."""
         return frozenset(program_name(self.name, version) for version in (0, self.version, *self.replays))

@@ -112,6 +112,10 @@ class Instance:
         """Whether it has begun, or would not any more."""
         return self._root is not None or self._divergence is not None
 
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by a definition: it is code."""
+        return (f"{self.workflow.name} is code, and no definition; deploy other code instead",)
+
     def refuse(self, diverged: Diverged) -> None:
         """Go no further: the code does not match the log."""
         self._divergence = diverged

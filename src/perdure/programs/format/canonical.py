@@ -25,9 +25,14 @@ def canonical(document: dict[str, Any]) -> dict[str, Any]:
 
 def hash_of(canonical: dict[str, Any]) -> str:
     """The hash of a canonical definition, ``sha256:`` and 64 hexadecimal digits. What is only shown by editors (`ui`) does not count."""
+    return "sha256:" + sha256(bytes_of(canonical)).hexdigest()
+
+
+def bytes_of(canonical: dict[str, Any]) -> bytes:
+    """The bytes of a canonical definition, without what is only shown by editors. Their SHA-256 is its hash, and by that executions are pinned to them."""
     shown = {name: value for name, value in canonical.items() if name != "ui"}
     shown["steps"] = _unshown(shown.get("steps", []))
-    return "sha256:" + sha256(canonical_json(shown).encode("utf-8")).hexdigest()
+    return canonical_json(shown).encode("utf-8")
 
 
 def canonical_json(value: Any) -> str:

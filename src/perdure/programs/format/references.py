@@ -145,15 +145,15 @@ class References:
         if step is None:
             return
         field = parts(pointer[len(step.pointer) :])[0]
-        known = [one.id for one in self._ids.values() if field == "needs" or one.container == step.container]
+        found = self._ids.get(name)
         if field == "repeat" and self._order != "ports":
             yield error("misplaced", pointer, f"{place(self.document, pointer)}: it names a step only where the definition says 'order: ports'")
-        elif name not in self._ids:
-            meant = closest(name, known)
+        elif found is None:
+            meant = closest(name, [one.id for one in self._ids.values() if field == "needs" or one.container == step.container])
             fix = ({"op": "replace", "path": pointer, "value": meant},) if meant and isinstance(at(self.document, pointer), str) else ()
             hint = f"; did you mean {meant!r}?" if meant else ""
             yield error("unknown_step", pointer, f"{place(self.document, step.pointer)}: {field} names {shown(name)}, which is not a step{hint}", meant, fix)
-        elif name not in known:
+        elif field != "needs" and found.container != step.container:
             yield error("other_list", pointer, f"{place(self.document, step.pointer)}: {field} leads to {name!r}, which stands in another list of steps")
         elif field == "needs" and name == step.id:
             yield error("not_yet", pointer, f"{place(self.document, step.pointer)}: it needs itself")

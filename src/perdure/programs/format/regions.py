@@ -16,8 +16,9 @@ def placed(draft: Draft, found: Loops) -> tuple[tuple[Region, ...], tuple[Edge, 
     parents += [cycle_of.get(found.head[head], 0) for head in heads]
     depths = _depths(parents)
     edges = tuple(
-        Edge(source, target, port, _around(parents, depths, standing[source], standing[target]), (source, target) in found.back)
-        for source, target, port in draft.edges
+        Edge(source, target, port, _around(parents, depths, standing[source], standing[target]), is_back, draft.turns.get(number, 0) if is_back and port else 0)
+        for number, (source, target, port) in enumerate(draft.edges)
+        for is_back in [(source, target) in found.back]
     )
     nodes: list[list[int]] = [[] for _ in parents]
     for number, region in enumerate(standing):

@@ -122,7 +122,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """From the node `source` to the node `target`, both numbers in `IR.nodes`, by `port`: a port's name, `AFTER`, `ALWAYS`, or empty if only a rule takes it.
 
     `region` is where its token lives: the innermost that holds both ends. `back`: it leads back to the head of a cycle that holds its source; `region` is then
-    that cycle's.
+    that cycle's. `max` is how often its port is gone along in one stay in that cycle (0: without end, or as a rule says); from then on, by port ``max``.
     """
 
     source: int
@@ -130,6 +130,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     port: str = AFTER
     region: int = 0
     back: bool = False
+    max: int = 0
 
 
 class Region(msgspec.Struct, frozen=True, omit_defaults=True):

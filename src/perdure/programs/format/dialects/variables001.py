@@ -7,11 +7,10 @@ variable that is read and declared nowhere is an input that may be left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from perdure.programs.format.dialects.reading import Names, Notes
-from perdure.programs.format.dialects.spelling import Path, escaped, reference
+from perdure.programs.format.dialects.spelling import Inside, Path, escaped, mixed, reference
 from perdure.programs.format.finding import closest, joined
 
 KEYS = frozenset(("type", "default", "required", "description", "enum", "title", "format", "minimum", "maximum", "pattern", "items", "properties"))
@@ -136,17 +135,13 @@ class Variables:
         whole = _BRACES.fullmatch(text.strip())
         if whole and self._known(_keys(whole[1])):
             return self._whole(*self.chain(whole[1], pointer))
-        return "".join(self._pieces(text, pointer))
-
-    def _pieces(self, text: str, pointer: str) -> Iterator[str]:
-        behind, first = 0, True
+        pieces: list[str | Inside] = []
+        behind = 0
         for found in _BRACES.finditer(text):
             if self._known(_keys(found[1])):
-                name, path, maybe = self.chain(found[1], pointer)
-                yield _plain(text[behind : found.start()], first)
-                yield f"@{{{reference(name, path)}{'?' if maybe else ''}}}"
-                behind, first = found.end(), False
-        yield _plain(text[behind:], first)
+                pieces += [text[behind : found.start()], Inside(self._whole(*self.chain(found[1], pointer))[1:])]
+                behind = found.end()
+        return mixed([*pieces, text[behind:]])
 
     def _known(self, keys: list[str | int]) -> bool:
         name = str(keys[0])
@@ -155,11 +150,6 @@ class Variables:
 
     def _whole(self, name: str, path: Path, maybe: bool) -> str:
         return f"@{reference(name, path)}{'?' if maybe else ''}"
-
-
-def _plain(text: str, first: bool) -> str:
-    """Literal text; only at the very beginning is a lone @ more than that."""
-    return escaped(text) if first else escaped(" " + text)[1:]
 
 
 def _keys(text: str) -> list[str | int]:

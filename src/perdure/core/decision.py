@@ -1,0 +1,38 @@
+"""What a decision is made of: the host that makes it, and what comes of it."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import mail
+from perdure.core.ops import Call
+from perdure.core.paths import Path
+from perdure.core.program import Say
+
+
+class Host(msgspec.Struct, frozen=True):
+    """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
+
+    A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
+    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin.
+    """
+
+    holder: str
+    queues: frozenset[str] = frozenset(("",))
+    versions: Mapping[str, int] = msgspec.field(default_factory=dict)
+    busy: frozenset[Path] = frozenset()
+
+    def takes(self, op: Call) -> str | None:
+        """The holder, if it performs the call itself."""
+        return self.holder if op.queue in self.queues and not op.limited else None
+
+
+class Decision(msgspec.Struct, gc=False):
+    """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
+
+    events: list[e.Event] = msgspec.field(default_factory=list)
+    sends: list[mail.Send] = msgspec.field(default_factory=list)
+    acks: list[mail.Ack] = msgspec.field(default_factory=list)
+    blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
+    lines: list[Say] = msgspec.field(default_factory=list)

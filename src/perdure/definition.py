@@ -1,0 +1,134 @@
+"""Definitions as users hold them: a document in YAML or JSON, with the tools that its steps use, run like any workflow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import BadValue
+from perdure.programs.code.declare import Step
+from perdure.programs.format import reading
+from perdure.programs.format.canonical import bytes_of
+from perdure.programs.graph.declare import GraphWorkflow, Release
+from perdure.programs.graph.ir import IR
+from perdure.programs.graph.needs import Need, needed
+from perdure.programs.graph.planning import planned
+from perdure.sdk import Workflow
+
+Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
+
+
+class Definition(Workflow[..., Any]):
+    """A workflow that is a document. Its executions carry it along, so whatever becomes of the file, they go on as they began."""
+
+    def __init__(self, graph: GraphWorkflow, read: reading.Definition, calls: Sequence[Workflow[..., Any]]) -> None:
+        super().__init__(graph, lambda: calls)  # type: ignore[arg-type]  # what is asked of code here, a graph answers as well
+        self.graph, self.read = graph, read
+
+    @property
+    def ir(self) -> IR:
+        """What it was compiled to."""
+        sha256 = self.read.hash.removeprefix("sha256:")
+        return planned(sha256, {sha256: bytes_of(self.read.canonical)}).ir
+
+    def lacks(self) -> list[Need]:
+        """What its steps need and it was not given: tools, workflows and definitions that they call, what does the work of a kind of steps."""
+        known = {"tool": self.graph.tools, "kind": self.graph.kinds, "workflow": {*self.graph.family, *(one.code.name for one in self._uses())}}
+        found = list[Need]()
+        for need in needed(self.ir):
+            if need.name.startswith("py:"):
+                _ = imported(need.name)
+            elif need.name not in known[need.what] and not (need.id == "" and need.name in self.graph.tools):
+                found.append(need)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<definition {self.graph.name}@{self.read.canonical.get('version', '1.0.0')}>"
+
+    @classmethod
+    def load(cls, file: str | Path, **options: Any) -> Definition:
+        """The definition in a file; see `of` for the options.
+
+        Raises:
+            BadDefinition: it is none; with all that is wrong with it.
+        """
+        path = Path(file)
+        return cls.of(path.read_text(encoding="utf-8"), name=path.stem, **options)
+
+    @classmethod
+    def of(
+        cls,
+        document: str | bytes | Mapping[str, Any],
+        *,
+        tools: Tools = (),
+        calls: Sequence[Workflow[..., Any]] = (),
+        kinds: Mapping[str, Callable[..., Any]] | None = None,
+        name: str = "",
+    ) -> Definition:
+        """The definition that a text, or plain data, is.
+
+        `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
+        work of a kind of steps that Perdure does not do itself; `name` is its name if it does not say one.
+
+        Raises:
+            BadDefinition: it is none; with all that is wrong with it.
+        """
+        read = reading.read(document, name)
+        raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
+        plan = planned(sha256, {sha256: raw})
+        release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
+        family: dict[str, list[Release]] = {release.name: [release]}
+        for one in calls:
+            if isinstance(one, Definition) and one.graph.release is not None:
+                family.setdefault(one.graph.name, []).append(one.graph.release)
+                for known, releases in one.graph.family.items():
+                    family.setdefault(known, []).extend(other for other in releases if other not in family[known])
+        graph = GraphWorkflow(
+            name=plan.ir.name,
+            release=release,
+            tools=steps(tools),
+            kinds=steps(kinds or {}),
+            imports=imported,
+            family=family,
+            deadline_s=release.deadline_s,
+        )
+        return cls(graph, read, calls)
+
+
+def steps(tools: Tools) -> dict[str, Step[Any, Any, Any]]:
+    """Tools by name: steps by theirs, functions by theirs.
+
+    Raises:
+        BadValue: one of them is no function, or two have one name.
+    """
+    named = tools.items() if isinstance(tools, Mapping) else [(_name(one), one) for one in tools]
+    found: dict[str, Step[Any, Any, Any]] = {}
+    for name, one in named:
+        if name in found and found[name].fn is not getattr(one, "fn", one):
+            raise BadValue("tools", name, "a name that one tool has; give the others another, as {name: function}")
+        found[name] = dataclasses.replace(one, name=name) if isinstance(one, Step) else Step(one, name=name)
+    return found
+
+
+def _name(tool: Any) -> str:
+    name = tool.name if isinstance(tool, Step) else getattr(tool, "__name__", "")
+    if not callable(tool) or not name:
+        raise BadValue("tools", tool, "a function or a step, or {name: function}")
+    return str(name)
+
+
+def imported(name: str) -> Step[Any, Any, Any]:
+    """The step of ``py:package.module.function``.
+
+    Raises:
+        BadValue: there is none.
+    """
+    module, _, attribute = name.removeprefix("py:").rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise BadValue("call", name, f"a function that can be imported: {error}") from error
+    return dataclasses.replace(found, name=name) if isinstance(found, Step) else Step(found, name=name)

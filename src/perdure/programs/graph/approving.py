@@ -1,0 +1,113 @@
+"""Asking for an approval: a child execution, whose verdict says by which port the step settles. What does not fit the form is asked for again."""
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import values
+from perdure.core.ops import APPROVAL, Err, Op, Spawn
+from perdure.core.paths import Path, idempotency_key
+from perdure.core.promise import Settlement
+from perdure.programs.code.approval import Request, Verdict
+from perdure.programs.code.children import own_id
+from perdure.programs.code.durations import seconds
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, Output, unfit
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+_SCHEMA_WORDS = frozenset(("$schema", "type", "properties", "anyOf", "oneOf", "allOf", "$ref"))
+
+
+def approve(run: "Instance", doing: Doing) -> None:
+    """Ask, and settle as what was decided."""
+    _ask(run, doing, doing.path, 1, "")
+
+
+def _ask(run: "Instance", doing: Doing, path: Path, times: int, refused: str) -> None:
+    def made() -> Op:
+        raw = values.encode(((_request(run, doing, refused),), {}), "what is asked", path)
+        return Spawn(APPROVAL, own_id(idempotency_key(run.execution.key, path)), 1, raw)
+
+    def decided(settlement: Settlement) -> None:
+        how = run.log.result(settlement)
+        if isinstance(how, Err):
+            doing.then(how)
+            return
+        verdict: Verdict = values.decode(how.output.raw, Verdict, "the verdict of", path)
+        filled = next((vote.value for vote in reversed(verdict.votes) if vote.value is not None), None)
+        again = (*doing.path, ("again", times + 1))
+        if verdict.approved and not verdict.expired and (why := _unfit(run, doing, again, filled)):
+            _ask(run, doing, again, times + 1, why)
+            return
+        last = verdict.votes[-1] if verdict.votes and not verdict.expired else None
+        told = {
+            "approved": verdict.approved,
+            "form": filled,
+            "by": last.by if last else "",
+            "comment": last.comment if last else "",
+            "expired": verdict.expired,
+        }
+        doing.then(Done(_port(doing, verdict), Output.of(told, "the decision")))
+
+    op = run.log.attempted(path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+    else:
+        run.log.wait(path, decided)
+
+
+def _port(doing: Doing, verdict: Verdict) -> str:
+    if verdict.expired and _config(doing).get("on_timeout", "fail") == "fail":
+        return "timeout"
+    return "approved" if verdict.approved else "rejected"
+
+
+def _config(doing: Doing) -> dict[str, Any]:
+    config = doing.node.config
+    return config if isinstance(config, dict) else {"title": config}
+
+
+def _unfit(run: "Instance", doing: Doing, again: Path, filled: Any) -> str:
+    """Why what was filled in is of no use; empty, if it is. On replay, it was of none if it was asked for again."""
+    form = _form(_config(doing).get("form"))
+    if form is None:
+        return ""
+    if run.log.replaying:
+        return "as before" if run.log.upcoming(again) is not None else ""
+    return unfit(form, filled)
+
+
+def _form(form: Any) -> dict[str, Any] | None:
+    """The JSON Schema of a form, which may be written as its properties alone."""
+    if not isinstance(form, dict) or not form:
+        return None
+    if not _SCHEMA_WORDS.isdisjoint(form) and not all(isinstance(value, dict) for value in form.values()):
+        return form
+    return {"type": "object", "properties": form, "required": [name for name, about in form.items() if isinstance(about, dict) and "default" not in about]}
+
+
+def _request(run: "Instance", doing: Doing, refused: str) -> Request:
+    given = _config(doing)
+    form = given.get("form")
+    said: dict[str, Any] = run.template({name: value for name, value in given.items() if name != "form"}).evaluate(doing.names)
+
+    def times_s(name: str) -> float | None:
+        return None if said.get(name) is None else seconds(said[name], f"approve({name})")
+
+    timeout_s = times_s("timeout")
+    try:
+        return Request(
+            str(said.get("title") or doing.node.name or doing.node.id),
+            said.get("details"),
+            _form(form),
+            tuple(map(str, said.get("assignees") or ())),
+            int(said.get("quorum") or 1),
+            times_s("remind"),
+            times_s("escalate"),
+            tuple(map(str, said.get("escalate_to") or ())),
+            doing.node.timeout_s if timeout_s is None else timeout_s,
+            {"reject": "deny"}.get(said.get("on_timeout", "fail"), said.get("on_timeout", "fail")),
+            refused=refused,
+        )
+    except (TypeError, ValueError) as error:
+        raise run.failure(f"{doing.node.id} asks for something that can't be asked: {error}") from error

@@ -1,0 +1,139 @@
+"""Bodies: the steps inside of a block, as they run. When all that goes on in them has ended, or one way or another it is decided, the block settles."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Err, Sleep
+from perdure.core.paths import Path
+from perdure.core.values import NOTHING
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.walk import Firing, Frame
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+
+class Body:
+    """One passage through the body of a block. `kind` is do, parallel or race; at most `concurrency` of its entries run at a time (0: all).
+
+    `port` is by which the block settles when the body ends well.
+    """
+
+    def __init__(self, run: "Instance", doing: Doing, kind: str, concurrency: int = 0, go_on: bool = False) -> None:
+        self.run, self.doing, self.kind = run, doing, kind
+        self.concurrency, self.go_on = concurrency, go_on
+        self.port = "success"
+        self.frame: Frame | None = None
+        self.held: deque[Firing] = deque()
+        self.active = 0
+        self.outputs: dict[str, Output] = {}
+        self.error: Err | None = None
+        self.is_over = False
+
+    def begin(self, region: int, names: Names | None = None, port: str = "success") -> None:
+        """Begin with the steps of `region`."""
+        self.port, timeout_s = port, self.doing.node.timeout_s
+        if timeout_s is not None:
+            _ = self.run.log.attempted(self._timer, lambda: Sleep(timeout_s))
+            self.run.log.wait(self._timer, lambda _: self._timed_out())
+        self.region = region
+        self.frame = self.run.walk.begin(region, self.doing.firing.frame, self.doing.path, names or self.doing.names, self)
+
+    @property
+    def _timer(self) -> Path:
+        return (*self.doing.path, ("timeout", 0))
+
+    # what its steps do
+
+    def holds(self, firing: Firing) -> bool:
+        """Whether a branch has to wait until another one ends."""
+        if not self.concurrency or firing.frame is not self.frame:
+            return False
+        if self.active >= self.concurrency:
+            self.held.append(firing)
+            return True
+        self.active += 1
+        return False
+
+    def took(self, firing: Firing, output: Output) -> None:
+        """A step has settled."""
+        if self.is_over:
+            return
+        self.outputs[firing.place.node.id] = output
+        if firing.frame is not self.frame:
+            return
+        if self.concurrency:
+            self._next()
+        if self.kind == "race" and output.port not in ("skipped", "error", "rejected", "timeout"):
+            self._win(firing, output)
+
+    def failed(self, firing: Firing, error: Err) -> None:
+        """A step has failed, and nothing stands in for it."""
+        if self.is_over:
+            return
+        if firing.frame is self.frame and (self.kind == "race" or (self.kind == "parallel" and self.go_on)):
+            self.error = error
+            output = Output(port="error")
+            self.run.store(firing, output)
+            self.run.follow(firing, output, ())
+            return
+        self._end()
+        self.doing.then(error)
+
+    def drained(self) -> None:
+        """Nothing goes on in it any more."""
+        if self.is_over:
+            return
+        self._end()
+        if self.kind == "race" and self.error is not None:
+            self.doing.then(self.error)
+        elif self.kind == "race":
+            self.doing.then(Done("success", Output.of({"winner": None, "value": None}, "the result of a race")))
+        elif self.kind == "parallel":
+            self.doing.then(Done(self.port, Output.of({id: output.value for id, output in self._outputs()}, "the results of branches")))
+        else:
+            last = [output for _, output in self._outputs()[-1:]]
+            self.doing.then(Done(self.port, Output(last[0].raw if last else NOTHING)))
+
+    # how it ends
+
+    def _win(self, firing: Firing, output: Output) -> None:
+        self._end()
+        self.doing.then(Done("success", Output.of({"winner": firing.place.node.id, "value": output.value}, "the result of a race")))
+
+    def _timed_out(self) -> None:
+        self._end()
+        why = f"{self.doing.node.id} has not ended within {self.doing.node.timeout_s:g} s"
+        if self.run.plan.has_port(self.doing.firing.place, "timeout"):
+            self.doing.then(Done("timeout", Output()))
+        else:
+            self.doing.then(Err("timeout", ErrorInfo("Timeout", why)))
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self.frame is not None:
+            self.run.walk.drop(self.frame)
+        self.run.log.drop_under(self.doing.path)
+
+    def _next(self) -> None:
+        self.active -= 1
+        if self.held:
+            self.run.walk.ready.append(self.held.popleft())
+
+    def _outputs(self) -> Sequence[tuple[str, Output]]:
+        """The results of the steps directly in it, in the order in which they are written; null of those that were not reached this time."""
+        ids = [self.run.plan.places[number].node.id for number in sorted(self._numbers())]
+        return [(id, self.outputs.get(id) or Output()) for id in ids]
+
+    def _numbers(self) -> list[int]:
+        """The nodes directly in it, and those in its cycles."""
+        regions, found = self.run.plan.regions, list[int]()
+        left = [self.region]
+        while left:
+            number = left.pop()
+            found += regions[number].nodes
+            left += [inner for inner, region in enumerate(regions) if region.kind == "cycle" and region.parent == number]
+        return found

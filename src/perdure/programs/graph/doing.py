@@ -1,0 +1,266 @@
+"""Doing: a node once it has fired. Each of a list, turn by turn, and the verb at the bottom; every way ends by telling how it went.
+
+What an expression decided is remembered beside what it is about, under names of Perdure's own (``~items``, ``~again``), so a replay
+evaluates nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perdure.core import events as e
+from perdure.core import values
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Err, Keep, Sleep
+from perdure.core.paths import Path
+from perdure.expr import condition, template
+from perdure.programs.code.durations import seconds
+from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.walk import Firing
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+    from perdure.programs.graph.ir import Node
+
+
+Then = Callable[[Done | Err], None]
+
+
+IN_VAIN = ("rejected", "timeout")
+"""The ports by which an item counts as failed: a person said no, or the time was over."""
+
+
+class Doing(NamedTuple):
+    """One time that the verb of a node is done: for which firing, at which path, what it may read, and who is told how it went."""
+
+    firing: Firing
+    path: Path
+    names: Names
+    then: Then
+
+    @property
+    def node(self) -> "Node":
+        """The node."""
+        return self.firing.place.node
+
+
+class Eaching:
+    """A node done once for each of a list, so many at a time."""
+
+    def __init__(self, run: "Instance", doing: Doing) -> None:
+        self.run, self.doing = run, doing
+        each = doing.node.each
+        assert each is not None
+        self.each = each
+        self.items: list[Any] = []
+        self.results: dict[int, Output] = {}
+        self.next = self.active = self.failed = 0
+        self.is_over = False
+
+    def begin(self) -> None:
+        """Find out what to go through, and begin with the first ones."""
+        kept = self.run.log.judged((*self.doing.path, ("items", 0)), self._items)
+        if isinstance(kept, Err):
+            self.doing.then(kept)
+            return
+        self.items = [] if kept is None else values.decode(self.run.log.raw(kept.value), list[Any], "the items of", self.doing.path)
+        if not self.items:
+            self._end()
+        for _ in range(min(self.each.concurrency or len(self.items), len(self.items))):
+            self._refill()
+
+    def _items(self) -> Keep | None:
+        found = self.run.template(self.each.items).evaluate(self.doing.names)
+        if found is None and self.run.dialect in ("000", "003"):
+            found = []
+        if not isinstance(found, list):
+            raise self.run.failure(f"each over {_short(found)}, which is no list")
+        limit = self.each.max or self.run.plan.ir.limits.max_fanout
+        if len(found) > limit:
+            raise self.run.failure(f"each over {len(found):,} items, and at most {limit:,} are allowed", "exceeded_max_fanout")
+        if self.each.batch:
+            found = [found[start : start + self.each.batch] for start in range(0, len(found), self.each.batch)]
+        if len(found) < self.each.enough:
+            raise self.run.failure(f"each over {len(found):,} items, {self.each.enough:,} of which are to succeed", "NotEnough")
+        return Keep(values.encode(found, "the items of", self.doing.path), label="items") if found else None
+
+    def _refill(self) -> None:
+        if self.next < len(self.items):
+            self.active += 1
+            self.run.works.append(partial(self._start, self.next))
+            self.next += 1
+
+    def _start(self, position: int) -> None:
+        if self.is_over:
+            return
+        item = self.items[position]
+        loop: dict[str, Any] = {"index": position, "item": item, "total": len(self.items)}
+        if self.each.batch:
+            first = position * self.each.batch
+            loop["batch"] = {"index": position, "size": len(item), "items": item, "startIndex": first, "endIndex": first + len(item) - 1}
+        given = {"item": item, "index": position, "loop": loop, self.each.name: item, self.each.index: position}
+        inside = Doing(self.doing.firing, (*self.doing.path, position), self.doing.names.inside(given, apart=True), partial(self._told, position))
+        turns(self.run, inside)
+
+    def _told(self, position: int, how: Done | Err) -> None:
+        if self.is_over:
+            return
+        self.active -= 1
+        if isinstance(how, Err) or how.port in IN_VAIN:
+            self.failed += 1
+            if self.each.on_error == "fail" and not self.each.enough:
+                self._stop()
+                self.doing.then(how)
+                return
+            if self.each.on_error == "null":
+                self.results[position] = Output()
+        else:
+            self.results[position] = how.output
+        succeeded, left = self.next - self.active - self.failed, len(self.items) - self.next + self.active
+        if self.each.enough and succeeded >= self.each.enough:
+            self._stop()
+            self._end()
+        elif self.each.enough and succeeded + left < self.each.enough:
+            self._stop()
+            why = f"{self.failed:,} of {len(self.items):,} failed, so {self.each.enough:,} can't succeed any more"
+            self.doing.then(Err("exhausted", ErrorInfo("NotEnough", why)))
+        elif self.next < len(self.items):
+            self._refill()
+        elif self.active == 0:
+            self._end()
+
+    def _stop(self) -> None:
+        self.is_over = True
+        self.run.log.drop_under(self.doing.path)
+
+    def _end(self) -> None:
+        self.is_over = True
+        self.doing.then(Done("success", Output.many([self.results[position] for position in sorted(self.results)])))
+
+
+class Repeating:
+    """A node done turn by turn."""
+
+    def __init__(self, run: "Instance", doing: Doing) -> None:
+        self.run, self.doing, self.turn = run, doing, 0
+        repeat = doing.node.repeat
+        assert repeat is not None
+        self.repeat = repeat
+        self.state: Any = None
+        self.before = Output()
+
+    def begin(self) -> None:
+        """Begin the first turn."""
+        if self.repeat.state is not None:
+            kept = self.run.log.judged((*self.doing.path, ("state", 0)), self._state)
+            if isinstance(kept, Err):
+                self.doing.then(kept)
+                return
+            self.state = None if kept is None else values.decode(self.run.log.raw(kept.value), Any, "the state of", self.doing.path)
+        if self.repeat.max == 0 and self.run.endless.resumes(self.doing.path):
+            self.run.log.wait_for_turn(self.doing.path, self._go_on)
+        else:
+            self._begin_turn()
+
+    def _go_on(self, event: e.Turned) -> None:
+        """Go on with the turn with which a compacted log begins."""
+        self.turn, self.before = event.turn, self.run.endless.restored(event, self.doing.names)
+        self.state = self.before.value if event.turn else self.state
+        self._perform()
+
+    def _state(self) -> Keep:
+        return Keep(values.encode(self.run.template(self.repeat.state).evaluate(self.doing.names), "the state of", self.doing.path), label="state")
+
+    def _names(self, **result: Any) -> Names:
+        """What can be read in a turn; after it, its `result` too."""
+        loop = {"index": self.turn, "state": self.state}
+        given = {"index": self.turn, "loop": loop, "state": self.state, "last_turn": self.before.value}
+        return self.doing.names.inside(given | ({"self": result["result"]} if result else {}))
+
+    def _begin_turn(self) -> None:
+        if self.repeat.max == 0:
+            ids = [id for body in self.doing.node.bodies for id in self.run.plan.ids_in(body)]
+            self.run.endless.begin(self.doing.path, self.turn, ids, self.doing.names, self.before, self.repeat.keep)
+        self._perform()
+
+    def _perform(self) -> None:
+        path: Path = (*self.doing.path, self.turn)
+        if self.repeat.max == 0:  # what the turn begins with stands at its own path
+            path = (*path, (self.doing.node.id, 1))
+        perform(self.run, Doing(self.doing.firing, path, self._names(), self._told))
+
+    def _told(self, how: Done | Err) -> None:
+        if isinstance(how, Err) or how.port == "timeout":
+            self.doing.then(how)
+            return
+        path = (*self.doing.path, self.turn)
+        self.run.judge((*path, ("again", 0)), self.repeat.again, self._names(result=how.output.value), partial(self._judged, how))
+
+    def _judged(self, how: Done, holds: bool | Keep | Err | None) -> None:
+        """Go on or not: `holds` is what was judged now, or the note of it in a replay."""
+        if isinstance(holds, Err):
+            self.doing.then(holds)
+            return
+        path = (*self.doing.path, self.turn, ("again", 0))
+        if isinstance(holds, bool):
+            again = holds != self.repeat.until
+            port = "max" if self.repeat.max and self.turn + 1 >= self.repeat.max else "again"
+            holds = self.run.log.note(path, Keep(label="again", port=port)) if again else None
+        if not isinstance(holds, Keep):
+            self.doing.then(how)
+        elif holds.port == "max":
+            self._exhausted(how)
+        else:
+            self._wait(how)
+
+    def _exhausted(self, how: Done) -> None:
+        if self.repeat.on_max == "go_on":
+            self.doing.then(Done("max", how.output))
+        else:
+            why = f"after {self.repeat.max:,} turns, what was to be waited for has not come"
+            self.doing.then(Err("exhausted", ErrorInfo("RepeatExhausted", why)))
+
+    def _wait(self, how: Done) -> None:
+        path, names = (*self.doing.path, self.turn, ("delay", 0)), self._names(result=how.output.value)
+        self.turn, self.state, self.before = self.turn + 1, how.output.value, how.output
+        if self.repeat.delay is None:
+            self.run.works.append(self._begin_turn)
+            return
+        asked = self.run.log.attempted(path, lambda: Sleep(seconds(self.run.template(self.repeat.delay).evaluate(names), "delay")))
+        if isinstance(asked, Err):
+            self.doing.then(asked)
+        else:
+            self.run.log.wait(path, lambda _: self._begin_turn())
+
+
+def begin(run: "Instance", doing: Doing) -> None:
+    """Do a node that has fired, all of it."""
+    if doing.node.each is not None:
+        Eaching(run, doing).begin()
+    else:
+        turns(run, doing)
+
+
+def turns(run: "Instance", doing: Doing) -> None:
+    """Do a node, or one item of it, turn by turn if it repeats."""
+    if doing.node.repeat is not None:
+        Repeating(run, doing).begin()
+    else:
+        perform(run, doing)
+
+
+def perform(run: "Instance", doing: Doing) -> None:
+    """Do the verb of a node once."""
+    from perdure.programs.graph.verbs import VERBS  # here, as blocks do nodes again
+
+    VERBS.get(doing.node.kind, VERBS[""])(run, doing)
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+Template = template.Template
+Condition = condition.Condition
+Given = Mapping[str, Any]

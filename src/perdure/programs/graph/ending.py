@@ -1,0 +1,194 @@
+"""Ending: how a graph execution comes to its end. What failed or was cancelled is undone first, and who is to be told of a failure is called."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
+from perdure.core.ops import Call, Err, Keep, Ok, Outcome, Sleep, Spawn
+from perdure.core.paths import UNDO, Path
+from perdure.core.undo import undoable
+from perdure.core.values import NOTHING
+from perdure.programs.code.declare import Step
+from perdure.programs.code.undo import BEGIN, PLAN, Done
+from perdure.programs.graph.names import Names, Output
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+Status = Literal["completed", "failed", "cancelled"]
+TOLD: Path = (("on_failure", 0),)
+OUTPUT: Path = (("output", 0),)
+
+
+class Ending:
+    """The end of one execution."""
+
+    def __init__(self, run: "Instance") -> None:
+        self.run = run
+        self.status: Status = "completed"
+        self.outcome: Outcome = Ok()
+        self.left: list[Path] = []
+        self.is_begun = False
+
+    # what brings it about
+
+    def complete_all(self) -> None:
+        """All has been done."""
+        made: list[Output] = []
+        wrong = self.run.log.judged(OUTPUT, lambda: made.append(self._output()))
+        if isinstance(wrong, Err):
+            self.fail(wrong)
+        else:
+            self._begin("completed", Ok(made[0].raw if made else NOTHING))
+
+    def complete(self, output: Output) -> None:
+        """A return was reached."""
+        self._begin("completed", Ok(output.raw))
+
+    def fail(self, error: Err) -> None:
+        """A node has failed, and nothing holds it."""
+        self._begin("failed", Err("failed", error.error, error.attempts))
+
+    def reject(self, why: str) -> None:
+        """A person said no, and nothing leads on from there."""
+        self._begin("cancelled", Err("cancelled", ErrorInfo("Rejected", why)))
+
+    def cancel(self) -> None:
+        """Somebody has cancelled the execution, or its time is over."""
+        cancelling = self.run.execution.cancelling
+        why = "" if cancelling is None else cancelling.reason
+        self._begin("cancelled", Err("cancelled", ErrorInfo("Cancelled", why)))
+
+    def undo(self, status: Status, outcome: Outcome) -> None:
+        """A completed execution is to be undone."""
+        self.is_begun = True
+        self.status, self.outcome = status, outcome
+        self._begin_undo()
+
+    # what is done before it
+
+    def _output(self) -> Output:
+        """The result: as the definition says, or that of the steps with which it ends."""
+        run, ir = self.run, self.run.plan.ir
+        if ir.has_output:
+            return Output.of(run.template(ir.output).evaluate(Names(run.roots, outputs=run.roots.outputs)), "the output")
+        last = [place for place in run.plan.places if not place.out and self._is_outermost(place.node.region)]
+        if ir.order == "listed":
+            last = last[-1:]
+        done = {place.node.id: run.roots.outputs[place.node.id] for place in last if place.node.id in run.roots.outputs}
+        if len(last) <= 1:
+            return next(iter(done.values()), Output())
+        return Output.of({id: output.value for id, output in done.items() if output.port != "skipped"}, "the output")
+
+    def _is_outermost(self, region: int) -> bool:
+        regions = self.run.plan.regions
+        while regions[region].kind == "cycle":
+            region = regions[region].parent
+        return region == 0
+
+    def _begin(self, status: Status, outcome: Outcome) -> None:
+        if self.is_begun:
+            return
+        self.is_begun = True
+        self.status, self.outcome = status, outcome
+        self.run.walk.ready.clear()
+        self.run.works.clear()
+        self.run.soon.clear()
+        if self._is_undone():
+            self.run.log.drop_all()
+            self._begin_undo()
+        else:
+            self._tell()
+
+    def _is_undone(self) -> bool:
+        run, cancelling = self.run, self.run.execution.cancelling
+        if run.log.replaying:
+            return run.log.is_dropping() or run.log.upcoming(PLAN) is not None
+        wanted = run.plan.ir.on_failure.undo if cancelling is None else cancelling.undo
+        return wanted and self.status != "completed" and bool(undoable(run.execution.settled))
+
+    def _begin_undo(self) -> None:
+        kept = self.run.log.note(PLAN, Keep(values.encode(self.outcome, "the outcome"), "undo", self.status))
+        self.status = kept.label  # type: ignore[assignment]  # it is one of the three
+        self.outcome = values.decode(self.run.log.raw(kept.value), Outcome, "the outcome")
+        _ = self.run.log.ask(BEGIN, Sleep(0.0))  # what was dropped with the last breath is known from then on
+        self.run.log.wait(BEGIN, lambda _: self._undo_all())
+
+    def _undo_all(self) -> None:
+        self.left = undoable(self.run.execution.settled)
+        self._undo_next()
+
+    def _undo_next(self) -> None:
+        if not self.left:
+            self._tell()
+            return
+        path = self.left.pop(0)
+        step, op = self._undoing(path)
+        _ = self.run.log.ask((UNDO, *path), op)
+        self.run.log.wait((UNDO, *path), lambda _: self._undo_next(), step)
+
+    def _undoing(self, path: Path) -> tuple[Any, Call | Spawn]:
+        """What undoes the operation at `path`: the tool that the definition names for it, else what its step declares."""
+        run, settled = self.run, self.run.execution.settled[path]
+        if not isinstance(settled.op, Call):
+            assert isinstance(settled.op, Spawn)
+            return None, msgspec.structs.replace(settled.op, input=NOTHING)
+        node = self._node(path)
+        result = settled.outcome.value if isinstance(settled.outcome, Ok) else NOTHING
+        if node is None or node.undo is None:
+            tool = run.workflow.tool(settled.op.target)
+            if tool is None or not tool.handlers:
+                return _missing(settled.op.target), Call(f"undo:{settled.op.target}")
+            handler = tool.handlers[0]
+            given = values.encode(Done(result, settled.op.args), "what is to be undone", path)
+            return handler, Call(handler.step.name, given, handler.step.queue, handler.step.rule, handler.step.timeout_s)
+        undo = node.undo
+        tool = run.workflow.tool(undo.tool)
+        if tool is None:
+            return _missing(undo.tool), Call(undo.tool)
+        from perdure.programs.graph.tools import arguments, tuned
+
+        step = tuned(tool, undo.retry, run.plan.ir.retry)
+        args = NOTHING if run.log.replaying else arguments(self._given(path, undo.input, result), path)
+        timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
+        return step, Call(undo.tool, args, step.queue, step.rule, timeout_s)
+
+    def _given(self, path: Path, template: Any, result: Any) -> Any:
+        names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
+        try:
+            return self.run.template(template).evaluate(names)
+        except (ExpressionFailed, ProgrammingError) as error:
+            return {"error": str(error)}
+
+    def _node(self, path: Path) -> Any:
+        """The node that an operation is of: the innermost that its path names."""
+        for segment in reversed(path):
+            if isinstance(segment, tuple) and segment[1] and (place := self.run.plan.by_id.get(segment[0])) is not None:
+                return place.node
+        return None
+
+    def _tell(self) -> None:
+        """Call who is to be told of a failure; then end."""
+        run, call = self.run, self.run.plan.ir.on_failure.call
+        is_told = run.log.upcoming(TOLD) is not None if run.log.replaying else call and self.status == "failed"
+        if not is_told:
+            run.finish(self.status, self.outcome)
+            return
+        from perdure.programs.graph.tools import called
+
+        error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
+        given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
+        made = called(run, call, TOLD, given)
+        _ = run.log.ask(TOLD, made.op, made.blobs)
+        run.log.wait(TOLD, lambda _: run.finish(self.status, self.outcome), made.step)
+
+
+def _missing(tool: str) -> Step[Any, Any, Any]:
+    """What stands for a tool that is not here: it fails for good, and says so."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Fatal(f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+
+    return Step(refuse, name=tool)

@@ -1,0 +1,89 @@
+"""Loops without end: each turn begins with what it needs of those before, so old turns are forgotten and the log stays bounded.
+
+What a turn begins with are the results of the steps in the loop, the variables and the counters; a compacted log goes on from there.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import values
+from perdure.core.ops import Keep
+from perdure.core.paths import Path
+from perdure.core.values import NOTHING
+from perdure.programs.graph.names import Names, Output
+from perdure.programs.graph.walk import Firing, Stay
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+KEEP = 1
+"""Turns that are kept before the present one, if the definition does not say."""
+
+
+class Beginning(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a turn begins with: results by id (encoded, port, kind), variables, the result of the turn before, and what was counted so far."""
+
+    outputs: dict[str, tuple[bytes, str, str]]
+    variables: bytes = NOTHING
+    before: bytes = NOTHING
+    hops: int = 0
+    steps: int = 0
+
+
+class Endless:
+    """The loops without end of one execution."""
+
+    def __init__(self, run: "Instance") -> None:
+        self.run = run
+
+    def begin(self, path: Path, turn: int, ids: list[str], names: Names, before: Output, keep: int = 0) -> None:
+        """Note with what a turn begins, and forget turns."""
+        run = self.run
+
+        def beginning() -> bytes:
+            known = {id: names.outputs[id] for id in ids if id in names.outputs}
+            outputs = {id: (output.raw, output.port, output.kind) for id, output in known.items()}
+            variables = values.encode(run.roots.variables, "the variables")
+            return values.encode(Beginning(outputs, variables, before.raw, run.walk.hops, run.started_steps), "the state of loop", path)
+
+        _ = run.log.note((*path, turn), Keep(NOTHING if run.log.replaying else beginning(), "turn"))
+        if turn > (keep or KEEP):
+            run.log.trim(path, turn - (keep or KEEP))
+            run.walk.forget()
+
+    def resumes(self, path: Path) -> bool:
+        """Whether the log was compacted, and the loop goes on from a later turn."""
+        return path in self.run.execution.resumes
+
+    def restored(self, event: e.Turned, names: Names) -> Output:
+        """Know again with what a turn begins; return the result of the turn before."""
+        run = self.run
+        known: Beginning = values.decode(run.log.raw(event.value), Beginning, "the state of loop", event.path)
+        for id, (raw, port, kind) in known.outputs.items():
+            names.outputs[id] = Output(raw, port, kind)
+        run.roots.variables = values.decode(known.variables, dict, "the variables") or {}
+        run.walk.hops, run.started_steps = known.hops, known.steps
+        run.walk.forget()
+        return Output(known.before)
+
+    # cycles
+
+    def holds(self, firing: Firing) -> bool:
+        """Whether a turn of a cycle is not to be begun yet, as it is not the one from which the log goes on. Else, its beginning is noted."""
+        stay, run = firing.frame.stay, self.run
+        if stay is None or firing.place.cycle != stay.region or not run.plan.is_endless(stay.region):
+            return False
+        names = firing.frame.scope
+        assert isinstance(names, Names)
+        if stay.turn == 0 and self.resumes(stay.path):
+            run.log.wait_for_turn(stay.path, lambda event: self._go_on(firing, stay, event, names))
+            return True
+        self.begin(stay.path, stay.turn, run.plan.ids_in(stay.region), names, Output())
+        return False
+
+    def _go_on(self, firing: Firing, stay: Stay, event: e.Turned, names: Names) -> None:
+        _ = self.restored(event, names)
+        self.run.walk.skip_to(firing, stay, event.turn)
+        self.run.begin_firing(firing)

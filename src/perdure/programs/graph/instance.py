@@ -1,0 +1,333 @@
+"""A graph program in memory: one walk over a definition, fed the events of its execution, asking for operations.
+
+Live, what it asks for becomes commands, and each choice that an expression makes is kept beside what it is about. On replay the choices are read
+where they stand, and nothing is evaluated. Warm or cold, the same events lead to the same state.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from perdure.core import events as e
+from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
+from perdure.core.execution import Execution
+from perdure.core.ops import Err, Keep
+from perdure.core.paths import Key, Path
+from perdure.core.program import Command
+from perdure.expr import condition, template
+from perdure.expr.condition import Condition
+from perdure.expr.template import Template
+from perdure.programs.graph import doing, patching
+from perdure.programs.graph.bodies import Body
+from perdure.programs.graph.declare import GraphWorkflow
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.ending import Ending
+from perdure.programs.graph.endless import Endless
+from perdure.programs.graph.log import UNJUDGED, Failure, Log
+from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.plan import Plan
+from perdure.programs.graph.planning import planned
+from perdure.programs.graph.roots import Roots
+from perdure.programs.graph.routing import Routing
+from perdure.programs.graph.walk import Firing, Frame, TooManyHops, UnsafeLoop, Walk
+
+AT_ONCE = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
+"""The verbs that settle at once, or only hold others: they go before any work is opened, so that a return ends the execution before that."""
+
+
+class Instance:
+    """One walk. Satisfies `perdure.core.program.Program`."""
+
+    __slots__ = (
+        "_divergence",
+        "closed",
+        "ending",
+        "endless",
+        "execution",
+        "finished",
+        "is_begun",
+        "is_traced",
+        "log",
+        "plan",
+        "roots",
+        "routing",
+        "soon",
+        "started_steps",
+        "walk",
+        "workflow",
+        "works",
+    )
+
+    def __init__(self, workflow: GraphWorkflow, key: Key) -> None:
+        self.workflow = workflow
+        self.execution = Execution(key)
+        self.closed = False
+        self._divergence: Diverged | None = None
+        self.log = Log()
+        self.is_begun = self.is_traced = False
+        self.plan: Plan
+        self.roots: Roots
+        self.walk: Walk
+        self.routing: Routing
+        self.endless: Endless
+        self.ending: Ending
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.soon: deque[Callable[[], None]] = deque()
+        self.works: deque[Callable[[], None]] = deque()
+        self.finished = False
+        self.started_steps = 0
+        self.log.clear()
+
+    # as a program
+
+    @property
+    def awake(self) -> bool:
+        """Whether it has begun, or would not any more."""
+        return self.is_begun or self._divergence is not None
+
+    @property
+    def steps(self) -> Mapping[Path, Any]:
+        """What performs the calls that are open, by their paths."""
+        return self.log.steps
+
+    @property
+    def dialect(self) -> str:
+        """The dialect in which its definition was written."""
+        return self.plan.ir.dialect
+
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by another definition; empty, if it can."""
+        return patching.unfit(self, definition)
+
+    def refuse(self, diverged: Diverged) -> None:
+        """Go no further."""
+        self._divergence = diverged
+        self.close()
+
+    def close(self) -> None:
+        """Leave memory."""
+        self.closed = True
+        self.log.clear()
+
+    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
+        """Take one given event; return what the definition wants because of it."""
+        if self._divergence is not None:
+            raise self._divergence
+        self.execution = execution
+        self.log.turn_to(remembered, values)
+        try:
+            self._take(event)
+            self._drive()
+        except Diverged as diverged:
+            self.refuse(diverged)
+            raise
+        return self.log.commands
+
+    def _take(self, event: e.Event) -> None:
+        match event:
+            case e.Settled(path) | e.Received(path) | e.Recalled(path):
+                self.log.told(path, self.execution.settled[path])
+            case e.Started() | e.Reopened():
+                self._begin_anew()
+                self._begin()
+            case e.Turned():
+                self.log.turned(event)
+            case e.Patched(definition, refused=()):
+                patching.patch(self, planned(definition.sha256, self.log.payloads))
+            case e.Cancelling() if not self.finished:
+                self.ending.cancel()
+            case e.Undoing() if self.execution.completed is not None:
+                self.finished = False
+                self.ending = Ending(self)
+                self.ending.undo(self.execution.completed.status, self.execution.completed.outcome)
+
+    def _begin(self) -> None:
+        definition, started = self.execution.definition, self.execution.started
+        if definition is None or started is None:
+            raise Diverged((), ("it was started as code, and a definition has its name now",))
+        self.plan = planned(definition.sha256, self.log.payloads)
+        self.is_begun = True
+        self.ending = Ending(self)
+        self.roots = Roots(self, self.log.raw(started.input))
+        self.walk = Walk(self.plan)
+        self.walk.trace = [] if self.is_traced else None
+        self.routing = Routing(self)
+        self.endless = Endless(self)
+        wrong = self.log.judged((("input", 0),), self.roots.check)
+        if isinstance(wrong, Err):
+            self.ending.fail(wrong)
+            return
+        _ = self.walk.begin(0, None, (), Names(self.roots, outputs=self.roots.outputs))
+
+    def _drive(self) -> None:
+        """Go on until nothing is left to do. What settles at once goes before any work is opened."""
+        while not self.finished and not self.closed and self.is_begun:
+            if self.soon:
+                self.soon.popleft()()
+            elif self.walk.ready:
+                self._fire(self.walk.ready.popleft())
+            elif self.walk.drained:
+                self._drained(self.walk.drained.popleft())
+            elif self.works:
+                self.works.popleft()()
+            else:
+                return
+
+    # nodes
+
+    def _fire(self, firing: Firing) -> None:
+        if firing.settled or not firing.frame.is_wanted:
+            return
+        body = firing.frame.block
+        if (isinstance(body, Body) and body.holds(firing)) or self.endless.holds(firing):
+            return
+        self.begin_firing(firing)
+
+    def begin_firing(self, firing: Firing) -> None:
+        """Begin what has fired, unless it is not to be done."""
+        self.started_steps += 1
+        if self.started_steps > (limit := self.plan.ir.limits.max_steps):
+            self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
+            return
+        names = firing.frame.scope
+        assert isinstance(names, Names)
+        if firing.place.node.when is not None:
+            self._judge_skip(firing, names)
+        else:
+            self._begin_node(firing, names)
+
+    def _judge_skip(self, firing: Firing, names: Names) -> None:
+        def told(holds: bool | Keep | Err | None) -> None:
+            if isinstance(holds, bool) and not holds:
+                holds = self.log.note(firing.path, Keep(port="skipped", label="when"))
+            if isinstance(holds, Err):
+                self._settled(firing, holds)
+            elif isinstance(holds, Keep):
+                self._settled(firing, Done("skipped", Output(port="skipped")))
+            else:
+                self._begin_node(firing, names)
+
+        self.judge(firing.path, firing.place.node.when, names, told)
+
+    def _begin_node(self, firing: Firing, names: Names) -> None:
+        one = Doing(firing, firing.path, names, lambda how: self._settled(firing, how))
+        if firing.place.node.kind in AT_ONCE:
+            doing.begin(self, one)
+        else:
+            self.works.append(lambda: doing.begin(self, one) if not firing.settled and firing.frame.is_wanted else None)
+
+    def _settled(self, firing: Firing, how: Done | Err) -> None:
+        """A node has settled: keep its result, and go on by its edges."""
+        if not firing.settled and firing.frame.is_wanted and not self.finished:
+            self.routing.settled(firing, how)
+
+    def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: str = "") -> None:
+        """Go on from a node that has settled with `output`, by these edges: those of its `port`, or of what was `chosen`."""
+        place, frame = firing.place, firing.frame
+        limit = self.plan.ir.limits.max_fanout
+        try:
+            if len(taken) > limit:
+                raise Failure(ErrorInfo("exceeded_max_fanout", f"{place.node.id} leads to {len(taken):,} steps at once, and at most {limit:,} are allowed"))
+            self.walk.settle(firing, taken, port, chosen)
+        except UnsafeLoop as unsafe:
+            edge = self.plan.edges[unsafe.args[0]]
+            names = f"{self.plan.places[edge.source].node.id} -> {self.plan.places[edge.target].node.id}"
+            why = f"a second token came over {names} in one turn; join: each on {self.plan.places[edge.target].node.id} runs it for every token"
+            self.ending.fail(Err("fatal", ErrorInfo("unsafe_loop", why)))
+        except TooManyHops:
+            limit = self.plan.ir.limits.max_hops
+            self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_hops", f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops")))
+        except Failure as failure:
+            self.ending.fail(Err(failure.kind, failure.info))
+        else:
+            if isinstance(frame.block, Body):
+                frame.block.took(firing, output)
+
+    def store(self, firing: Firing, output: Output) -> None:
+        """Keep the result of a node where those who may read it find it."""
+        node, names = firing.place.node, firing.frame.scope
+        output.kind = node.kind
+        if isinstance(names, Names):
+            names.outputs[node.id] = output
+        self.roots.last = output
+        if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
+            self.roots.variables = {**self.roots.variables, **output.value}
+
+    def _drained(self, frame: Frame) -> None:
+        if not frame.is_wanted:
+            return
+        if isinstance(frame.block, Body):
+            frame.block.drained()
+        elif frame.outer is None:
+            self.ending.complete_all()
+
+    def finish(self, status: Any, outcome: Any) -> None:
+        """End the execution."""
+        self.finished = True
+        self.log.end(status, outcome)
+
+    def fail(self, firing: Firing, error: Err) -> None:
+        """A node has failed, and nothing stands in for it: what holds it fails."""
+        body = firing.frame.block
+        if isinstance(body, Body):
+            body.failed(firing, error)
+        else:
+            self.ending.fail(error)
+
+    # what expressions say
+
+    def template(self, value: Any) -> Template:
+        """A value template of the definition, compiled."""
+        return template.compiled(value, self.missing(in_condition=False), self.plan.ir.dialect == "003")
+
+    def condition(self, value: Any) -> Condition:
+        """A condition of the definition, compiled."""
+        return condition.compiled(value, self.missing(in_condition=True))
+
+    def missing(self, *, in_condition: bool) -> Any:
+        """What a missing value comes to in the dialect of the definition."""
+        match self.plan.ir.dialect:
+            case "000" | "001" | "003":
+                return "null"
+            case "004":
+                return "false" if in_condition else "null"
+        return "error"
+
+    def failure(self, why: str, type: str = "BadValue") -> Failure:
+        """An error of a definition's own making."""
+        return Failure(ErrorInfo(type, why))
+
+    def judge(self, path: Path, value: Any, names: Names, told: Callable[[bool | Keep | Err | None], None]) -> None:
+        """Judge a condition, and tell what holds; on replay, tell the note that stands at `path`, or that there is none."""
+        compiled = self.condition(value)
+        if compiled.python:
+            doing_python(self, path, (compiled, names), told)
+            return
+        self.judge_now(path, compiled, names, (), told)
+
+    def judge_now(self, path: Path, compiled: Condition, names: Names, python: Sequence[bool], told: Callable[[bool | Keep | Err | None], None]) -> None:
+        """Judge a condition, whose parts in Python are known."""
+        if self.log.replaying:
+            failed = self.log.judged((*path, UNJUDGED), lambda: None)
+            op = self.log.upcoming(path) if failed is None else None
+            if isinstance(op, Keep) and op.port in ("skipped", "again", "max"):
+                _ = self.log.ask(path, op)
+                told(op)
+            else:
+                told(failed)
+            return
+        try:
+            holds = compiled.evaluate(names, python)
+        except (ExpressionFailed, ProgrammingError) as error:
+            told(self.log.fails((*path, UNJUDGED), error))
+            return
+        told(holds)
+
+
+def doing_python(run: Instance, path: Path, what: tuple[Condition, Names], told: Callable[[Any], None]) -> None:
+    """Judge a condition some of which is Python: that runs in the sandbox, as a call, and then the rest is judged."""
+    from perdure.programs.graph.sandboxed import judge
+
+    judge(run, path, what, told)

@@ -1,0 +1,239 @@
+"""The log as a walk sees it: live, what it asks for is written down; on replay it is read, and held against what is asked for again.
+
+Whatever an expression decided stands in it as a note beside what it is about, so a replay evaluates nothing.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.core import events as e
+from perdure.core import values
+from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
+from perdure.core.ops import Err, Keep, Op
+from perdure.core.paths import Path, text
+from perdure.core.program import Command, Drop, Finish, Open, Trim
+from perdure.core.promise import Settlement
+from perdure.core.values import NOTHING, Blob, Value
+from perdure.programs.code.places import asked_text
+from perdure.programs.graph.names import Done, Output
+
+FAILED, UNJUDGED = ("error", 0), ("judge", 0)
+"""Where it is noted, beside an operation, that it could not be made, or that its condition could not be judged."""
+
+
+class Failure(Exception):  # what an expression or a bound says, on its way to where it is noted
+    """A node fails for good, with an error."""
+
+    def __init__(self, info: ErrorInfo, kind: str = "fatal") -> None:
+        super().__init__(info.message)
+        self.info, self.kind = info, kind
+
+
+class PrefixEnd(Exception):  # where a look into the past ends
+    """The part of the log that is looked at ends here."""
+
+
+class Log:
+    """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; with `is_prefix`, it may end anywhere."""
+
+    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "commands", "is_prefix", "steps")
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.is_prefix = False
+        self.steps: dict[Path, Any] = {}
+        self._remembered: deque[e.Event] | None = None
+        self._values: Mapping[str, bytes] = {}
+        self._waiting: dict[Path, Callable[[Settlement], None]] = {}
+        self._turns: dict[Path, Callable[[e.Turned], None]] = {}
+
+    def turn_to(self, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> None:
+        """Go on at an event, behind which this is `remembered`; live, nothing is."""
+        self._remembered, self._values, self.commands = remembered, values, []
+
+    @property
+    def payloads(self) -> Mapping[str, bytes]:
+        """The payloads of blobs that came with the event, by hash."""
+        return self._values
+
+    def clear(self) -> None:
+        """Wait for nothing any more."""
+        self._waiting.clear()
+        self._turns.clear()
+        self.steps.clear()
+
+    def told(self, path: Path, settlement: Settlement) -> None:
+        """An operation has settled: whoever waits for it is told."""
+        self.steps.pop(path, None)
+        told = self._waiting.pop(path, None)
+        if told is not None:
+            told(settlement)
+
+    def turned(self, event: e.Turned) -> None:
+        """A compacted log goes on here with a turn of a loop: who waits for that is told."""
+        told = self._turns.pop(event.path, None)
+        if told is not None:
+            told(event)
+
+    def wait_for_turn(self, path: Path, told: Callable[[e.Turned], None]) -> None:
+        """Have `told` told when the log comes to the turn from which the loop at `path` goes on."""
+        self._turns[path] = told
+
+    def trim(self, path: Path, before: int) -> None:
+        """Forget turns of a loop. How far was decided with it, so a replay has nothing to do or compare."""
+        if self._remembered is None:
+            self.commands.append(Trim(path, before))
+
+    # notes
+
+    def judged(self, path: Path, compute: Callable[[], Keep | None]) -> Keep | Err | None:
+        """Make a choice, and keep it unless it is the usual one (None); on replay, read it."""
+        if self._remembered is not None:
+            op = self._upcoming(path)
+            if op is None:
+                return None
+            _ = self.ask(path, op)
+            return self._error(op) if isinstance(op, Keep) and op.label == "error" else op if isinstance(op, Keep) else None
+        try:
+            choice = compute()
+        except (ExpressionFailed, ProgrammingError, Failure) as error:
+            return self.fails(path, error)
+        if choice is not None:
+            _ = self.ask(path, choice)
+        return choice
+
+    def attempted(self, path: Path, make: Callable[[], Op], blobs: Callable[[], tuple[tuple[str, bytes], ...]] = tuple) -> Op | Err:
+        """Ask for an operation that `make` makes of expressions; that it could not be made is kept as well."""
+        if self._remembered is not None:
+            failed = self.judged((*path, FAILED), lambda: None)
+            if isinstance(failed, Err):
+                return failed
+            op = self._upcoming(path)
+            return self.ask(path, op if op is not None else Keep(label="nothing of this definition"))
+        try:
+            op = make()
+        except (ExpressionFailed, ProgrammingError, Failure) as error:
+            return self.fails((*path, FAILED), error)
+        return self.ask(path, op, blobs())
+
+    def fails(self, path: Path, error: Exception) -> Err:
+        """Note that something could not be made or judged, and why."""
+        info = error.info if isinstance(error, Failure) else ErrorInfo(type(error).__name__, str(error))
+        op = Keep(values.encode(info, "an error", path), label="error", port=error.kind if isinstance(error, Failure) else "fatal")
+        _ = self.ask(path, op)
+        return Err(op.port, info)
+
+    def _error(self, op: Keep) -> Err:
+        return Err(op.port, values.decode(self.raw(op.value), ErrorInfo, "an error"))
+
+    # operations
+
+    def ask(self, path: Path, op: Op, blobs: tuple[tuple[str, bytes], ...] = ()) -> Op:
+        """Ask for an operation; on replay, the one that is remembered here comes back."""
+        if self._remembered is None:
+            self.commands.append(Open(path, op, blobs))
+            return op
+        event = self._next()
+        if event is None and self.is_prefix:
+            raise PrefixEnd
+        if type(event) is not e.Opened or event.path != path or type(event.op) is not type(op):
+            raise Diverged(path, (f"remembered {self._next_text()}, asked for {asked_text(path, op)}",))
+        self._remembered.popleft()
+        return event.op
+
+    def note(self, path: Path, keep: Keep) -> Keep:
+        """Note what was found; on replay, the note that stands here comes back."""
+        noted = self.ask(path, keep)
+        assert isinstance(noted, Keep)
+        return noted
+
+    def wait(self, path: Path, told: Callable[[Settlement], None], step: Any = None) -> None:
+        """Have `told` told when the operation at `path` has settled. `step` is what performs it."""
+        self._waiting[path] = told
+        if step is not None:
+            self.steps[path] = step
+
+    def drop_under(self, path: Path) -> None:
+        """Want nothing any more that lies under `path`."""
+        depth = len(path)
+        for one in [one for one in self._waiting if one[:depth] == path]:
+            self.drop(one)
+
+    def drop(self, path: Path) -> None:
+        """Want an open operation no longer."""
+        del self._waiting[path]
+        self.steps.pop(path, None)
+        if self._remembered is None:
+            self.commands.append(Drop(path))
+        elif self._next() == e.Dropped(path):
+            self._remembered.popleft()
+        elif self._next() is None and self.is_prefix:
+            raise PrefixEnd
+        else:
+            raise Diverged(path, (f"remembered {self._next_text()}, asked for {text(path)} dropped",))
+
+    def drop_all(self) -> None:
+        """Want nothing any more."""
+        while self._waiting:
+            self.drop(next(iter(self._waiting)))
+
+    def waits_at(self, path: Path) -> bool:
+        """Whether the operation at `path` is waited for."""
+        return path in self._waiting
+
+    def end(self, status: Any, outcome: Any) -> None:
+        """End the execution."""
+        if self._remembered is None:
+            self.commands.append(Finish(status, outcome))
+        elif self._next() is None and self.is_prefix:
+            raise PrefixEnd
+        elif not isinstance(self._next(), e.Ended):
+            raise Diverged((), (f"remembered {self._next_text()}, asked for the end of the execution",))
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what is asked for now is remembered."""
+        return self._remembered is not None
+
+    def upcoming(self, path: Path) -> Op | None:
+        """On replay: the operation that is remembered next, if it is at `path`."""
+        return None if self._remembered is None else self._upcoming(path)
+
+    def is_ending(self) -> bool:
+        """On replay: whether the end of the execution is remembered next."""
+        return isinstance(self._next(), e.Ended)
+
+    def is_dropping(self) -> bool:
+        """On replay: whether it is remembered next that an operation was dropped."""
+        return isinstance(self._next(), e.Dropped)
+
+    def _upcoming(self, path: Path) -> Op | None:
+        event = self._next()
+        return event.op if type(event) is e.Opened and event.path == path else None
+
+    def _next(self) -> e.Event | None:
+        while (left := self._remembered) and type(left[0]) is e.Trimmed:
+            left.popleft()
+        return left[0] if left else None
+
+    def _next_text(self) -> str:
+        match self._next():
+            case e.Opened(path, op):
+                return asked_text(path, op)
+            case e.Dropped(path):
+                return f"{text(path)} dropped"
+            case e.Ended():
+                return "the end of the execution"
+        return "nothing here"
+
+    def raw(self, value: Value) -> bytes:
+        """The payload of a value, which may be a blob that came with the event."""
+        return self._values[value.sha256] if isinstance(value, Blob) else value
+
+    def result(self, settlement: Settlement) -> Done | Err:
+        """How an operation settled."""
+        outcome = settlement.outcome
+        if isinstance(outcome, Err):
+            return outcome
+        return Done("success" if outcome is None else outcome.port, Output(NOTHING if outcome is None else self.raw(outcome.value)))

@@ -1,0 +1,134 @@
+"""Names: what the expressions of a node may read, and the results of steps by their ids."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.values import NOTHING
+from perdure.expr import schema
+
+_array = msgspec.msgpack.Encoder()
+
+
+class Output:
+    """The result of a step: encoded as it is remembered, and decoded once, when it is first read."""
+
+    __slots__ = ("_raw", "_value", "kind", "port")
+
+    def __init__(self, raw: bytes = NOTHING, port: str = "success", kind: str = "") -> None:
+        self._raw: bytes | list[Output] = raw
+        self._value: Any = None
+        self.port, self.kind = port, kind
+
+    @classmethod
+    def of(cls, value: Any, what: str) -> "Output":
+        """A result made here.
+
+        Raises:
+            Unencodable, TooLarge: it can't be kept.
+        """
+        return cls(values.encode(value, what))
+
+    @classmethod
+    def many(cls, parts: list["Output"]) -> "Output":
+        """The results of all items, in their order."""
+        output = cls()
+        output._raw = parts
+        return output
+
+    @property
+    def raw(self) -> bytes:
+        """The encoded result."""
+        if isinstance(self._raw, list):
+            self._raw = _array.encode([msgspec.Raw(part.raw) for part in self._raw])
+        return self._raw
+
+    @property
+    def value(self) -> Any:
+        """The result as plain data. It is shared, and nobody changes it."""
+        if self._value is None and self._raw is not NOTHING:
+            self._value = [part.value for part in self._raw] if isinstance(self._raw, list) else values.decode(self._raw, Any, "the result of a step")
+        return self._value
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        """The result with what it came by."""
+        return {"type": self.kind, "data": self.value, "meta": {}, "port": self.port}
+
+
+class Done(NamedTuple):
+    """A node, or one item or turn of it, has settled by a port."""
+
+    port: str
+    output: Output
+
+
+class World(Protocol):
+    """What is the same everywhere in an execution."""
+
+    def root(self, name: str) -> Any:
+        """The value of a root. KeyError, if there is none of this name."""
+        ...
+
+    def is_out(self, id: str) -> bool:
+        """Whether a step without a result is not going to have one any more."""
+        ...
+
+
+class Names:
+    """What can be read at one place: names given here, those around it, and the roots of the execution. Satisfies `perdure.expr`'s scope.
+
+    `outputs` are the results of steps by id; within an item of an `each` they are its own, on top of those around it.
+    """
+
+    __slots__ = ("_around", "_given", "_world", "outputs")
+
+    def __init__(self, world: World, around: "Names | None" = None, given: Mapping[str, Any] | None = None, outputs: dict[str, Output] | None = None) -> None:
+        self._world, self._around, self._given = world, around, given
+        self.outputs: dict[str, Output] = outputs if outputs is not None else {} if around is None else around.outputs
+
+    def inside(self, given: Mapping[str, Any], *, apart: bool = False) -> "Names":
+        """What can be read inside of this place, where these names are given; `apart`, results stay there."""
+        return Names(self._world, self, given, {} if apart else None)
+
+    def root(self, name: str) -> Any:
+        """The value of a root, or of a name that was given here."""
+        names: Names | None = self
+        while names is not None:
+            if names._given is not None and name in names._given:
+                return names._given[name]
+            names = names._around
+        return self._world.root(name)
+
+    def output(self, id: str) -> Output | None:
+        """The result of a step as it can be seen here; None if it is not going to have one.
+
+        Raises:
+            KeyError: it has none yet.
+        """
+        names: Names | None = self
+        while names is not None:
+            found = names.outputs.get(id)
+            if found is not None:
+                return found
+            names = names._around
+        if self._world.is_out(id):
+            return None
+        raise KeyError(id)
+
+    def step(self, id: str) -> Any:
+        """The data of a step, None if it was skipped."""
+        found = self.output(id)
+        return None if found is None else found.value
+
+    def envelope(self, id: str) -> Any:
+        """The result of a step with what it came by."""
+        found = self.output(id)
+        return Output(port="skipped").envelope if found is None else found.envelope
+
+
+def unfit(shape: Any, value: Any) -> str:
+    """Why a value does not fit a JSON Schema; empty, if it does."""
+    return "; ".join(schema.problems(shape, value)[:3])

@@ -1,0 +1,89 @@
+"""Plans: an IR made ready for the walk. What enters and leaves each node, and what leaves each cycle, looked up once and shared by all executions."""
+
+from collections.abc import Sequence
+
+from perdure.programs.graph.ir import AFTER, ALWAYS, IR, NOT_AFTER, NOT_ALWAYS, Edge, Node
+
+
+class Place:
+    """A node in its plan: the numbers of the edges that lead away from it, how many lead to it (not back), and the region in whose frames they end.
+
+    `cycle` is the region of which it is the head, or -1; its edges from outside then end in the region around that.
+    """
+
+    __slots__ = ("cycle", "home", "incoming", "is_block", "memory", "node", "number", "out")
+
+    def __init__(self, number: int, node: Node) -> None:
+        self.number, self.node = number, node
+        self.out: list[int] = []
+        self.incoming: list[int] = []
+        self.cycle = -1
+        self.home = node.region
+        self.is_block = bool(node.bodies)
+        self.memory: dict[str, object] = {}
+
+
+class Plan:
+    """All places, and for each edge the cycle that it leaves, or -1: the outermost one. `exits` are the edges that leave each cycle so."""
+
+    __slots__ = ("by_id", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
+
+    def __init__(self, ir: IR) -> None:
+        self.ir = ir
+        self.edges: Sequence[Edge] = ir.edges
+        self.regions = ir.regions
+        self.places = [Place(number, node) for number, node in enumerate(ir.nodes)]
+        self.by_id = {place.node.id: place for place in self.places}
+        for number, region in enumerate(ir.regions):
+            if region.kind == "cycle":
+                self.places[region.head].cycle, self.places[region.head].home = number, region.parent
+        self.left = [self._left(edge) for edge in ir.edges]
+        self.exits: dict[int, list[int]] = {}
+        self.outs: dict[tuple[int, str], tuple[int, ...]] = {}
+        self.inside: dict[int, list[str]] = {}
+        for number, edge in enumerate(ir.edges):
+            self.places[edge.source].out.append(number)
+            if not edge.back:
+                self.places[edge.target].incoming.append(number)
+            if self.left[number] >= 0:
+                self.exits.setdefault(self.left[number], []).append(number)
+
+    def _left(self, edge: Edge) -> int:
+        left, region = -1, self.places[edge.source].node.region
+        while region != edge.region:
+            left, region = region, self.regions[region].parent
+        return -1 if edge.back else left
+
+    def by_port(self, place: Place, port: str) -> tuple[int, ...]:
+        """The edges that are taken when a node settles by `port`, if no rule decides."""
+        known = self.outs.get((place.number, port))
+        if known is None:
+            known = self.outs[place.number, port] = tuple(number for number in place.out if takes(self.edges[number].port, port))
+        return known
+
+    def is_endless(self, cycle: int) -> bool:
+        """Whether a cycle is meant to turn without end. One without a bound of its own may also be bounded by the hops of its dialect."""
+        return not self.regions[cycle].max and self.ir.dialect not in ("003", "004")
+
+    def ids_in(self, region: int) -> list[str]:
+        """The ids of all nodes in a region, and in those inside of it."""
+        if region not in self.inside:
+            within = {region}
+            for number, one in enumerate(self.regions):  # a region comes behind the one that holds it
+                if one.parent in within or (one.kind == "body" and self.places[one.head].node.region in within):
+                    within.add(number)
+            self.inside[region] = [place.node.id for place in self.places if place.node.region in within]
+        return self.inside[region]
+
+    def has_port(self, place: Place, port: str) -> bool:
+        """Whether an edge of just this port leaves a node."""
+        return any(self.edges[number].port == port for number in place.out)
+
+
+def takes(of_edge: str, port: str) -> bool:
+    """Whether an edge of the port `of_edge` is taken when its source settles by `port`."""
+    if of_edge == AFTER:
+        return port not in NOT_AFTER
+    if of_edge == "done" and port == "success":  # what a node is called that has gone through all items or turns
+        return True
+    return (of_edge == ALWAYS and port not in NOT_ALWAYS) or of_edge == port

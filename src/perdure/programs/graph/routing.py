@@ -1,0 +1,150 @@
+"""Routing: where a node that has settled leads. Its port says it, or its rules do, in the order in which they are written; the choice is kept."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import values
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Err, Keep
+from perdure.programs.graph.bodies import Body
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.ir import NOT_AFTER
+from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.walk import Firing
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+NEXT = ("next", 0)
+"""Where it is kept, beside a node, which way its rules or its own choice led."""
+
+
+class Routing:
+    """The ways that lead on from nodes."""
+
+    def __init__(self, run: "Instance") -> None:
+        self.run = run
+
+    def settled(self, firing: Firing, how: Done | Err) -> None:
+        """A node has settled, or failed: go on by its edges, or fail what holds it."""
+        place = firing.place
+        if isinstance(how, Err):
+            self._failed(firing, how)
+        elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect not in ("003", "004"):
+            self._rejected(firing, how)
+        elif how.port == "timeout" and not self.run.plan.has_port(place, "timeout"):
+            self._failed(firing, Err("timeout", ErrorInfo("Timeout", f"{place.node.id} has waited in vain")))
+        else:
+            how.output.port = how.port
+            self._go_on(firing, how.output, how.port)
+
+    def _failed(self, firing: Firing, error: Err) -> None:
+        node, plan = firing.place.node, self.run.plan
+        told = {"type": error.error.type, "message": error.error.message, "kind": error.kind}
+        names = firing.frame.scope
+        if isinstance(node.on_error, int) and isinstance(names, Names):
+            path = (*firing.path, ("on_error", 0))
+            stand_in = Doing(firing, path, names.inside({"error": told}), lambda how: self._stood_in(firing, how))
+            Body(self.run, stand_in, "do").begin(node.on_error)
+        elif plan.has_port(firing.place, "error"):
+            output = Output.of(told, "an error")
+            output.port = "error"
+            self.run.store(firing, output)
+            self.run.follow(firing, output, self.run.walk.by_port(firing, "error"), "error")
+        elif node.on_error == "go_on":
+            self._go_on(firing, Output(port="error"), "success")
+        else:
+            self.run.fail(firing, error)
+
+    def _stood_in(self, firing: Firing, how: Done | Err) -> None:
+        if isinstance(how, Err):
+            self.run.fail(firing, how)
+        else:
+            self._go_on(firing, how.output, "success")
+
+    def _rejected(self, firing: Firing, how: Done) -> None:
+        verdict: Any = how.output.value
+        by, comment = (verdict.get("by"), verdict.get("comment")) if isinstance(verdict, dict) else (None, None)
+        why = f"{firing.place.node.id} was rejected" + (f" by {by}" if by else "") + (f": {comment}" if comment else "")
+        self.run.ending.reject(why)
+
+    def _go_on(self, firing: Firing, output: Output, port: str) -> None:
+        node = firing.place.node
+        self.run.store(firing, output)  # before its rules, which may read it
+        if port in NOT_AFTER or not (node.rules or node.choose):
+            self.run.follow(firing, output, self.run.walk.by_port(firing, port), port)
+        elif node.choose:
+            self._choose(firing, output)
+        else:
+            self._next_rule(firing, output, 0)
+
+    # rules
+
+    def _next_rule(self, firing: Firing, output: Output, number: int) -> None:
+        """Look at the rules from `number` on; the first that holds is taken. On replay, the one that is noted."""
+        run, rules, path = self.run, firing.place.node.rules, (*firing.path, NEXT)
+        noted = run.log.upcoming(path)
+        if isinstance(noted, Keep):
+            _ = run.log.ask(path, noted)
+            self._take(firing, output, noted.label)
+        elif number >= len(rules):
+            self._take(firing, output, "")
+        else:
+
+            def told(holds: bool | Keep | Err | None) -> None:
+                if isinstance(holds, Err):
+                    self._failed(firing, holds)
+                elif holds is True and (taken := self._usable(firing, number)):
+                    targets = [run.plan.places[run.plan.edges[edge].target].node.id for edge in self._edges(firing, taken)]
+                    _ = run.log.ask(path, Keep(values.encode(targets, "where to go on"), label=taken))
+                    self._take(firing, output, taken)
+                else:
+                    self._next_rule(firing, output, number + 1)
+
+            if rules[number].when is None:
+                told(None if run.log.replaying else True)
+            else:
+                names = firing.frame.scope
+                assert isinstance(names, Names)
+                run.judge((*firing.path, ("rule", number)), rules[number].when, names.inside({"self": output.value}), told)
+
+    def _usable(self, firing: Firing, number: int) -> str:
+        """How rule `number` is noted if it is taken: its number; with ``max``, when it has been used up. Empty, if the next one is to be looked at."""
+        rule = firing.place.node.rules[number]
+        if not rule.max or self.run.walk.uses(firing, str(number), rule.edges) < rule.max:
+            return str(number)
+        return f"{number} max" if rule.on_max else ""
+
+    def _edges(self, firing: Firing, noted: str) -> Sequence[int]:
+        """The edges of a rule as it is noted."""
+        if not noted:
+            return ()
+        number, _, is_max = noted.partition(" ")
+        rule = firing.place.node.rules[int(number)]
+        return rule.on_max if is_max else rule.edges
+
+    def _take(self, firing: Firing, output: Output, noted: str) -> None:
+        self.run.follow(firing, output, self._edges(firing, noted), chosen=noted or "none")
+
+    def _choose(self, firing: Firing, output: Output) -> None:
+        """Go where the node's result says, which may name only what the list allows."""
+        node, plan = firing.place.node, self.run.plan
+
+        def chosen() -> Keep:
+            named = output.value
+            if isinstance(named, dict):
+                named = named.get("next", named.get("next_nodes"))
+            ids = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+            for id in ids:
+                if id not in node.choose:
+                    allowed = ", ".join(node.choose)
+                    raise self.run.failure(f"{node.id} tried to go on to {str(id)[:60]!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+            return Keep(values.encode(list(dict.fromkeys(ids)), "where to go on"), label="choose")
+
+        kept = self.run.log.judged((*firing.path, NEXT), chosen)
+        if isinstance(kept, Err):
+            self._failed(firing, kept)
+            return
+        ids = [] if kept is None else values.decode(self.run.log.raw(kept.value), list[str], "where to go on")
+        edges = [number for number in firing.place.out if not plan.edges[number].port and plan.places[plan.edges[number].target].node.id in ids]
+        self.run.follow(firing, output, edges if ids else node.default, chosen="choose")

@@ -1,0 +1,129 @@
+"""Tools: what the work of a node comes to as an operation: a call of a step that the app registered, or a child of another workflow."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from perdure.core import limits, values
+from perdure.core.errors import Fatal
+from perdure.core.ops import Call, Op, Spawn
+from perdure.core.paths import Path, idempotency_key, text
+from perdure.core.values import Blob
+from perdure.programs.code.children import own_id
+from perdure.programs.code.declare import Retry, Step
+from perdure.programs.graph import ir
+from perdure.programs.graph.declare import WALK_VERSION, Release
+from perdure.programs.graph.versions import best
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+
+class Made(NamedTuple):
+    """An operation, the blobs that it refers to, and the step that performs it."""
+
+    op: Op
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    step: Any = None
+
+
+def arguments(given: Any, path: Path) -> bytes:
+    """The encoded arguments of a call: a mapping is given by name, anything else as the only one."""
+    args: tuple[Any, ...] = () if given is None or isinstance(given, dict) else (given,)
+    return values.encode((args, given if isinstance(given, dict) else {}), "the arguments of step", path)
+
+
+def tuned(step: Step[Any, Any, Any], own: ir.Retry | None, default: ir.Retry | None) -> Step[Any, Any, Any]:
+    """A step that is tried again as a node says, else as the definition says, else as the step itself says."""
+    rule = own or default
+    if rule is None:
+        return step
+    names = {"max": rule.max, "wait": rule.wait_s, "factor": rule.factor, "max_wait": rule.max_wait_s}
+    changed: dict[str, Any] = {name: value for name, value in names.items() if value is not None}
+    if rule.only or rule.fatal:
+        before = step.retry.should_retry
+
+        def should_retry(error: BaseException) -> bool:
+            kinds = {kind.__name__ for kind in type(error).__mro__}
+            may = kinds.isdisjoint(rule.fatal) and (not rule.only or not kinds.isdisjoint(rule.only))
+            return may and (before is None or bool(before(error)))
+
+        changed["should_retry"] = should_retry
+    retry: Retry = dataclasses.replace(step.retry, **changed)
+    return dataclasses.replace(step, retry=retry)
+
+
+def missing(name: str, known: Mapping[str, object]) -> Step[Any, Any, Any]:
+    """What stands for a tool that is not here: it fails for good, and says so."""
+    here = ", ".join(sorted(known)[:20]) or "none"
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Fatal(f"the engine that runs here has no tool {name!r} (it has {here}); give it that tool, and retry the execution")
+
+    return Step(refuse, name=name)
+
+
+def stepped(run: "Instance", node: ir.Node, name: str) -> Step[Any, Any, Any]:
+    """The step behind a node, with the node's own options. Made once for each plan."""
+    known = node.kind, name
+    place = run.plan.by_id[node.id]
+    cached = place.memory.get(str(known))
+    tool = run.workflow.tool(name)
+    if isinstance(cached, tuple) and cached[0] is tool:
+        step: Step[Any, Any, Any] = cached[1]
+        return step
+    step = tuned(missing(name, run.workflow.tools) if tool is None else tool, node.retry, run.plan.ir.retry)
+    if node.timeout_s is not None and not step.transaction:
+        step = dataclasses.replace(step, timeout=node.timeout_s)
+    if node.idempotent is not None:
+        step = dataclasses.replace(step, idempotent=node.idempotent)
+    place.memory[str(known)] = (tool, step)
+    return step
+
+
+def call(run: "Instance", node: ir.Node, name: str, given: Any, path: Path) -> Call:
+    """The call of a tool with what it is given."""
+    step = stepped(run, node, name)
+    undo = "done" if node.undo is not None else step.undo_when
+    op = Call(name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.idempotent, undo=undo, heartbeat_s=step.heartbeat_s)
+    if step.transaction:
+        op = msgspec.structs.replace(op, transaction=True)
+    return op if step.line is None and not step.priority else step.placed(op, run.execution.key.tenant, (), given if isinstance(given, dict) else {})
+
+
+class Child(NamedTuple):
+    """How a child is started."""
+
+    awaited: bool = True
+    undo: bool = False
+
+
+def spawn(run: "Instance", target: str, given: Any, path: Path, how: Child) -> Made:
+    """A child of another workflow: a definition of a version that is asked for (``name@^2``), or code."""
+    name, _, wanted = target.partition("@")
+    execution = run.execution
+    if execution.depth >= limits.DEPTH_MAX:
+        why = f"{text(path)} would be the {limits.DEPTH_MAX + 1}th execution under one another; a recursion has to end"
+        raise run.failure(why, "TooDeep")
+    releases = run.workflow.family.get(name)
+    if releases is not None and (release := best(releases, wanted)) is None:
+        there = ", ".join(one.version for one in releases)
+        raise run.failure(f"there is no version {wanted} of {name}; there are {there}", "UnknownVersion")
+    raw = values.encode(((), given if isinstance(given, dict) else {} if given is None else {"value": given}), "the input of", path)
+    id, end = own_id(idempotency_key(execution.key, path)), "cancel" if how.awaited else "detach"
+    op = Spawn(name, id, 0, raw, how.awaited, undo=how.undo and how.awaited, on_cancel=end)  # type: ignore[arg-type]  # it is one of the words
+    if releases is None:
+        return Made(msgspec.structs.replace(op, version=int(wanted) if wanted.isdecimal() else 0))
+    assert isinstance(release, Release)
+    pinned = msgspec.structs.replace(op, version=WALK_VERSION, definition=Blob(release.sha256, len(release.raw)), deadline_s=release.deadline_s)
+    return Made(pinned, ((release.sha256, release.raw),))
+
+
+def called(run: "Instance", target: str, path: Path, given: Any) -> Made:
+    """Whom a failure is told: a tool, or another workflow."""
+    tool = run.workflow.tool(target)
+    if tool is not None:
+        return Made(Call(target, arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.idempotent), (), tool)
+    return spawn(run, target, given, path, Child())

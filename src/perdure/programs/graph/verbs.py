@@ -1,0 +1,357 @@
+"""Verbs: what each kind of node does, once, and by which port it settles."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import values
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
+from perdure.core.paths import Key
+from perdure.core.promise import Settlement
+from perdure.programs.code.durations import seconds
+from perdure.programs.graph import tools
+from perdure.programs.graph.bodies import Body
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, Output, unfit
+from perdure.programs.graph.ticks import Tick, first
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+
+def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> None:
+    """Do work that somebody else performs, and settle as that does."""
+    op = run.log.attempted(doing.path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+        return
+    run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.stepped(run, doing.node, name))
+
+
+def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
+    how = run.log.result(settlement)
+    if isinstance(how, Done) and doing.node.schema is not None:
+        output = how.output
+
+        def fits() -> Keep | None:
+            why = unfit(doing.node.schema, output.value)
+            if why:
+                raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
+            return None
+
+        wrong = run.log.judged((*doing.path, ("schema", 0)), fits)
+        how = wrong if isinstance(wrong, Err) else how
+    doing.then(how)
+
+
+def _given(run: "Instance", doing: Doing) -> Any:
+    return None if doing.node.input is None else run.template(doing.node.input).evaluate(doing.names)
+
+
+def tool(run: "Instance", doing: Doing) -> None:
+    """A step that the app registered."""
+    name = str(doing.node.config)
+    _work(run, doing, name, lambda: tools.call(run, doing.node, name, _given(run, doing), doing.path))
+
+
+def task(run: "Instance", doing: Doing) -> None:
+    """Work for whoever serves a queue."""
+    config = doing.node.config if isinstance(doing.node.config, dict) else {"type": doing.node.config}
+    name = str(config["type"])
+
+    def made() -> Op:
+        node = doing.node
+        step = tools.stepped(run, node, name)
+        args, queue = tools.arguments(_given(run, doing), doing.path), str(config.get("queue") or name)
+        heartbeat = config.get("heartbeat")
+        return Call(
+            name,
+            args,
+            queue,
+            step.rule,
+            node.timeout_s,
+            node.idempotent is not False,
+            undo="" if node.undo is None else "done",
+            priority=int(config.get("priority") or 0),
+            heartbeat_s=None if heartbeat is None else seconds(heartbeat, "heartbeat"),
+        )
+
+    _work(run, doing, name, made)
+
+
+def other(run: "Instance", doing: Doing) -> None:
+    """A kind of work that Perdure does not do itself: whatever the engine was given for it."""
+    kind = doing.node.kind
+    step = run.workflow.kinds.get(kind)
+    if step is None:
+        error = run.log.judged(
+            (*doing.path, ("error", 0)), lambda: _refuse(run, f"this engine has nothing that does {kind}; give it one, and retry the execution")
+        )
+        doing.then(error if isinstance(error, Err) else Err("fatal", ErrorInfo("UnknownKind", kind)))
+        return
+
+    def made() -> Op:
+        given = {"config": run.template(doing.node.config).evaluate(doing.names), "input": _given(run, doing)}
+        args = tools.arguments(given, doing.path)
+        return Call(kind, args, step.queue, step.rule, doing.node.timeout_s or step.timeout_s, doing.node.idempotent is not False)
+
+    op = run.log.attempted(doing.path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+    else:
+        run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.tuned(step, doing.node.retry, run.plan.ir.retry))
+
+
+def _refuse(run: "Instance", why: str) -> Keep | None:
+    raise run.failure(why, "UnknownKind")
+
+
+def call(run: "Instance", doing: Doing) -> None:
+    """A Python function, or another workflow as a child."""
+    config = doing.node.config if isinstance(doing.node.config, dict) else {"target": doing.node.config}
+    target = str(config["target"])
+    if target.startswith("py:"):
+        _work(run, doing, target, lambda: tools.call(run, doing.node, target, _given(run, doing), doing.path))
+        return
+    awaited, blobs = bool(config.get("wait", True)), list[tuple[str, bytes]]()
+
+    def made() -> Op:
+        child = tools.spawn(run, target, _given(run, doing), doing.path, tools.Child(awaited, bool(config.get("undo"))))
+        blobs.extend(child.blobs)
+        return child.op
+
+    op = run.log.attempted(doing.path, made, lambda: tuple(blobs))
+    if isinstance(op, Err):
+        doing.then(op)
+    elif awaited:
+        _timed(run, doing)
+        run.log.wait(doing.path, lambda settlement: _ended(run, doing, run.log.result(settlement)))
+    else:
+        started = {"workflow": getattr(op, "workflow", target), "id": getattr(op, "id", "")}
+        doing.then(Done("success", Output.of(started, "what was started")))
+
+
+def _timed(run: "Instance", doing: Doing) -> None:
+    """Give up what a node waits for once its time is over."""
+    if (timeout_s := doing.node.timeout_s) is None:
+        return
+
+    def over() -> None:
+        run.log.drop(doing.path)
+        late = Err("timeout", ErrorInfo("Timeout", f"{doing.node.id} has not ended within {timeout_s:g} s"))
+        doing.then(Done("timeout", Output()) if run.plan.has_port(doing.firing.place, "timeout") else late)
+
+    timer = (*doing.path, ("timeout", 0))
+    _ = run.log.ask(timer, Sleep(timeout_s))
+    run.log.wait(timer, lambda _: over())
+
+
+def _ended(run: "Instance", doing: Doing, how: Done | Err) -> None:
+    timer = (*doing.path, ("timeout", 0))
+    if run.log.waits_at(timer):
+        run.log.drop(timer)
+    doing.then(Done("success", how.output) if isinstance(how, Done) else how)
+
+
+def sleep(run: "Instance", doing: Doing) -> None:
+    """A wait, across restarts."""
+
+    def made() -> Op:
+        until = doing.node.config.get("until") if isinstance(doing.node.config, dict) else None
+        if until is None:
+            return Sleep(seconds(run.template(doing.node.config).evaluate(doing.names), "sleep"))
+        when = run.template(until).evaluate(doing.names)
+        return Sleep(until_s=float(when) if isinstance(when, int | float) else _moment(run, when))
+
+    op = run.log.attempted(doing.path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+    else:
+        run.log.wait(doing.path, lambda settlement: doing.then(run.log.result(settlement)))
+
+
+def _moment(run: "Instance", when: Any) -> float:
+    try:
+        return datetime.fromisoformat(when).timestamp()
+    except (TypeError, ValueError) as error:
+        raise run.failure(f"sleep until {when!r}, which is no time such as 2026-11-22T10:00:00Z") from error
+
+
+def listen(run: "Instance", doing: Doing) -> None:
+    """A wait for messages."""
+    config = doing.node.config if isinstance(doing.node.config, dict) else {"names": doing.node.config}
+    limit = int(config.get("limit") or 1)
+
+    def made() -> Op:
+        asked = run.template(config["names"]).evaluate(doing.names)
+        names = tuple(asked) if isinstance(asked, list) else (str(asked),)
+        timeout = config.get("timeout", doing.node.timeout_s)
+        timeout_s = None if timeout is None else seconds(run.template(timeout).evaluate(doing.names), "timeout")
+        return Receive(names, limit, bool(config.get("gather")), timeout_s)
+
+    def received(settlement: Settlement) -> None:
+        if isinstance(settlement.outcome, Err):
+            doing.then(Done("timeout", Output()) if settlement.outcome.kind == "timeout" else settlement.outcome)
+            return
+        bodies = [Output(run.log.raw(letter.body)).value for letter in settlement.letters]
+        single = limit == 1 and not config.get("gather")
+        doing.then(Done("success", Output.of(bodies[0] if single and bodies else bodies, "what was received")))
+
+    op = run.log.attempted(doing.path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+    else:
+        run.log.wait(doing.path, received)
+
+
+def emit(run: "Instance", doing: Doing) -> None:
+    """A message to another execution, or an item of the execution's own stream."""
+
+    def made() -> Op:
+        config = doing.node.config if isinstance(doing.node.config, dict) else {"body": doing.node.config}
+        said = run.template(config).evaluate(doing.names)
+        body = values.encode(said.get("body", _given(run, doing)), "the body of", doing.path)
+        if "to" not in said:
+            shown = body if "name" not in said else values.encode({"name": said["name"], "body": said.get("body")}, "the item of", doing.path)
+            return Keep(shown, "stream")
+        to = said["to"]
+        return Send(Key(run.execution.key.tenant, str(to["workflow"]), str(to["id"])), str(said["name"]), body)
+
+    op = run.log.attempted(doing.path, made)
+    doing.then(op if isinstance(op, Err) else Done("success", Output()))
+
+
+# control
+
+
+def loop(run: "Instance", doing: Doing) -> None:
+    """The next batch of a list, for the steps of the cycle that begins here."""
+    stay = doing.firing.frame.stay
+    tick = stay.tick.next() if stay is not None and isinstance(stay.tick, Tick) else _first_tick(run, doing)
+    if isinstance(tick, Err):
+        doing.then(tick)
+        return
+    if stay is not None:
+        stay.tick = tick
+        given: dict[str, Any] = {"loop": tick.variables} | {name: value for name, value in tick.variables.items() if name in ("item", "index")}
+        doing.firing.frame.scope = doing.names.inside(given)
+    run.roots.loop = tick.variables
+    doing.then(Done(tick.port, Output.of(tick.data, "the batch")))
+
+
+def _first_tick(run: "Instance", doing: Doing) -> Tick | Err:
+    config = doing.node.config if isinstance(doing.node.config, dict) else {"items": doing.node.config}
+
+    def items() -> Keep:
+        found = run.template({"items": config.get("items"), "batch": config.get("batch", 1)}).evaluate(doing.names)
+        begun = first(found["items"], found["batch"])
+        if isinstance(begun, str):
+            raise run.failure(begun)
+        return Keep(values.encode(begun, "the items of", doing.path), label="items")
+
+    kept = run.log.judged((*doing.path, ("items", 0)), items)
+    if isinstance(kept, Keep):
+        begun: Tick = values.decode(run.log.raw(kept.value), Tick, "the items of", doing.path)
+        return begun
+    return Tick() if kept is None else kept
+
+
+def test(run: "Instance", doing: Doing) -> None:
+    """A condition, whose answer is the port."""
+
+    def told(holds: Any) -> None:
+        if isinstance(holds, Err):
+            doing.then(holds)
+            return
+        kept = run.log.note(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
+        doing.then(Done(kept.port, Output(run.log.raw(kept.value))))
+
+    run.judge(doing.path, doing.node.config, doing.names, told)
+
+
+def set_(run: "Instance", doing: Doing) -> None:
+    """Variables, from here on."""
+    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(doing.node.config).evaluate(doing.names), "the value of", doing.path)))
+    doing.then(kept if isinstance(kept, Err) else Done("success", Output(run.log.raw(kept.value))) if isinstance(kept, Keep) else Done("success", Output()))
+
+
+def if_(run: "Instance", doing: Doing) -> None:
+    """One of two bodies."""
+
+    def told(holds: Any) -> None:
+        if isinstance(holds, Err):
+            doing.then(holds)
+            return
+        kept = run.log.note(doing.path, Keep(values.encode(holds, "the answer"), port="true" if holds else "false"))
+        region = doing.node.bodies[0 if kept.port == "true" else 1]
+        Body(run, doing, "do").begin(region, port=kept.port)
+
+    run.judge(doing.path, doing.node.config, doing.names, told)
+
+
+def do(run: "Instance", doing: Doing) -> None:
+    """A body."""
+    Body(run, doing, "do").begin(doing.node.bodies[0])
+
+
+def parallel(run: "Instance", doing: Doing) -> None:
+    """Branches that all begin at once."""
+    config = doing.node.config if isinstance(doing.node.config, dict) else {}
+    Body(run, doing, "parallel", int(config.get("concurrency") or 0), config.get("on_error") == "go_on").begin(doing.node.bodies[0])
+
+
+def race(run: "Instance", doing: Doing) -> None:
+    """Branches of which the first that succeeds wins."""
+    Body(run, doing, "race").begin(doing.node.bodies[0])
+
+
+def return_(run: "Instance", doing: Doing) -> None:
+    """The end of the execution, with a result."""
+    config = doing.node.config
+    template = doing.node.input if config is True else config
+    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(template).evaluate(doing.names), "the result")))
+    if isinstance(kept, Keep):
+        run.ending.complete(Output(run.log.raw(kept.value)))
+    elif isinstance(kept, Err):
+        doing.then(kept)
+
+
+def fail(run: "Instance", doing: Doing) -> None:
+    """A failure of one's own."""
+    config = doing.node.config if isinstance(doing.node.config, dict) else {"message": doing.node.config}
+
+    def refuse() -> Keep | None:
+        said = run.template(config).evaluate(doing.names)
+        raise run.failure(str(said.get("message") or "the definition says so"), str(said.get("type") or "Failed"))
+
+    error = run.log.judged((*doing.path, ("error", 0)), refuse)
+    doing.then(error if isinstance(error, Err) else Err("fatal", ErrorInfo("Failed", "")))
+
+
+def approve(run: "Instance", doing: Doing) -> None:
+    """A person decides."""
+    from perdure.programs.graph.approving import approve as asked  # here, as it is a workflow itself
+
+    asked(run, doing)
+
+
+VERBS: dict[str, Callable[["Instance", Doing], None]] = {
+    "tool": tool,
+    "task": task,
+    "call": call,
+    "approve": approve,
+    "listen": listen,
+    "emit": emit,
+    "sleep": sleep,
+    "loop": loop,
+    "set": set_,
+    "test": test,
+    "if": if_,
+    "parallel": parallel,
+    "race": race,
+    "do": do,
+    "return": return_,
+    "fail": fail,
+    "": other,
+}

@@ -1,0 +1,42 @@
+"""Workflows of either kind, code or a definition: what an engine can run, and the program that each is."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextvars import Context
+from typing import Any, Protocol, runtime_checkable
+
+from perdure.core import events as e
+from perdure.core.errors import Diverged
+from perdure.core.paths import Key, Path
+from perdure.core.program import Program
+from perdure.core.rebuild import Load
+from perdure.programs.code import context, diff
+from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.graph.declare import GraphWorkflow
+
+Workflow = CodeWorkflow | GraphWorkflow
+
+
+@runtime_checkable
+class Instance(Program, Protocol):
+    """A program in memory that knows what performs its calls."""
+
+    @property
+    def steps(self) -> Mapping[Path, Any]:
+        """What performs each call that is open, by its path."""
+        ...
+
+
+def program(workflow: Workflow, key: Key, variables: Context | None = None) -> Instance:
+    """A program for an execution of `workflow`, to be fed its events; code finds context variables as they are in `variables`, by default as here."""
+    if isinstance(workflow, CodeWorkflow):
+        return context.program(workflow, key, variables)
+    from perdure.programs.graph.instance import Instance as GraphInstance  # here, so that who has no definitions loads nothing of them
+
+    return GraphInstance(workflow, key)
+
+
+def explain(workflow: Workflow, key: Key, events: Sequence[e.Event], diverged: Diverged) -> Generator[Load, bytes, tuple[str, ...]]:
+    """How `workflow` differs from the log of an execution, which rebuilding found to have `diverged`, in lines."""
+    if isinstance(workflow, GraphWorkflow):
+        return diverged.diff
+    return (yield from diff.explain(workflow, key, events, diverged))

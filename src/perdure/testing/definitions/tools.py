@@ -1,0 +1,87 @@
+"""The tools that random definitions use. What one does follows from its name, its arguments and the number of the try alone, so that whoever runs
+it and whoever predicts it agree.
+
+Arguments of all of them: `takes_s` (how long it takes; 0) and `nth`, a number that adds `STRIDE_S` for each; `fails` (how many tries fail; 0, or a list
+of the values of `nth` for which all do), `error` (with which type) and `fatal` (so that it is not tried again).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from perdure.testing.definitions.facts import Json
+
+NAMES = ("ADD", "ECHO", "EVEN", "LIST", "RECORD", "TAKE", "UNDO")
+MODULUS = 1009
+STRIDE_S = 1.37
+ALWAYS = 99
+
+
+class Answer(NamedTuple):
+    """It takes so long, and then returns `value`."""
+
+    takes_s: float
+    value: Json
+
+
+class Failure(NamedTuple):
+    """It takes so long, and then fails; `fatal`: for good."""
+
+    takes_s: float
+    error: str
+    fatal: bool
+
+
+def behave(tool: str, arguments: Json, attempt: int = 1) -> Answer | Failure:
+    """What `tool` does in this try; the first is 1.
+
+    ``ADD`` adds up all whole numbers that are anywhere in `value`, ``ECHO`` returns it, ``EVEN`` says whether that sum is even, ``LIST`` returns a list as
+    long as it says, ``RECORD`` puts it into a mapping, ``TAKE`` takes that of a list whose turn it is, ``UNDO`` returns nothing.
+
+    Raises:
+        KeyError: there is no such tool.
+    """
+    given = arguments if isinstance(arguments, dict) else {}
+    value, nth, fails = given.get("value"), total(given.get("nth")), given.get("fails", 0)
+    takes_s = float(given.get("takes_s", 0.0)) + STRIDE_S * nth
+    if attempt <= (ALWAYS * (nth in fails) if isinstance(fails, list) else fails):
+        return Failure(takes_s, str(given.get("error", "ValueError")), bool(given.get("fatal", False)))
+    match tool:
+        case "ADD":
+            return Answer(takes_s, total(value))
+        case "ECHO":
+            return Answer(takes_s, value)
+        case "EVEN":
+            return Answer(takes_s, total(value) % 2 == 0)
+        case "LIST":
+            return Answer(takes_s, [(total(value) + n * n) % MODULUS for n in range(total(value) % 6)])
+        case "RECORD":
+            return Answer(takes_s, {"value": value, "sum": total(value), "more": {"list": [value]}})
+        case "TAKE":
+            return Answer(takes_s, {"visit": nth + 1, "taken": _turn(value, nth)})
+        case "UNDO":
+            return Answer(takes_s, None)
+    raise KeyError(f"no tool {tool!r}; there are {', '.join(NAMES)}")
+
+
+def _turn(values: Json, nth: int) -> Json:
+    """That whose turn it is."""
+    return values[nth % len(values)]
+
+
+def total(value: Json) -> int:
+    """The sum of all whole numbers that are anywhere in `value`; true and false are none."""
+    return sum(_numbers(value)) % MODULUS
+
+
+def _numbers(value: Json) -> Iterator[int]:
+    match value:
+        case bool():
+            return
+        case int():
+            yield value
+        case list():
+            for one in value:
+                yield from _numbers(one)
+        case dict():
+            for one in value.values():
+                yield from _numbers(one)
