@@ -1634,6 +1634,14 @@ BUGS = [
         dialect("seed004"),
     ),
     Bug(
+        "nodes that nobody leads to",
+        "a node that depends on others is not one to begin with",
+        "programs/format/dialects/nodes004.py",
+        "        if called in self._graph.unreached:\n",
+        "        if False:\n",
+        dialect("seed004"),
+    ),
+    Bug(
         "no way to an end",
         "a workflow that never ends has to say so",
         "programs/format/dialects/seed004.py",
