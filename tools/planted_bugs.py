@@ -1317,6 +1317,14 @@ BUGS = [
         quick=True,
     ),
     Bug(
+        "loops begun again",
+        "a loop that is reached after it was done has items again",
+        "programs/graph/verbs.py",
+        "isinstance(before, Tick) and not before.done",
+        "isinstance(before, Tick)",
+        (*PYTEST, "tests/programs/graph/test_loops.py"),
+    ),
+    Bug(
         "null in loops",
         "a loop over nothing is done at once",
         "programs/graph/ticks.py",
