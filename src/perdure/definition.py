@@ -13,6 +13,8 @@ from perdure.programs.code.declare import Step
 from perdure.programs.format import reading
 from perdure.programs.format.canonical import bytes_of
 from perdure.programs.graph.declare import GraphWorkflow, Release
+from perdure.programs.graph.ir import IR
+from perdure.programs.graph.needs import Need, needed
 from perdure.programs.graph.planning import planned
 from perdure.sdk import Workflow
 
@@ -25,6 +27,23 @@ class Definition(Workflow[..., Any]):
     def __init__(self, graph: GraphWorkflow, read: reading.Definition, calls: Sequence[Workflow[..., Any]]) -> None:
         super().__init__(graph, lambda: calls)  # type: ignore[arg-type]  # what is asked of code here, a graph answers as well
         self.graph, self.read = graph, read
+
+    @property
+    def ir(self) -> IR:
+        """What it was compiled to."""
+        sha256 = self.read.hash.removeprefix("sha256:")
+        return planned(sha256, {sha256: bytes_of(self.read.canonical)}).ir
+
+    def lacks(self) -> list[Need]:
+        """What its steps need and it was not given: tools, workflows and definitions that they call, what does the work of a kind of steps."""
+        known = {"tool": self.graph.tools, "kind": self.graph.kinds, "workflow": {*self.graph.family, *(one.code.name for one in self._uses())}}
+        found = list[Need]()
+        for need in needed(self.ir):
+            if need.name.startswith("py:"):
+                _ = imported(need.name)
+            elif need.name not in known[need.what] and not (need.id == "" and need.name in self.graph.tools):
+                found.append(need)
+        return found
 
     def __repr__(self) -> str:
         return f"<definition {self.graph.name}@{self.read.canonical.get('version', '1.0.0')}>"
@@ -42,7 +61,7 @@ class Definition(Workflow[..., Any]):
     @classmethod
     def of(
         cls,
-        document: str | Mapping[str, Any],
+        document: str | bytes | Mapping[str, Any],
         *,
         tools: Tools = (),
         calls: Sequence[Workflow[..., Any]] = (),

@@ -62,6 +62,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
         "Look into the archive, if one was written. To do the work again, start another under another id.",
     ),
+    "BadDefinition": (
+        "A definition can't be read or is not valid, or a change would leave one that is not.",
+        "Each of `findings` says where, what and what to do, with a code, a JSON pointer, line and column, and a fix where one is safe. Nothing was changed.",
+    ),
     "BadExpression": (
         "A reference, a template or a condition of a definition can't be read, or asks for what expressions don't do.",
         "`what` says what is wrong, with the character at which it is; `hint` says what to write instead. Nothing was run.",
@@ -77,6 +81,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
     "ExportRefused": (
         "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
         "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",
+    ),
+    "PatchRefused": (
+        "A live execution can't go on by that definition: something has begun that would be changed, or somebody else has patched it meanwhile.",
+        "`why` has the reasons. Change what has not begun, add steps behind what has, or fork the execution; it goes on as before.",
     ),
     "HasEnded": (
         "The execution or the approval has ended, so what was asked would have no effect.",

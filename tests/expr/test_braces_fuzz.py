@@ -75,7 +75,10 @@ def expression(chance: random.Random, depth: int) -> str:
         return chance.choice(
             ("1", "2.5", "'a'", "null", "true", "items", "words", "nested['a-b'].c", "name", "nothing.x", "steps.a.output.data.b", "lastOutput.data")
         )
-    inner = lambda: expression(chance, depth - 1)  # noqa: E731  # it stands in each of the forms below
+
+    def inner() -> str:
+        return expression(chance, depth - 1)
+
     match chance.randrange(8):
         case 0:
             return f"({inner()} {chance.choice(('+', '-', '*', '/', '%'))} {inner()})"

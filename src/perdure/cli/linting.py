@@ -14,6 +14,9 @@ from perdure.cli.settings import format_option
 if TYPE_CHECKING:
     from perdure.lint import Finding, Kind
 
+DEFINITION = "definition"
+"""The kind of what is wrong with a definition, of which each thing has a code of its own; a selection of kinds leaves it out."""
+
 UNREADABLE = "PD000"
 """The kind that is never left out by a selection, for of such a file nothing else is known."""
 
@@ -28,7 +31,10 @@ UNREADABLE = "PD000"
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @format_option(("table", "json", "jsonl"))
 def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: bool, format: str, strict: bool, **codes: tuple[str, ...]) -> None:
-    """Find what breaks replay in workflow functions, without running them. PATH is a file, a directory or - (default: here)."""
+    """Find what breaks replay in workflow functions, and what is wrong with definitions, without running them.
+
+    PATH is a file, of Python or a definition (YAML, JSON), a directory, whose Python files are meant, or - for Python on standard input (default: here).
+    """
     from perdure.lint import KINDS
 
     form = "json" if as_json else format
@@ -38,7 +44,7 @@ def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: 
         _list(list(KINDS.values()), form)
     else:
         chosen = (_codes(codes["select"]) | {UNREADABLE} if codes["select"] else set(KINDS)) - _codes(codes["ignore"])
-        count, found = _findings(paths or (".",), chosen)
+        count, found = _findings(paths or (".",), chosen if codes["select"] else chosen | {DEFINITION})
         _show(found, count, form)
         if any(strict or one.severity == "error" for one in found):
             raise Outcome(Exit.FINDINGS)
@@ -54,17 +60,29 @@ def _findings(paths: Iterable[str], codes: set[str]) -> tuple[int, list[Finding]
             found[file] = _findings_in(file)
     except FileNotFoundError as error:
         raise Outcome(Exit.INPUT, f"there is no {error}\nname files or directories, or - for standard input") from error
-    return len(found), [one for several in found.values() for one in several if one.code in codes]
+    return len(found), [one for several in found.values() for one in several if one.code in codes or (one.kind == DEFINITION and DEFINITION in codes)]
 
 
 def _findings_in(file: str) -> list[Finding]:
-    from perdure.cli import sources
+    from perdure.cli import documents, sources
     from perdure.lint import lint, unreadable
 
+    if file != sources.STDIN and documents.is_document(file):
+        return _findings_in_definition(file)
     try:
         return lint(sources.read(file), file)
     except OSError as error:
         return [unreadable(file, error.strerror or str(error))]
+
+
+def _findings_in_definition(file: str) -> list[Finding]:
+    """What `perdure validate` finds, as findings of lint."""
+    from perdure.cli.defining import read
+    from perdure.cli.documents import message
+    from perdure.lint import Finding
+
+    found = read(file)[1]
+    return [Finding(file, one.line, one.column, one.line, one.column, one.code, DEFINITION, one.severity, message(one)) for one in found]
 
 
 def _codes(given: Iterable[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -11,43 +12,55 @@ import click
 
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command
-from perdure.cli.settings import Settings, input_options, value_format
+from perdure.cli.settings import F, Settings, input_options, value_format
 
 if TYPE_CHECKING:
     from perdure.client import Client, Handle
+    from perdure.core.paths import Key
     from perdure.runtime.engine import Engine
+    from perdure.sdk import Workflow
 
-ARGUMENTS = "Arguments are JSON where they parse ('3', 'true', '{\"a\": 1}'), else text."
+ARGUMENTS = """Arguments are JSON where they parse ('3', 'true', '{"a": 1}'), else text. A definition takes its input by name."""
+
+LOOK_S = 0.05
+"""How often is looked whether an execution waits for an approval."""
+
+
+def tool_options(command: F) -> F:
+    """What a definition may use."""
+    command = click.option("--calls", multiple=True, metavar="FILE", help="A definition that one may call; it may itself call those named before it.")(command)
+    said = "Where a definition has its tools: the steps, public functions and workflows of FILE.py or a module."
+    return click.option("--tools", multiple=True, metavar="PLACE", help=said)(command)
 
 
 @click.command("run", cls=Command, epilog=ARGUMENTS)
 @click.argument("target")
 @input_options
+@tool_options
 @click.option("--id", help="Its id: run again, the same execution goes on, and one that has ended returns its result.")
+@click.option("--wait/--no-wait", default=True, help="Wait while it waits for an approval (the default), or end the command then.")
 @click.option("--watch", is_flag=True, help="Show its steps as they go, on standard error.")
 @value_format
 @click.pass_obj
-def run(settings: Settings, /, *, target: str, id: str | None, watch: bool, format: str, **given: Any) -> None:
+def run(settings: Settings, /, *, target: str, id: str | None, wait: bool, watch: bool, format: str, **given: Any) -> None:
     """Run a workflow to its end, in this process.
 
-    TARGET is FILE.py, FILE.py:workflow or module:workflow. Its result is printed. Interrupted or killed, it goes on when it is run again with
-    its id.
+    TARGET is FILE.py, FILE.py:workflow or module:workflow, or a definition: FILE.yaml, FILE.json, or - for standard input. Its result is printed.
+    Interrupted or killed, it goes on when it is run again with its id.
     """
-    from perdure.cli import output, targets, values
+    from perdure.cli import output, targets
     from perdure.cli.complaints import complaint_lines, name
     from perdure.cli.watching import watching
-    from perdure.service.operations import encoded
 
     if settings.tenant != "default":
         raise Outcome(Exit.FLAGS, "run works for the tenant 'default' alone\nperdure --tenant NAME start, with a worker, is for any")
-    workflow = targets.workflow(target)
-    args, kwargs = values.arguments(given, values.parameters(workflow.code.fn), ("id", "db"))
-    _ = encoded(workflow.code, args, kwargs)  # what does not fit is refused before there is an execution
+    workflow = targets.workflow(target, given["tools"], given["calls"])
+    args, kwargs = _input(target, workflow, given)
     key = workflow.key(uuid4().hex if id is None else id)
     settings.log("perdure.workflow")
     try:
         with watching(settings, key) if watch else nullcontext():
-            result = workflow.run(*args, **kwargs, id=key.id, db=settings.db)
+            result = _run(settings, workflow, (args, kwargs), key, wait)
     except KeyboardInterrupt:
         again = f"perdure run {quote(target)} ... --id {quote(key.id)}"
         click.echo(f"perdure: {complaint_lines(f'{name(key)} was interrupted', f'{again} goes on with it')}", err=True)
@@ -55,9 +68,58 @@ def run(settings: Settings, /, *, target: str, id: str | None, watch: bool, form
     output.value(result, format)
 
 
+def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The input of a workflow that is about to be run here; what does not fit is refused before there is an execution."""
+    from perdure.cli import documents, values
+    from perdure.definition import Definition
+    from perdure.service.operations import encoded
+
+    if isinstance(workflow, Definition):
+        if documents.is_one_input(target, given["source"]):
+            raise click.UsageError("the definition is read from standard input, and so can't be its input: give that in a file, or with -i")
+        documents.expect_needs(workflow)
+        args, kwargs = documents.arguments(workflow, given)
+    else:
+        args, kwargs = values.arguments(given, values.parameters(workflow.code.fn), ("id", "db"))
+    _ = encoded(workflow.code, args, kwargs)
+    return args, kwargs
+
+
+def _run(settings: Settings, workflow: Workflow[..., Any], input: tuple[list[Any], dict[str, Any]], key: Key, waits: bool) -> Any:
+    args, kwargs = input
+    if waits:
+        return workflow.run(*args, **kwargs, id=key.id, db=settings.db)
+    import asyncio
+
+    return asyncio.run(_until_asked(settings, workflow.arun(*args, **kwargs, id=key.id, db=settings.db), key))
+
+
+async def _until_asked(settings: Settings, running: Coroutine[Any, Any, Any], key: Key) -> Any:
+    """What it returns; once it waits for an approval, the command ends."""
+    import asyncio
+
+    from perdure.async_client import AsyncClient
+    from perdure.cli.asking import not_ended
+    from perdure.core.errors import NotFound
+
+    task = asyncio.ensure_future(running)
+    async with AsyncClient(settings.db) as client:
+        while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+            try:
+                status = await (await client.get(key)).status()
+            except NotFound:  # it is about to be started
+                continue
+            if status.status == "waiting_approval":
+                task.cancel()
+                _ = await asyncio.wait({task})
+                raise not_ended(status)
+    return await task
+
+
 @click.command("start", cls=Command, epilog=ARGUMENTS)
 @click.argument("workflow")
 @input_options
+@tool_options
 @click.option("--id", help="Its id: started again, it is the same execution.")
 @click.option("--delay", metavar="TIME", help="Begin after so long: 30s, 1h, 2d.")
 @click.option("--deadline", metavar="TIME", help="Fail it if it has not ended so long after its beginning.")
@@ -77,7 +139,8 @@ def run(settings: Settings, /, *, target: str, id: str | None, watch: bool, form
 def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | None, watch: bool, format: str, **given: Any) -> None:
     """Start a workflow; an engine that knows it, somewhere, runs it.
 
-    WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow), whose arguments are then checked here. Its key is printed.
+    WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. Its key
+    is printed.
     """
     from perdure.cli import output
     from perdure.cli.asking import known, unknown, waited
@@ -99,23 +162,28 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
 
 
 def _started(client: Client, settings: Settings, workflow: str, given: dict[str, Any]) -> Handle[Any]:
-    from perdure.cli import targets, values
+    from perdure.cli import documents, targets, values
+    from perdure.definition import Definition
 
     options = {name: given[name] for name in ("id", "delay", "deadline", "queue", "lane", "priority", "ttl", "debounce", "singleton", "strict")}
-    target = targets.workflow(workflow) if targets.is_target(workflow) else None
+    target = targets.workflow(workflow, given["tools"], given["calls"]) if targets.is_target(workflow) else None
     options["attributes"] = values.attributes(given["attributes"]) or None
-    args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn), (*options, "tenant"))
+    if isinstance(target, Definition):
+        args, kwargs = documents.arguments(target, given)
+    else:
+        args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn), (*options, "tenant"))
     options = {name: value for name, value in options.items() if value not in (None, False)}
     return client.start(workflow if target is None else target, *args, **kwargs, **options, tenant=settings.tenant)
 
 
 @click.command("worker", cls=Command)
 @click.argument("places", nargs=-1, required=True, metavar="TARGET...")
+@tool_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also do the steps that wait on this queue.")
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end, once it is told to stop.")
 @click.pass_obj
-def worker(settings: Settings, /, *, places: tuple[str, ...], queues: tuple[str, ...], grace: str) -> None:
-    """Run all workflows of some files or modules, until stopped.
+def worker(settings: Settings, /, *, places: tuple[str, ...], queues: tuple[str, ...], grace: str, **uses: Sequence[str]) -> None:
+    """Run all workflows of some files or modules, and definitions (FILE.yaml, FILE.json), until stopped.
 
     SIGTERM or Ctrl-C stops it in good order: nothing new begins, what runs may end. A second one stops it at once. Nothing is lost either way.
     """
@@ -125,7 +193,7 @@ def worker(settings: Settings, /, *, places: tuple[str, ...], queues: tuple[str,
     from perdure.programs.code.durations import seconds
     from perdure.runtime.serve import serve
 
-    code, grace_s = targets.code(places), seconds(grace, "--grace")
+    code, grace_s = targets.code(places, uses["tools"], uses["calls"]), seconds(grace, "--grace")
     settings.log("perdure")
 
     def ready(engine: Engine) -> None:

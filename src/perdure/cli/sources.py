@@ -50,4 +50,8 @@ def read(file: str) -> bytes:
     Raises:
         OSError: it can't be read.
     """
-    return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    if file != STDIN:
+        return Path(file).read_bytes()
+    if sys.stdin is None or sys.stdin.closed:  # a process may be started without one
+        raise OSError("it is closed")
+    return sys.stdin.buffer.read()

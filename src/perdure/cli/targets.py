@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isfunction
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from perdure.cli import documents
 from perdure.core.errors import BadValue, PerdureError
 from perdure.programs.code.declare import Step
 from perdure.programs.code.queues import Queue
 from perdure.sdk import Workflow
 
-FORMS = "FILE.py, FILE.py:workflow or module:workflow"
+if TYPE_CHECKING:
+    from perdure.definition import Definition
+
+FORMS = "FILE.py, FILE.py:workflow, module:workflow, or FILE.yaml or FILE.json of a definition"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:.+)?", re.DOTALL)
 
 
@@ -39,18 +44,31 @@ class Code:
     queues: tuple[Queue, ...] = ()
 
 
+@dataclass(frozen=True)
+class Tools:
+    """What a definition may use: steps and functions by their names, and the workflows that it may call."""
+
+    steps: dict[str, Callable[..., Any]]
+    workflows: tuple[Workflow[..., Any], ...]
+
+
 def is_target(text: str) -> bool:
-    """Whether `text` says where code is, rather than what a workflow is called."""
+    """Whether `text` says where code or a definition is, rather than what a workflow is called."""
     file, name = _split(text)
-    return file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
+    return documents.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
 
 
-def workflow(text: str) -> Workflow[..., Any]:
-    """The workflow that `text` names; of a file without a name, the only one that is defined in it.
+def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = ()) -> Workflow[..., Any]:
+    """The workflow that `text` names; of a file without a name, the only one that is defined in it. A definition gets the `tools` of these files and modules,
+    and may call the definitions in the files `calls`.
 
     Raises:
         NoTarget: there is none, or there are several.
     """
+    if documents.is_document(text):
+        return definitions([text], tools, calls)[0]
+    if tools or calls:
+        raise NoTarget("target", text, "a definition, which alone takes --tools and --calls: a file of YAML or JSON, or - for standard input")
     place, name = _split(text)
     module = _module(text, place)
     if name:
@@ -64,8 +82,45 @@ def workflow(text: str) -> Workflow[..., Any]:
     raise NoTarget("target", text, f"one workflow but {len(found)}; choose: {names}")
 
 
-def code(texts: Sequence[str]) -> Code:
-    """All workflows and steps that these files and modules can name, or of ``place:name`` the one workflow, with all steps beside it.
+def definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = ()) -> list[Definition]:
+    """The definitions in files, in their order. All have the same tools, and each may call all of them and those in the files `calls`, but for itself.
+
+    Raises:
+        NoTarget: the tools can't be imported, or two have one name.
+    """
+    given = tools_of(tools) if tools else None
+    found: list[Definition] = []
+    for file in dict.fromkeys([*calls, *files]):
+        found.append(documents.definition(file, given, found))
+    by_file = dict(zip(dict.fromkeys([*calls, *files]), found, strict=True))
+    return [by_file[file] for file in files]
+
+
+def tools_of(texts: Sequence[str]) -> Tools:
+    """What definitions may use of files and modules: every step, every public function that is defined there, every workflow.
+
+    Raises:
+        NoTarget: there is nothing of the kind, or two have one name.
+    """
+    steps: dict[str, Callable[..., Any]] = {}
+    workflows: dict[str, Workflow[..., Any]] = {}
+    for text in texts:
+        module = _module(text, text)
+        for one in _all(module, Workflow):
+            _add(workflows, one.code.name, one, text, "workflow")
+        for step in _all(module, Step):
+            _add(steps, step.name, step, text, "tool")
+        for name, function in vars(module).items():
+            if isfunction(function) and not name.startswith("_") and function.__module__ == module.__name__:
+                _add(steps, name, function, text, "tool")
+    if not steps and not workflows:
+        raise NoTarget("--tools", " ".join(texts), "code with a tool in it: a public function, or one decorated with @step")
+    return Tools(steps, tuple(workflows.values()))
+
+
+def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = ()) -> Code:
+    """All workflows and steps that these files and modules can name, or of ``place:name`` the one workflow, with all steps beside it; and definitions, which
+    get the `tools` of their own places and may call each one that stands before them, and those in the files `calls`.
 
     Raises:
         NoTarget: there is no such place or name, or two workflows or two steps have the same name.
@@ -73,7 +128,14 @@ def code(texts: Sequence[str]) -> Code:
     workflows: dict[str, Workflow[..., Any]] = {}
     steps: dict[str, Step[..., Any, Any]] = {}
     queues: dict[str, Queue] = {}
+    files = [text for text in texts if documents.is_document(text)]
+    if (tools or calls) and not files:
+        raise NoTarget("targets", " ".join(texts), "definitions, which alone take --tools and --calls")
+    for definition in definitions([*calls, *files], tools) if files else ():
+        _add(workflows, definition.code.name, definition, definition.code.name, "workflow")
     for text in texts:
+        if text in files:
+            continue
         place, name = _split(text)
         module = _module(text, place)
         for one in [_named(text, module, name)] if name else _all(module, Workflow):

@@ -55,9 +55,8 @@ def test_a_change_is_told_in_one_line(operation: dict[str, Any], lines: list[str
 
 
 def test_a_new_order_is_told_by_as_few_moves_as_explain_it() -> None:
-    base = {"perdure": 1, "name": "x", "order": "listed", "steps": [{"id": id, "tool": "T"} for id in "abcdef"]}
-    after = {**base, "steps": [base["steps"][place] for place in (1, 2, 3, 0, 4, 5)]}
-    assert rendered(diff(base, after)) == "> a moved from steps, first to steps after d"
+    before, after = ({"perdure": 1, "name": "x", "order": "listed", "steps": [{"id": id, "tool": "T"} for id in ids]} for ids in ("abcdef", "bcdaef"))
+    assert rendered(diff(before, after)) == "> a moved from steps, first to steps after d"
 
 
 def test_a_renamed_step_that_changed_a_little_is_the_same_step() -> None:
@@ -99,7 +98,7 @@ TREES = st.builds(
 
 
 @given(TREES, TREES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nothing_is_told_exactly_if_the_hashes_are_equal(one: list[Any], other: list[Any]) -> None:
     before, after = ({"perdure": 1, "name": "x", "steps": steps} for steps in (one, other))
     assert (diff(before, after) == []) == (hash_of(before) == hash_of(after))

@@ -192,7 +192,10 @@ def test_a_patch_changes_the_canonical_form() -> None:
         ([{"op": "replace", "path": "", "value": [1]}], "a definition is a mapping"),
         ({"op": "remove"}, "a change is a list of operations"),
         ([{"op": "test", "path": "/name", "value": "ports"}] * 1001, "a change has 1000 operations at most, this one 1001"),
-        ([{"op": "add", "path": "/x", "value": [1] * 20}, *([{"op": "copy", "from": "/x", "path": "/x/-"}] * 900)], "more than 1,000,000 values"),
+        (
+            [{"op": "add", "path": "/x", "value": [1] * 20}, *([{"op": "copy", "from": "/x", "path": "/x/-"}] * 16)],
+            "(copy): the document would hold more than 250,000 values",
+        ),
     ],
 )
 def test_a_patch_that_leaves_something_invalid_is_refused(patch: Any, why: str) -> None:
@@ -240,17 +243,17 @@ OPERATIONS = st.fixed_dictionaries(
 
 
 @given(st.lists(OPERATIONS, max_size=4), st.sampled_from([PORTS, REFS]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_is_asked_for_gives_a_valid_definition_or_is_refused(operations: list[Any], definition: dict[str, Any]) -> None:
     before = copy.deepcopy(definition)
     for change in (edited, patched):
         try:
             found = change(definition, operations)
-        except BadDefinition as refusal:
-            assert refusal.findings
-        else:
-            assert read(found).canonical == found
-        assert definition == before
+        except BadDefinition:
+            continue
+        finally:
+            assert definition == before
+        assert read(found).canonical == found
 
 
 def cases() -> list[Any]:

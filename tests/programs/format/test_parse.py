@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_told_with_what_to_do(text: str, code: str, messa
         (lambda: "{a: " * 200, "too_deep"),
         (lambda: "".join(" " * depth + "-\n" for depth in range(DEPTH_MAX + 5)) + " " * 200 + "x", "too_deep"),
         (lambda: "x" * (4 * 1024 * 1024 + 1), "too_large"),
-        (lambda: "[" + "1," * 1_000_001 + "1]", "too_large"),
+        (lambda: "[" + "1," * 250_001 + "1]", "too_large"),
         (lambda: f'{{"a": {"9" * 5000}}}', "not_plain"),
         (lambda: f"a: {'9' * 5000}", "not_plain"),
     ],
@@ -143,8 +143,8 @@ def test_bytes_are_utf_8_with_or_without_its_mark() -> None:
     assert parsed(b"a: \xff").findings[0].code == "not_text"
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=200) | st.text("abc:-[]{}&*!|>'\"%@`#?,\n\t 0~<", max_size=60) | st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(codec="utf-8"), max_size=200) | st.text("abc:-[]{}&*!|>'\"%@`#?,\n\t 0~<", max_size=60) | st.binary(max_size=60))
+@settings(max_examples=150, deadline=None)
 def test_any_text_gives_data_or_findings(text: str | bytes) -> None:
     found = parsed(text)
     assert found.document is None or not found.findings
@@ -158,14 +158,15 @@ PLAIN = st.recursive(
 )
 
 
+def counted(value: Any) -> int:
+    """How many values there are in it, itself included."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(counted, inner))
+
+
 @given(PLAIN, st.sampled_from([None, 1, 3]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_json_comes_back_as_it_was_with_a_place_for_everything(value: Any, indent: int | None) -> None:
     found = parsed(json.dumps({"a": value}, indent=indent, ensure_ascii=indent == 1))
     assert found.document == {"a": value}
-    count, waiting = 0, [{"a": value}]
-    while waiting:
-        one = waiting.pop()
-        count += 1
-        waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
-    assert len(found.positions) == count
+    assert len(found.positions) == 1 + counted(value)

@@ -49,5 +49,6 @@ def test_what_is_no_definition_is_refused(given: object) -> None:
 
 def test_whoever_reads_no_definition_loads_no_library_for_it() -> None:
     libraries = ("ruamel", "jsonpatch", "jsonschema_rs", "cel_expr_python", "re2", "jsonpath")
-    source = f"import sys, perdure, perdure.programs.format.reading, perdure.programs.format.edits, perdure.programs.format.fmt\nprint(sorted(set({libraries!r}) & set(sys.modules)))"
+    modules = "perdure, perdure.programs.format.reading, perdure.programs.format.edits, perdure.programs.format.fmt, perdure.programs.format.published"
+    source = f"import sys, {modules}\nprint(sorted(set({libraries!r}) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.strip() == "[]"

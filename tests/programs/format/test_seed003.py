@@ -164,8 +164,8 @@ def test_a_step_after_which_nothing_stands_ends_and_so_do_null_and_noop() -> Non
     assert [one.code for one in findings(canonical(sound(given)))] == []
     called = document(step("a", success="noop"), step("noop", "noop"))
     assert sound(called)["steps"] == [
-        {"id": "a", "name": "a", "tool": "TOOL", "next": {"success": ["noop"]}},
-        {"id": "noop", "name": "noop", "do": [], "ui": {"stepType": "noop"}},
+        {"id": "a", "tool": "TOOL", "next": {"success": ["noop"]}},
+        {"id": "noop", "do": [], "ui": {"stepType": "noop"}},
     ]
 
 
@@ -256,7 +256,7 @@ def test_nothing_is_tried_again_unless_it_says_so() -> None:
     assert sound(document(step("a")))["retry"] == {"max": 1}
     own = document(step("a", "action", {"type": "T", "retryPolicy": {"maxRetries": 4, "backoffMs": 500}, "timeout": 1500}), retryPolicy={"maxRetries": 0})
     assert sound(own)["retry"] == {"max": 1}
-    assert sound(own)["steps"][0] == {"id": "a", "name": "a", "tool": "T", "retry": {"max": 5, "wait": 0.5, "factor": 2}, "timeout": 1.5}
+    assert sound(own)["steps"][0] == {"id": "a", "tool": "T", "retry": {"max": 5, "wait": 0.5, "factor": 2}, "timeout": 1.5}
 
 
 def test_a_step_called_as_a_root_is_called_otherwise_and_what_reads_it_follows() -> None:
@@ -315,7 +315,7 @@ def test_what_is_odd_is_told_and_runs_all_the_same(given: dict[str, Any], code: 
     compiled(canonical(sound(given)))
 
 
-WRONG = [
+WRONG: list[tuple[Any, str]] = [
     (None, "wrong_type"),
     ([], "wrong_type"),
     ({}, "no_steps"),
@@ -331,6 +331,9 @@ WRONG = [
     (document(step("a", success=5)), "wrong_type"),
     (document(step("a", "loop", {"items": [], "batchSize": 0})), "wrong_type"),
     (document(step("a", "approval", {"onTimeout": "later"})), "unknown_value"),
+    (document(step("a", "llm", {"model": ""})), "wrong_type"),
+    (document(step("a"), variables={"x": ["{{ y }}"]}), "template_in_variable"),
+    (document(step("a", "llm", {"outputSchema": "x"})), "wrong_type"),
     (document(step("a", "action", {"type": "set_variables", "parameters": {"variables": [{"name": "n", "secure": True}]}})), "secret_set"),
     (document(step("a", "action", {"type": "set_variables", "parameters": {"variables": ["n"]}})), "wrong_type"),
 ]

@@ -12,7 +12,7 @@ from tests.runtime.kill.leg import Leg
 from tests.runtime.kill.run import Run
 from tests.runtime.processes import record, seeded
 
-LEGS = ("children", "undo", "approvals", "queues", "versions", "repairs", "loops", "at_work", "payloads", "carrying")
+LEGS = ("children", "undo", "approvals", "queues", "versions", "repairs", "loops", "at_work", "payloads", "carrying", "definitions")
 SEED, SEEDS = 1, range(100, 103)
 
 

@@ -102,7 +102,7 @@ REPEAT = Fields(
         Field("until", Condition(roots=AFTER_TURN), "another turn as long as it does not hold"),
         Field("max", Whole(1), "how many turns at most"),
         Field("endless", Flag(), "no bound is wanted", default=False),
-        Field("delay", Duration(template=True), "the time between turns"),
+        Field("delay", Duration(template=True, roots=AFTER_TURN), "the time between turns"),
         Field("state", Value(roots=IN_EACH), "what the first turn finds as `@state`"),
         Field("keep", Whole(), "how many turns are remembered"),
         Field("on_max", Either((Choice(("fail", "go_on")), Id()), "'fail', 'go_on' or the id of a step"), "what the end of the turns comes to", default="fail"),
@@ -157,7 +157,7 @@ LISTEN = Fields(
     "listen",
     (
         Field("names", ListOf(Text(what="the name of a message", template=True), least=1, sugar=True), "the messages that are waited for", required=True),
-        Field("limit", Whole(1), "how many are waited for", default=1),
+        Field("limit", Whole(1), "how many are taken at most", default=1),
         Field("gather", Duration(template=True), "how long further ones are gathered after the first"),
         Field("timeout", Duration(template=True), "how long is waited"),
     ),

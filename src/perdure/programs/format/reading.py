@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -28,8 +29,10 @@ class Definition(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def read(text_or_data: Any, name: str = "") -> Definition:
+def read(text_or_data: Any, name: str = "", blobs: Mapping[str, Any] | None = None) -> Definition:
     """Read a definition: YAML or JSON, as text or as data; `name` is what it is called if it does not say so itself.
+
+    `blobs` holds what references to content stand for, in the dialect that has some (``cas://…``).
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all that is wrong with it.
@@ -38,7 +41,7 @@ def read(text_or_data: Any, name: str = "") -> Definition:
     if text.findings:
         raise BadDefinition(text.findings)
     document, positions, findings = text.document, text.positions, list[Finding]()
-    foreign = dialects.read(document)
+    foreign = dialects.read(document, blobs, name)
     if foreign is not None:
         findings = _without_errors([located(finding, positions) for finding in foreign.findings])
         document, positions = foreign.document, {}

@@ -42,9 +42,10 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Duration(msgspec.Struct, frozen=True):
-    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference as well."""
+    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference as well, which sees `roots` besides those that are seen everywhere."""
 
     template: bool = False
+    roots: tuple[str, ...] = ()
 
 
 class Value(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Err, Sleep
 from perdure.core.paths import Path
+from perdure.core.values import NOTHING
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.walk import Firing, Frame
@@ -27,7 +28,9 @@ class Body:
         self.port = "success"
         self.frame: Frame | None = None
         self.held: deque[Firing] = deque()
-        self.active = self.lost = 0
+        self.active = 0
+        self.outputs: dict[str, Output] = {}
+        self.error: Err | None = None
         self.is_over = False
 
     def begin(self, region: int, names: Names | None = None, port: str = "success") -> None:
@@ -57,24 +60,22 @@ class Body:
 
     def took(self, firing: Firing, output: Output) -> None:
         """A step has settled."""
-        if firing.frame is not self.frame or self.is_over:
+        if self.is_over:
+            return
+        self.outputs[firing.place.node.id] = output
+        if firing.frame is not self.frame:
             return
         if self.concurrency:
             self._next()
-        if self.kind != "race":
-            return
-        if output.port in ("skipped", "error", "rejected", "timeout"):
-            self.lost += 1
-        else:
+        if self.kind == "race" and output.port not in ("skipped", "error", "rejected", "timeout"):
             self._win(firing, output)
 
     def failed(self, firing: Firing, error: Err) -> None:
         """A step has failed, and nothing stands in for it."""
         if self.is_over:
             return
-        is_branch = firing.frame is self.frame
-        entries = len(self.run.plan.regions[self.region].entries)
-        if is_branch and ((self.kind == "race" and self.lost + 1 < entries) or (self.kind == "parallel" and self.go_on)):
+        if firing.frame is self.frame and (self.kind == "race" or (self.kind == "parallel" and self.go_on)):
+            self.error = error
             output = Output(port="error")
             self.run.store(firing, output)
             self.run.follow(firing, output, ())
@@ -87,13 +88,15 @@ class Body:
         if self.is_over:
             return
         self._end()
-        if self.kind == "race":
+        if self.kind == "race" and self.error is not None:
+            self.doing.then(self.error)
+        elif self.kind == "race":
             self.doing.then(Done("success", Output.of({"winner": None, "value": None}, "the result of a race")))
         elif self.kind == "parallel":
             self.doing.then(Done(self.port, Output.of({id: output.value for id, output in self._outputs()}, "the results of branches")))
         else:
             last = [output for _, output in self._outputs()[-1:]]
-            self.doing.then(Done(self.port, Output(last[0].raw) if last else Output()))
+            self.doing.then(Done(self.port, Output(last[0].raw if last else NOTHING)))
 
     # how it ends
 
@@ -121,10 +124,9 @@ class Body:
             self.run.walk.ready.append(self.held.popleft())
 
     def _outputs(self) -> Sequence[tuple[str, Output]]:
-        """The results of the steps directly in it, in the order in which they are written."""
-        names, plan = self.frame.scope if self.frame is not None else None, self.run.plan
-        ids = [plan.places[number].node.id for number in sorted(self._numbers())]
-        return [(id, names.outputs[id]) for id in ids if isinstance(names, Names) and id in names.outputs]
+        """The results of the steps directly in it, in the order in which they are written; null of those that were not reached this time."""
+        ids = [self.run.plan.places[number].node.id for number in sorted(self._numbers())]
+        return [(id, self.outputs.get(id) or Output()) for id in ids]
 
     def _numbers(self) -> list[int]:
         """The nodes directly in it, and those in its cycles."""

@@ -9,8 +9,8 @@ from perdure.programs.code.codec import Codec
 from perdure.programs.code.declare import Calling, Step
 
 
-async def _anything(_: Any, **input: Any) -> Any:
-    """What a definition takes."""
+async def _anything(_: Any, given: dict[str, Any] = {}, /, **input: Any) -> Any:  # noqa: B006  # it is never called
+    """What a definition takes: by name, or all of it as one mapping, in which any name may stand."""
 
 
 _codec = Codec(_anything, skip=1)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 Then = Callable[[Done | Err], None]
 
 
+IN_VAIN = ("rejected", "timeout")
+"""The ports by which an item counts as failed: a person said no, or the time was over."""
+
+
 class Doing(NamedTuple):
     """One time that the verb of a node is done: for which firing, at which path, what it may read, and who is told how it went."""
 
@@ -76,6 +80,8 @@ class Eaching:
             raise self.run.failure(f"each over {len(found):,} items, and at most {limit:,} are allowed", "exceeded_max_fanout")
         if self.each.batch:
             found = [found[start : start + self.each.batch] for start in range(0, len(found), self.each.batch)]
+        if len(found) < self.each.enough:
+            raise self.run.failure(f"each over {len(found):,} items, {self.each.enough:,} of which are to succeed", "NotEnough")
         return Keep(values.encode(found, "the items of", self.doing.path), label="items") if found else None
 
     def _refill(self) -> None:
@@ -100,7 +106,7 @@ class Eaching:
         if self.is_over:
             return
         self.active -= 1
-        if isinstance(how, Err):
+        if isinstance(how, Err) or how.port in IN_VAIN:
             self.failed += 1
             if self.each.on_error == "fail" and not self.each.enough:
                 self._stop()
@@ -184,7 +190,7 @@ class Repeating:
         perform(self.run, Doing(self.doing.firing, path, self._names(), self._told))
 
     def _told(self, how: Done | Err) -> None:
-        if isinstance(how, Err) or how.port in ("rejected", "timeout"):
+        if isinstance(how, Err) or how.port == "timeout":
             self.doing.then(how)
             return
         path = (*self.doing.path, self.turn)
@@ -201,7 +207,7 @@ class Repeating:
             port = "max" if self.repeat.max and self.turn + 1 >= self.repeat.max else "again"
             holds = self.run.log.note(path, Keep(label="again", port=port)) if again else None
         if not isinstance(holds, Keep):
-            self.doing.then(Done("success", how.output))
+            self.doing.then(how)
         elif holds.port == "max":
             self._exhausted(how)
         else:

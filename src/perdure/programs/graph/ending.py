@@ -78,7 +78,7 @@ class Ending:
         if ir.order == "listed":
             last = last[-1:]
         done = {place.node.id: run.roots.outputs[place.node.id] for place in last if place.node.id in run.roots.outputs}
-        if len(last) == 1:
+        if len(last) <= 1:
             return next(iter(done.values()), Output())
         return Output.of({id: output.value for id, output in done.items() if output.port != "skipped"}, "the output")
 

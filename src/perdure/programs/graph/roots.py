@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core import values
 from perdure.core.ops import Keep
-from perdure.programs.graph.names import Output, unfit
+from perdure.programs.graph.inputs import completed, wrong
+from perdure.programs.graph.names import Output
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -31,21 +32,14 @@ class Roots:
         self.loop: dict[str, Any] | None = None
         positional, named = values.decode(raw, tuple[list[Any], dict[str, Any]], "the input")
         given = {**(positional[0] if positional and isinstance(positional[0], dict) else {}), **named}
-        defaults = {name: about["default"] for name, about in run.plan.ir.input.items() if isinstance(about, dict) and "default" in about}
-        self.input: dict[str, Any] = {**defaults, **given}
+        self.input: dict[str, Any] = completed(run.plan.ir, given)
         variables = run.plan.ir.variables
         self.variables: dict[str, Any] = dict(variables) if isinstance(variables, dict) else {}
 
     def check(self) -> Keep | None:
         """Hold the input against what the definition takes."""
-        ir = self.run.plan.ir
-        missing = [name for name in ir.required if name not in self.input]
-        if missing:
-            names = ", ".join(missing)
-            raise self.run.failure(f"the input lacks {names}; {ir.name} takes {', '.join(ir.input)}", "BadInput")
-        for name, about in ir.input.items():
-            if name in self.input and isinstance(about, dict) and (why := unfit(about, self.input[name])):
-                raise self.run.failure(f"input {name}: {why}", "BadInput")
+        for why in wrong(self.run.plan.ir, self.input):
+            raise self.run.failure(why, "BadInput")
         return None
 
     def root(self, name: str) -> Any:

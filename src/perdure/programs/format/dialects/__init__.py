@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.programs.format.dialects import seed000, seed001, seed003, seed004
-from perdure.programs.format.dialects.reading import Dialect, Notes, Read, Written, deeper
+from perdure.programs.format.dialects.reading import UNTITLED, Dialect, Notes, Read, Written, deeper
 
 __all__ = ["Dialect", "Read", "Written", "detected", "read"]
 
 DEPTH_MAX = 64
-_READERS = {"000": seed000.to_definition, "001": seed001.to_definition, "003": seed003.to_definition, "004": seed004.to_definition}
+_READERS: dict[Dialect, Callable[[Any], Read]] = {"000": seed000.to_definition, "001": seed001.to_definition, "003": seed003.to_definition}
 _OF_000 = ("action", "forEach", "bail")
 
 
@@ -37,13 +37,19 @@ def detected(document: Any) -> Dialect | None:
     return "000" if "title" in document else None
 
 
-def read(document: Any, blobs: Mapping[str, Any] | None = None) -> Read | None:
-    """The definition that a document in one of the dialects is; None if it is in none of them. `blobs` holds what references ``cas://…`` in it stand for."""
+def read(document: Any, blobs: Mapping[str, Any] | None = None, name: str = "") -> Read | None:
+    """The definition that a document in one of the dialects is; None if it is in none of them.
+
+    `blobs` holds what references ``cas://…`` in it stand for; `name` is what it is called if it does not say so itself.
+    """
     dialect = detected(document)
-    if dialect is None or dialect not in _READERS:
+    if dialect is None:
         return None
     if deeper(document, DEPTH_MAX):
         notes = Notes(None)
         notes.error("too_deep", "", f"it nests more than {DEPTH_MAX} levels deep")
         return Read(dialect, {}, tuple(notes.findings))
-    return _READERS[dialect](document, blobs)
+    found = _READERS[dialect](document) if dialect != "004" else seed004.to_definition(document, blobs)
+    if name and found.document.get("name") == UNTITLED:
+        found.document["name"] = name
+    return found

@@ -100,16 +100,14 @@ def _constant(tree: Tree) -> tuple[Any] | None:
 def _named(tree: Tree, meaning: Meaning) -> Tree:
     """The expression with the names that definitions have."""
 
-    renamed = dict(meaning.renamed)
+    others = dict(meaning.renamed)
 
-    def change(part: Tree) -> Tree | None:
-        chain = cel_tree.path(part)
-        found = meaning.of(*chain) if chain else None
-        if found is None:
-            return Name(renamed[part.name]) if isinstance(part, Name) and part.name in renamed else None
-        return Name(in_cel(*found))
+    def rename(name: str, path: list[str | int]) -> Tree | None:
+        if found := meaning.of(name, path):
+            return Name(in_cel(*found))
+        return Name(others[name]) if not path and name in others else None
 
-    return cel_tree.changed(tree, change)
+    return cel_tree.renamed(tree, rename)
 
 
 def _calculated(tree: Tree) -> Tree:

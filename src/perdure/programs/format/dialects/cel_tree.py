@@ -103,6 +103,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _BINDS = {"||": 0, "&&": 1, "==": 2, "!=": 2, "<": 2, "<=": 2, ">": 2, ">=": 2, "in": 2, "+": 3, "-": 3, "*": 4, "/": 4, "%": 4}
+MACROS = frozenset(("all", "exists", "exists_one", "filter", "map"))
 
 
 def parse(text: str) -> Tree:
@@ -170,6 +171,21 @@ def changed(tree: Tree, change: Callable[[Tree], Tree | None]) -> Tree:
             return Entries(tuple((changed(key, change), changed(value, change)) for key, value in entries))
         case _:
             return tree
+
+
+def renamed(tree: Tree, rename: Callable[[str, list[str | int]], Tree | None], bound: frozenset[str] = frozenset()) -> Tree:
+    """The tree with what `rename` gives for a free name and the path behind it; what a macro such as `all` binds is not free."""
+
+    def change(part: Tree) -> Tree | None:
+        match part:
+            case Call(target, name, (Name(variable), *rest)) if target is not None and name in MACROS:
+                inner = bound | {variable}
+                return Call(renamed(target, rename, bound), name, (Name(variable), *(renamed(one, rename, inner) for one in rest)))
+        if (chain := path(part)) is None:
+            return None
+        return part if chain[0] in bound else rename(*chain)
+
+    return changed(tree, change)
 
 
 def parts(tree: Tree) -> list[Tree]:

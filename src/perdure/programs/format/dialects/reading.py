@@ -14,6 +14,7 @@ from perdure.programs.format.finding import Finding, closest, error, joined, pla
 Dialect = Literal["000", "001", "003", "004"]
 T = TypeVar("T")
 
+UNTITLED = "untitled"
 TAKEN = ROOTS | {"last_turn", "state"}
 """What references may begin with besides a step."""
 
@@ -209,7 +210,7 @@ def kind(value: Any) -> str:
 def title(*texts: str) -> str:
     """The first of these texts that is any, as the name of a workflow, which has no @, / and :."""
     clean = ("".join(" " if character in "@/:" or not character.isprintable() else character for character in text) for text in texts)
-    return next((name for text in clean if (name := " ".join(text.split()))), "untitled")
+    return next((name for text in clean if (name := " ".join(text.split()))), UNTITLED)
 
 
 def seconds(milliseconds: float | None) -> float | int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.expr.refs import ROOTS
 from perdure.programs.format.dialects.reading import Names, Notes
-from perdure.programs.format.dialects.spelling import escaped, inside, whole
+from perdure.programs.format.dialects.spelling import Inside, escaped, mixed, reference, whole
 from perdure.programs.format.finding import joined
 
 _SEGMENT = r"(?:\.[\w]+(?:-+\w+)*|\[\d+\])"
@@ -53,16 +53,16 @@ class References:
     def _text(self, text: str, pointer: str, each: bool) -> str:
         if text.startswith("@") and (found := _WHOLE.fullmatch(text)) and (self._knows(found[1]) or _INSIDE.fullmatch(text)):
             return whole(*self._meant(found[1], _path(found[2]), pointer, each))
-        parts, behind = [], 0
+        pieces: list[str | Inside] = []
+        behind = 0
         for found in _INSIDE.finditer(text):
             if not self._knows(found[1]):
                 continue
             if text[found.start() - 1 : found.start()].isalnum():
                 self._notes.warning("reference_in_word", pointer, f"'@{found[1]}' is taken as a reference, though it stands within a word; is it an address?")
-            parts += [text[behind : found.start()], inside(*self._meant(found[1], _path(found[2]), pointer, each))]
+            pieces += [text[behind : found.start()], Inside(reference(*self._meant(found[1], _path(found[2]), pointer, each)))]
             behind = found.end()
-        parts.append(text[behind:])
-        return "".join(part if place % 2 else escaped(part) if place == 0 else _behind(part) for place, part in enumerate(parts))
+        return mixed([*pieces, text[behind:]])
 
     def _knows(self, name: str) -> bool:
         return name in self._names or name in _ROOTS or name == "ctx"
@@ -78,11 +78,6 @@ class References:
             self._notes.error("unknown_reference", pointer, "@ctx has nothing but execution_id", "@ctx.execution_id")
             return "execution", ["id"]
         return self._names[name], path
-
-
-def _behind(text: str) -> str:
-    """Text that follows a reference: an @ at its beginning is one inside of text."""
-    return escaped(" " + text)[1:]
 
 
 def _path(text: str) -> list[str | int]:

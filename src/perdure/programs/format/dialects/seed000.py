@@ -6,7 +6,6 @@ failed item is null at its place unless `config.onError` is "fail". `bail` becom
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from perdure.programs.format.dialects import written000
@@ -21,7 +20,7 @@ OPERATORS = ("eq", "neq", "gt", "lt", "exists")
 GOES_ON = frozenset(("continue", "go_on", "ignore", "skip"))
 
 
-def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
+def to_definition(document: Any) -> Read:
     """The definition that a document of this shape is."""
     notes = Notes(document)
     top = Fields(document, "", notes)

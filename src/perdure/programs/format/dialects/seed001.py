@@ -7,7 +7,6 @@ otherwise.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from perdure.programs.format.dialects.defaults001 import STEPS_MAX
@@ -22,7 +21,7 @@ from perdure.programs.format.dialects.written001 import Writer
 _OF_THE_ROW = ("id", "userId", "enabled", "createdAt", "updatedAt", "workflowHash", "hash")
 
 
-def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
+def to_definition(document: Any) -> Read:
     """The definition that a document of this shape is."""
     document = _flat(document)
     notes = Notes(document)

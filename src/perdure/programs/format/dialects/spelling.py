@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.expr.cel_names import LITERALS, RESERVED
 
@@ -22,7 +22,12 @@ NAME = r"[^\W\d][\w-]*"
 _NAME = re.compile(NAME)
 _KEY = re.compile(r"(?!\d+(?![\w-]))\w[\w-]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MARK = re.compile(r"^@|@(?=[@{])")
+_MARKS = {
+    (is_first, is_before): re.compile((r"\A@|" if is_first else "") + (r"@(?=[@{]|\Z)" if is_before else r"@(?=[@{])"))
+    for is_first in (False, True)
+    for is_before in (False, True)
+}
+"""Each @ in text that would mean something, where the text begins a template or not, and stands before a reference or not."""
 
 
 def reference(name: str, path: Path = ()) -> str:
@@ -35,9 +40,22 @@ def whole(name: str, path: Path = ()) -> str:
     return f"@{reference(name, path)}"
 
 
-def inside(name: str, path: Path = ()) -> str:
-    """A reference inside text."""
-    return f"@{{{reference(name, path)}}}"
+class Inside(NamedTuple):
+    """A reference inside text, without its @ and braces."""
+
+    reference: str
+
+
+def mixed(pieces: Sequence[str | Inside]) -> str:
+    """Text in which references stand, as a template that says what the text around them says by itself."""
+    made = ""
+    for place, piece in enumerate(pieces):
+        if isinstance(piece, Inside):
+            made += f"@{{{piece.reference}}}"
+        else:
+            is_before = place + 1 < len(pieces) and isinstance(pieces[place + 1], Inside)
+            made += _MARKS[not made, is_before].sub("@@", piece)
+    return made
 
 
 def in_cel(name: str, path: Path = ()) -> str:
@@ -49,7 +67,7 @@ def in_cel(name: str, path: Path = ()) -> str:
 
 def escaped(text: str) -> str:
     """Text that says in a template what it says by itself."""
-    return _MARK.sub("@@", text)
+    return mixed([text])
 
 
 def unescaped(text: str) -> str:

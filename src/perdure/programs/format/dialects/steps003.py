@@ -21,7 +21,7 @@ def retry(policy: Fields) -> dict[str, Any]:
         "wait": seconds(policy.number("backoffMs", "initialBackoffMs")),
     }
     policy.left()
-    return {name: value for name, value in tries.items() if value} | ({"factor": 2} if tries["wait"] and tries["max"] != 1 else {})
+    return {**tries, "factor": 2} if tries["wait"] and tries["max"] != 1 else {"max": tries["max"]}
 
 
 class Reader:
@@ -37,7 +37,8 @@ class Reader:
         said = step.text("stepType", default="action")
         config = step.inside("config") or Fields({}, step.at("config"), self._notes)
         note = step.text("description") or config.text("description")
-        read: dict[str, Any] = {"id": called} | without_nothing({"name": step.text("name"), "note": note})
+        name = step.text("name")
+        read: dict[str, Any] = {"id": called} | without_nothing({"name": "" if name == called else name, "note": note})
         match said:
             case "condition":
                 read |= self._condition(config, called)
@@ -141,8 +142,14 @@ class Reader:
             if name in ("retryPolicy", "timeout", "timeoutMs", "description") or value is None:
                 continue
             plain = name in ("schema", "outputSchema")
-            found[LLM_FIELDS.get(name, name)] = value if plain else self._texts.value(value, config.at(name), called)
             config.ignore(name)
+            if plain and not isinstance(value, dict):
+                self._notes.error("wrong_type", config.at(name), f"expected a JSON Schema, found {kind(value)}")
+                continue
+            if name == "model" and not (isinstance(value, str) and value.strip()):
+                self._notes.error("wrong_type", config.at(name), f"expected the name of a model, found {kind(value)}")
+                continue
+            found[LLM_FIELDS.get(name, name)] = value if plain else self._texts.value(value, config.at(name), called)
         return {"llm": found} | safety
 
     def _loop(self, config: Fields, called: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from perdure.programs.format.finding import joined
 
 
 class Seen(NamedTuple):
-    """A name in an expression: in which step (empty: in none), where, and the path behind the name."""
+    """A name in an expression: in which step, where, and the path behind the name."""
 
     step: str
     pointer: str
@@ -29,8 +29,11 @@ class Texts:
         self.seen: list[Seen] = []
 
     def value(self, value: Any, pointer: str, step: str) -> Any:
-        """A value with ``{{ }}`` in it, as a definition has it."""
+        """A value with ``{{ }}`` in it, as a definition has it; where there is no step, nothing may be in it."""
         match value:
+            case str() if "{{" in value and not step:
+                self._notes.error("template_in_variable", pointer, "variables are there before the first step, so {{ }} can't be read here: use set_variables")
+                return None
             case str() if "{{" in value:
                 return self._text(value, pointer, step)
             case str():

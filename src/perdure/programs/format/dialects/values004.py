@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from perdure.programs.format.dialects.reading import Names, Notes
-from perdure.programs.format.dialects.spelling import escaped, inside, whole
+from perdure.programs.format.dialects.spelling import Inside, escaped, mixed, reference, whole
 from perdure.programs.format.finding import closest, joined
 
 _CHAIN = r"""(?:\.[\w-]+|\[\d+\]|\["[^"\\]*"\]|\['[^'\\]*'\])"""
@@ -40,12 +40,13 @@ class Values:
         if found := _WHOLE.fullmatch(text):
             meant = self._meant(found[1] or found[3], found[2] if found[1] else found[4], pointer)
             return whole(*meant) if meant else escaped(text)
-        parts, behind = "", 0
+        pieces: list[str | Inside] = []
+        behind = 0
         for found in _INSIDE.finditer(text):
             if meant := self._meant(found[1], found[2], pointer):
-                parts += _plain(text[behind : found.start()], not parts) + inside(*meant)
+                pieces += [text[behind : found.start()], Inside(reference(*meant))]
                 behind = found.end()
-        return parts + _plain(text[behind:], not parts)
+        return mixed([*pieces, text[behind:]])
 
     def _meant(self, root: str, chain: str, pointer: str) -> tuple[str, list[str | int]] | None:
         path: list[str | int] = [int(key[2]) if key[2] is not None else next(one for one in key.groups() if one is not None) for key in _KEY.finditer(chain)]
@@ -59,8 +60,3 @@ class Values:
             near = closest(node, self._names)
             self._notes.error("unknown_reference", pointer, f"there is no node {node[:60]!r}{f'; did you mean {near!r}?' if near else ''}", near)
         return self._names[node], path[1:]
-
-
-def _plain(text: str, first: bool) -> str:
-    """Literal text; only at the very beginning is a lone @ more than that."""
-    return escaped(text) if first else escaped(" " + text)[1:]

@@ -7,11 +7,10 @@ variable that is read and declared nowhere is an input that may be left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from perdure.programs.format.dialects.reading import Names, Notes
-from perdure.programs.format.dialects.spelling import Path, escaped, reference
+from perdure.programs.format.dialects.spelling import Inside, Path, escaped, mixed, reference
 from perdure.programs.format.finding import closest, joined
 
 KEYS = frozenset(("type", "default", "required", "description", "enum", "title", "format", "minimum", "maximum", "pattern", "items", "properties"))
@@ -90,15 +89,19 @@ class Variables:
                 return value
 
     def items(self, text: str, pointer: str) -> str:
-        """What a loop goes over: a name, in braces or not."""
+        """What a name, in braces or not, refers to; text that is no name is noted."""
+        found = self.named(text, pointer)
+        return self._whole(*found) if found else escaped(text)
+
+    def named(self, text: str, pointer: str) -> tuple[str, list[str | int], bool] | None:
+        """The same as a root or a step, a path, and whether there may be nothing."""
         found = _BRACES.fullmatch(text.strip()) or _NAME.fullmatch(text.strip())
         if found is None:
             self._notes.error("bad_reference", pointer, f"{text[:60]!r} names no variable; write the name of one, such as 'files' or '{{{{files}}}}'")
-            return escaped(text)
-        return self._whole(*self.chain(found[0], pointer))
+            return None
+        return self._chain(found[0], pointer)
 
-    def chain(self, text: str, pointer: str) -> tuple[str, list[str | int], bool]:
-        """What a name with a path behind it, in braces or not, refers to, as `meant` has it."""
+    def _chain(self, text: str, pointer: str) -> tuple[str, list[str | int], bool]:
         keys = _keys(text.strip("{} "))
         return self.meant(str(keys[0]), keys[1:], pointer)
 
@@ -135,18 +138,14 @@ class Variables:
     def _text(self, text: str, pointer: str) -> str:
         whole = _BRACES.fullmatch(text.strip())
         if whole and self._known(_keys(whole[1])):
-            return self._whole(*self.chain(whole[1], pointer))
-        return "".join(self._pieces(text, pointer))
-
-    def _pieces(self, text: str, pointer: str) -> Iterator[str]:
-        behind, first = 0, True
+            return self._whole(*self._chain(whole[1], pointer))
+        pieces: list[str | Inside] = []
+        behind = 0
         for found in _BRACES.finditer(text):
             if self._known(_keys(found[1])):
-                name, path, maybe = self.chain(found[1], pointer)
-                yield _plain(text[behind : found.start()], first)
-                yield f"@{{{reference(name, path)}{'?' if maybe else ''}}}"
-                behind, first = found.end(), False
-        yield _plain(text[behind:], first)
+                pieces += [text[behind : found.start()], Inside(self._whole(*self._chain(found[1], pointer))[1:])]
+                behind = found.end()
+        return mixed([*pieces, text[behind:]])
 
     def _known(self, keys: list[str | int]) -> bool:
         name = str(keys[0])
@@ -155,11 +154,6 @@ class Variables:
 
     def _whole(self, name: str, path: Path, maybe: bool) -> str:
         return f"@{reference(name, path)}{'?' if maybe else ''}"
-
-
-def _plain(text: str, first: bool) -> str:
-    """Literal text; only at the very beginning is a lone @ more than that."""
-    return escaped(text) if first else escaped(" " + text)[1:]
 
 
 def _keys(text: str) -> list[str | int]:

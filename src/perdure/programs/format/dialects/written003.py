@@ -46,6 +46,7 @@ class _Writer:
     def __init__(self, definition: dict[str, Any], notes: Notes) -> None:
         self._definition, self._notes = definition, notes
         steps = definition.get("steps", [])
+        self._end = None if any(step.get("id") == ENDS for step in steps) else ENDS
         self._led_back = {step["id"] for step in steps if "loop" in step and (step.get("ui") or {}).get("continueOnError")}
 
     def config(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class _Writer:
             self._notes.error("not_in_dialect", joined(pointer, "factor"), "in this shape each wait is twice as long as the one before")
         if tries.get("max", 1) == 1:
             return {}
-        return {"maxRetries": tries["max"] - 1, "backoffMs": milliseconds(tries.get("wait", 1))}
+        return {"maxRetries": tries["max"] - 1} | ({"backoffMs": milliseconds(tries["wait"])} if "wait" in tries else {})
 
     def _value(self, value: Any, pointer: str) -> Any:
         match value:
@@ -114,7 +115,7 @@ class _Writer:
                 variables = [{"name": name, "value": self._value(item, joined(here, name))} for name, item in (value or {}).items()]
                 return "action", {"type": "set_variables", "parameters": {"variables": variables}}
             case "test":
-                return "condition", {"expression": self._condition(value, here)}
+                return "condition", {"expression": value if isinstance(value, bool) else self._condition(value, here)}
             case "approve":
                 return "approval", self._approval(value or {}, here)
             case "llm":
@@ -181,7 +182,7 @@ class _Writer:
             if more or len(targets) > 1 or not all(isinstance(target, str) for target in targets) or port in ("choose", "skipped"):
                 self._notes.error("not_in_dialect", here, "in this shape a port leads to one step, whatever happens")
                 continue
-            target = targets[0] if targets else ENDS
+            target = targets[0] if targets else self._end
             if (port == "loop" and target == step["id"]) or (port == "error" and target in self._led_back):
                 continue
             found["failure" if port == "error" else port] = target

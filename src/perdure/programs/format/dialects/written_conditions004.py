@@ -118,22 +118,21 @@ class Conditions:
     def _renamed(self, text: str) -> str | None:
         """CEL with the names that this dialect has; None if it has none for one of them."""
         try:
-            tree = cel_tree.parse(text)
-            return cel_tree.written(cel_tree.changed(tree, self._change))
+            return cel_tree.written(cel_tree.renamed(cel_tree.parse(text), self._rename))
         except (cel_tree.NotCel, RecursionError):
             return None
 
-    def _change(self, part: Tree) -> Tree | None:
-        match cel_tree.path(part):
-            case "self", path:
+    def _rename(self, name: str, path: list[str | int]) -> Tree | None:
+        match name, path:
+            case "self", _:
                 return Name(cel_path("output", path))
-            case "steps", [id, "output", "data", *path]:
-                return Name(cel_path("ctx", [id, "output", *path]))
-            case "steps", [id, "output", "meta", *path]:
-                return Name(cel_path("ctx", [id, "metadata", *path]))
-            case str(name), path if name in self._ids:
-                return Name(cel_path("ctx", [name, "output", *path]))
-        return Name("ctx") if part == Name("steps") else None
+            case "steps", [id, "output", "data", *rest]:
+                return Name(cel_path("ctx", [id, "output", *rest]))
+            case "steps", [id, "output", "meta", *rest]:
+                return Name(cel_path("ctx", [id, "metadata", *rest]))
+            case "steps", []:
+                return Name("ctx")
+        return Name(cel_path("ctx", [name, "output", *path])) if name in self._ids else None
 
 
 def plain(value: Any) -> Any:
