@@ -58,7 +58,13 @@ def test_a_join_of_each_runs_for_each() -> None:
 
 
 def test_a_second_token_on_one_edge_is_unsafe() -> None:
-    steps = [echo("start", next=["a", "b"]), echo("a", next="each"), echo("b", takes_s=2.0, next="each"), echo("each", join="each", next="end"), echo("end", takes_s=9.0)]
+    steps = [
+        echo("start", next=["a", "b"]),
+        echo("a", next="each"),
+        echo("b", takes_s=2.0, next="each"),
+        echo("each", join="each", next="end"),
+        echo("end", takes_s=9.0),
+    ]
     prediction = read(*steps, order="ports")
     assert (prediction.facts.status, prediction.facts.failed, prediction.ended_s) == ("failed", "fatal", 4.0)
     assert ran(prediction) == ["a", "b", "each", "each", "start"]

@@ -11,7 +11,7 @@ from perdure.testing.definitions.tools import ALWAYS
 T = TypeVar("T")
 
 DEPTH_MAX = 4
-TIMES_MAX = 24
+TIMES_MAX = 40
 """How often a step runs at most, in items and turns."""
 
 

@@ -62,7 +62,7 @@ class WorldRunner:
 
 
 def _tool(name: str) -> Callable[..., Any]:
-    async def tool(**arguments: Any) -> Any:
+    async def tool(_: Any = None, /, **arguments: Any) -> Any:
         answer = behave(name, arguments, step_info().attempt)
         if answer.takes_s:
             await asyncio.sleep(answer.takes_s)
