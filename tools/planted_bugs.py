@@ -33,6 +33,8 @@ NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothin
 WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
 DEPLOYS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "newer_code or between_deploys")
+BRACES = (*PYTEST, "tests/expr/test_braces.py")
+TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
 
 
@@ -61,9 +63,19 @@ def definitions(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/programs/format/test_{module}.py")
 
 
+def dialect(module: str) -> tuple[str, ...]:
+    """The tests of a part of the dialects."""
+    return (*PYTEST, f"tests/programs/format/dialects/test_{module}.py")
+
+
 def service(module: str) -> tuple[str, ...]:
     """The tests of some of the claims about use."""
     return (*PYTEST, f"tests/service/test_{module}.py")
+
+
+def expr(module: str) -> tuple[str, ...]:
+    """The tests of a kind of expressions."""
+    return (*PYTEST, f"tests/expr/test_{module}.py")
 
 
 class Bug(NamedTuple):
@@ -1161,8 +1173,8 @@ BUGS = [
         "bounds of cycles",
         "each cycle has a bound, or says that it has none",
         "programs/format/flow.py",
-        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS:\n",
-        "        if False:\n",
+        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and ",
+        "        if False and ",
         formats("compile_findings"),
     ),
     Bug(
@@ -1229,21 +1241,97 @@ BUGS = [
         "        while False:\n",
         (*PYTEST, "tests/programs/graph/test_draw.py"),
     ),
-    # definitions
+    # the {{ }} of seed 003, and its documents
     Bug(
-        "aliases count",
-        "an alias bomb is refused",
-        "programs/format/yaml_text.py",
-        "        self._total += count\n",
-        "        self._total += 1\n",
-        definitions("parse"),
+        "depth of braces",
+        "no expression nests so deep that reading it breaks",
+        "expr/braces_grammar.py",
+        "        if self.grammar.depth > DEPTH_MAX:\n",
+        "        if False:\n",
+        BRACES,
+        quick=True,
     ),
+    Bug(
+        "secrets in braces",
+        "nothing is made of a secret, it is handed on",
+        "expr/braces.py",
+        "            if not passed_on or len(parts) != 1:\n",
+        "            if False:\n",
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "cost of braces",
+        "an expression ends soon",
+        "expr/braces_run.py",
+        "        if self.steps > STEPS_MAX:\n",
+        "        if self.steps > 60 * STEPS_MAX:\n",
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "conditions in conditions",
+        "conditions on items nest only so deep",
+        "expr/braces_items.py",
+        "if run.nested >= NESTED_MAX:",
+        "if False:",
+        BRACES,
+        quick=True,
+    ),
+    Bug("null in filters", "what has no price is not cheap", "expr/braces_meaning.py", "None not in (one, two) and ", "", BRACES, quick=True),
+    Bug("numerals", "text is a number as in JavaScript, not as in Python", "expr/loose.py", "not _NUMERAL.issuperset(numeral) or ", "", BRACES, quick=True),
+    Bug(
+        "braces in values",
+        "what stands in a value is never read as an expression",
+        "expr/braces.py",
+        '        return "".join(_shown(run, made))\n',
+        '        joined = "".join(_shown(run, made))\n        return text(joined).evaluate(run.scope) if "{{" in joined else joined\n',
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "loops without a body",
+        "a loop without a body takes all its batches",
+        "programs/format/dialects/next003.py",
+        '        if said == "loop" and not found.get("loop"):\n',
+        "        if False:\n",
+        formats("seed003"),
+        quick=True,
+    ),
+    Bug(
+        "failures in a loop",
+        "a loop that goes on when one fails does",
+        "programs/format/dialects/seed003.py",
+        "    wired(steps)\n",
+        "",
+        formats("seed003"),
+        quick=True,
+    ),
+    Bug(
+        "done of a loop",
+        "what comes after a loop comes once",
+        "programs/format/ports.py",
+        'return "done" if verb == "loop" else AFTER',
+        "return AFTER",
+        formats("seed003"),
+        quick=True,
+    ),
+    Bug(
+        "null in loops",
+        "a loop over nothing is done at once",
+        "programs/graph/ticks.py",
+        "if items is not None and not isinstance(items, list):",
+        "if not isinstance(items, list):",
+        TICKS,
+        quick=True,
+    ),
+    # definitions
     Bug(
         "aliases of what holds them",
         "an alias stands for what is whole",
         "programs/format/yaml_text.py",
         "            self._anchors[event.anchor] = None\n        value",
-        "            self._anchors[event.anchor] = ({}, 1)\n        value",
+        "            self._anchors[event.anchor] = ({},)\n        value",
         definitions("parse"),
     ),
     Bug(
@@ -1374,6 +1462,192 @@ BUGS = [
         "        found.before.setdefault(following.pointer, []).append(comment.text)\n",
         "        pass\n",
         definitions("fmt"),
+    ),
+    # expressions
+    Bug(
+        "errors of CEL",
+        "an error is never true",
+        "expr/cel.py",
+        "            failed = found.type() == self._error\n            value = str(value) if failed else found.plain_value()\n",
+        "            failed, value = False, True\n",
+        expr("cel"),
+        quick=True,
+    ),
+    Bug("secrets in CEL", "no condition looks at a secret", "expr/cel.py", "        _refuse(text, found)\n", "", expr("cel")),
+    Bug("growth in CEL", "nothing grows without end", "expr/cel_cost.py", "        if names.growth > GROWTH_MAX:", "        if False:", expr("cel")),
+    Bug("numbers and truth", "true is not 1", "expr/values.py", "_NUMBERS = (int, float)", "_NUMBERS = (int, float, bool)", expr("condition")),
+    Bug(
+        "missing outside of an each",
+        "there is no item there in any dialect",
+        "expr/template.py",
+        'if missing == "error" or (missing == "null" and isinstance(absent, Nowhere)):',
+        'if missing == "error":',
+        expr("template"),
+    ),
+    Bug(
+        "forged secrets",
+        "data that looks like a secret is no secret",
+        "expr/template.py",
+        "part(scope) if secret else text(part(scope))",
+        "part(scope)",
+        expr("template"),
+    ),
+    Bug(
+        "kinds in rows",
+        "what can't be compared is an error, not false",
+        "expr/condition.py",
+        '                if unfit or missing != "false":\n',
+        '                if missing != "false":\n',
+        expr("condition"),
+    ),
+    Bug("schemas elsewhere", "nothing is fetched", "expr/schema.py", "retriever=_refuse, ", "", expr("schema")),
+    Bug("patterns of schemas", "no pattern takes for ever", "expr/schema.py", ", pattern_options=library.RegexOptions()", "", expr("schema")),
+    Bug("results of a path", "there is an end of results", "expr/jsonpath.py", "        if len(nodes) > NODES_MAX:", "        if False:", expr("jsonpath")),
+    Bug("steps of a path", "there is an end of steps", "expr/jsonpath.py", "        if self.left[0] < 0:", "        if False:", expr("jsonpath")),
+    Bug(
+        "memory of Python conditions",
+        "it has 50 MB",
+        "steps/python_conditions.py",
+        '        "max_memory": MEMORY_BYTES_MAX,\n',
+        "",
+        (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "memory"),
+    ),
+    Bug(
+        "imports in Python conditions",
+        "they import nothing",
+        "expr/python.py",
+        "        if isinstance(node, ast.Import | ast.ImportFrom):",
+        "        if False:",
+        (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "imports"),
+    ),
+    # dialects
+    Bug(
+        "items outside of forEach",
+        "an item where there is none is told when the document is read",
+        "programs/format/dialects/references000.py",
+        '            if name != "input" and not each:\n',
+        "            if False:\n",
+        dialect("seed000"),
+    ),
+    Bug(
+        "roots of seed 000 are whole words",
+        "@inputData is a step",
+        "programs/format/dialects/references000.py",
+        "        if name in _ROOTS:\n",
+        '        if name in _ROOTS or name.startswith("input"):\n',
+        dialect("seed000"),
+    ),
+    Bug(
+        "ids that are roots",
+        "a step called as a root is renamed, and its references follow",
+        "programs/format/dialects/reading.py",
+        "        elif original in TAKEN:\n",
+        "        elif False:\n",
+        dialect("seed000"),
+    ),
+    Bug(
+        "one operator per condition",
+        "a second operator of seed 000 is refused",
+        "programs/format/dialects/seed000.py",
+        '        if len(found) > 1:\n            self._notes.error("one_operator"',
+        '        if len(found) > 9:\n            self._notes.error("one_operator"',
+        dialect("seed000"),
+    ),
+    Bug(
+        "bail only if its step ran",
+        "a skipped step does not end the execution",
+        "programs/format/dialects/seed000.py",
+        '        conditions = [read["when"]] if "when" in read else []\n',
+        "        conditions: list[Any] = []\n",
+        (*PYTEST, "tests/seeds/test_definitions_000.py"),
+    ),
+    Bug(
+        "marks before a reference",
+        "an @ before a reference stays text",
+        "programs/format/dialects/spelling.py",
+        '(r"@(?=[@{]|\\Z)" if is_before else r"@(?=[@{])")',
+        '(r"@(?=[@{])" if is_before else r"@(?=[@{])")',
+        dialect("seed000"),
+    ),
+    Bug(
+        "functions are no subworkflows",
+        "a foreign document calls no function of Python",
+        "programs/format/dialects/steps001.py",
+        'if not name or called.startswith("py:") or not re.fullmatch(model.CALL_PATTERN, called):',
+        "if not name:",
+        (*PYTEST, "tests/seeds/test_definitions_001.py"),
+    ),
+    Bug(
+        "secrets of triggers",
+        "a secret in a foreign document is not kept",
+        "programs/format/dialects/triggers001.py",
+        '"secret": f"@secrets.{name}"}',
+        '"secret": config.text("secret")}',
+        dialect("seed001"),
+    ),
+    Bug(
+        "names with several writers",
+        "what several steps store is a variable",
+        "programs/format/dialects/variables001.py",
+        "bool(writers) and (len(writers) > 1 or",
+        "bool(writers) and (False or",
+        dialect("seed001"),
+    ),
+    Bug(
+        "one time less back",
+        "a loop back to another node is taken one time less than the node may run",
+        "programs/format/dialects/routes004.py",
+        '"max": most - 1',
+        '"max": most',
+        dialect("seed004"),
+    ),
+    Bug(
+        "no end of the tries goes on",
+        "what has used up its tries does not go on as if it had succeeded",
+        "programs/format/dialects/routes004.py",
+        "        if not rules or not late:\n",
+        "        if not rules:\n",
+        dialect("seed004"),
+    ),
+    Bug(
+        "variables of macros",
+        "what a macro binds keeps its name",
+        "programs/format/dialects/cel_tree.py",
+        "        return part if chain[0] in bound else rename(*chain)\n",
+        "        return rename(*chain)\n",
+        dialect("cel_conditions"),
+    ),
+    Bug(
+        "numbers of seed 004 are doubles",
+        "integers are not divided as integers there",
+        "programs/format/dialects/cel_conditions.py",
+        "            return Binary(part.operator, _double(part.left), _double(part.right))\n        return None",
+        "            return None\n        return None",
+        dialect("cel_conditions"),
+    ),
+    Bug(
+        "once per token",
+        "what comes after a node that runs once per token does so too",
+        "programs/format/dialects/graph004.py",
+        "            again.extend(fresh)\n",
+        "",
+        dialect("seed004"),
+    ),
+    Bug(
+        "no way to an end",
+        "a workflow that never ends has to say so",
+        "programs/format/dialects/seed004.py",
+        "    if graph.nodes and not forever and",
+        "    if False and",
+        (*PYTEST, "tests/seeds/test_definitions_004.py"),
+    ),
+    Bug(
+        "what is written is read again",
+        "a definition is never given out as a document that says something else",
+        "programs/format/dialects/writing.py",
+        "    if different:\n",
+        "    if False:\n",
+        dialect("seed000"),
     ),
 ]
 

@@ -199,7 +199,7 @@ ROWS = [
           - {id: l, listen: item, repeat: {until: {ref: "@self", eq: stop}, endless: true}}
         """,
         script=(Sent("item", 1), Sent("item", 2), Sent("item", "stop")),
-        ran="l/~0 l/~1 l/~2",
+        ran="l/~0/l l/~1/l l/~2/l",
         result="stop",
     ),
     Row(

@@ -192,7 +192,10 @@ def test_a_patch_changes_the_canonical_form() -> None:
         ([{"op": "replace", "path": "", "value": [1]}], "a definition is a mapping"),
         ({"op": "remove"}, "a change is a list of operations"),
         ([{"op": "test", "path": "/name", "value": "ports"}] * 1001, "a change has 1000 operations at most, this one 1001"),
-        ([{"op": "add", "path": "/x", "value": [1] * 20}, *([{"op": "copy", "from": "/x", "path": "/x/-"}] * 900)], "more than 250,000 values"),
+        (
+            [{"op": "add", "path": "/x", "value": [1] * 20}, *([{"op": "copy", "from": "/x", "path": "/x/-"}] * 16)],
+            "(copy): the document would hold more than 250,000 values",
+        ),
     ],
 )
 def test_a_patch_that_leaves_something_invalid_is_refused(patch: Any, why: str) -> None:

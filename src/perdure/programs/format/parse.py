@@ -1,7 +1,7 @@
 """Text to plain data: YAML 1.2 or JSON, and where in the text everything stands.
 
-What comes out is what JSON can say and the values of Perdure can keep. Nothing is constructed but that: tags are refused, keys are always text, an alias is a
-copy of what it names and counts in full against the bounds.
+What comes out is what JSON can say and the values of Perdure can keep. Nothing is constructed but that: tags are refused, keys are always text, an alias stands
+for what it names and counts in full against the bounds.
 """
 
 from __future__ import annotations

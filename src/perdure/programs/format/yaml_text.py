@@ -16,7 +16,7 @@ import msgspec
 from perdure.core.errors import ProgrammingError
 from perdure.programs.format.finding import Finding, joined
 from perdure.programs.format.json_text import Spot, repeated_name
-from perdure.programs.format.parse import DEPTH_MAX, VALUES_MAX
+from perdure.programs.format.parse import DEPTH_MAX
 
 _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -75,7 +75,7 @@ def events(text: str) -> Iterator[Any]:
 
 
 class _Frame(msgspec.Struct):
-    """A mapping or list that is being read. `name` is the field whose value comes next; `count` is how many values it holds so far."""
+    """A mapping or list that is being read. `name` is the field whose value comes next."""
 
     pointer: str
     value: Any
@@ -83,7 +83,6 @@ class _Frame(msgspec.Struct):
     spot: Spot
     name: str | None = None
     lines: dict[str, int] = {}
-    count: int = 1
 
 
 class _Reader:
@@ -95,8 +94,7 @@ class _Reader:
         self.repeated: list[Finding] = []
         self._documents = 0
         self._frames: list[_Frame] = []
-        self._anchors: dict[str, tuple[Any, int] | None] = {}
-        self._total = 0
+        self._anchors: dict[str, tuple[Any] | None] = {}
 
     def take(self, event: Any) -> None:
         spot = (event.start_mark.line + 1, event.start_mark.column + 1)
@@ -114,8 +112,8 @@ class _Reader:
             case "MappingEndEvent" | "SequenceEndEvent":
                 frame = self._frames.pop()
                 if frame.anchor:
-                    self._anchors[frame.anchor] = (frame.value, frame.count)
-                self._place(frame.value, frame.count)
+                    self._anchors[frame.anchor] = (frame.value,)
+                self._place(frame.value)
 
     def _begin(self, event: Any, spot: Spot) -> None:
         tag = _tag(event)
@@ -141,8 +139,8 @@ class _Reader:
         self._arrive(spot, scalar=True)
         value = _resolved(event.value, spot) if plain else event.value
         if event.anchor:
-            self._anchors[event.anchor] = (value, 1)
-        self._place(value, 1)
+            self._anchors[event.anchor] = (value,)
+        self._place(value)
 
     def _named(self, frame: _Frame, name: str, plain: bool, spot: Spot) -> None:
         if plain and name == "<<":
@@ -161,7 +159,7 @@ class _Reader:
             why = f"'*{name}' stands inside of what it names" if name in self._anchors else f"there is no '&{name}' before '*{name}'"
             raise _refusal("bad_alias", spot, f'{why}; to have it as text, quote it: "*{name}"')
         self._arrive(spot, scalar=not isinstance(known[0], dict | list))
-        self._place(*known)
+        self._place(known[0])
 
     def _arrive(self, spot: Spot, scalar: bool) -> str:
         """A value begins: its pointer, noted with its place."""
@@ -177,17 +175,11 @@ class _Reader:
         self.spots.setdefault(pointer, spot)
         return pointer
 
-    def _place(self, value: Any, count: int) -> None:
-        self._total += count
-        if self._total > VALUES_MAX:
-            raise Refused(
-                Finding("too_large", "error", "", f"the definition holds more than {VALUES_MAX:,} values, aliases counted in full; pass large values by name")
-            )
+    def _place(self, value: Any) -> None:
         if not self._frames:
             self.document = value
             return
         frame = self._frames[-1]
-        frame.count += count
         if isinstance(frame.value, list):
             frame.value.append(value)
         elif frame.name is not None:

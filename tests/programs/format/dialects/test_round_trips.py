@@ -155,6 +155,39 @@ def test_whatever_is_read_nothing_raises(first: int) -> None:
             raise AssertionError(f"seed {seed}") from raised
 
 
+FIELDS = {
+    "000": "name action input when bail forEach config outputSchema description id",
+    "001": "id type command tool arguments content goal condition then else steps items while until count max as slug workflowId version inputs prompt timeout "
+    "outputVariable interrupt await_timeout_ms retry onError env when defaultAction approvers form wait concurrency",
+    "004": "id type config config_ref dependencies dependents wait_for_all loop branch retry limits human_config agent_config compensator rejection_path "
+    "timeout_ms",
+}
+OF_LOOPS = "enabled condition max_iterations loop_back_to break_path timeout_path delay_ms"
+OF_DOCUMENTS = "steps title name input_schema variables constraints runtime triggers tags version slug data metadata edges nodes"
+OF_BRANCHES = "enabled type rules default available_next_nodes"
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_whatever_stands_in_a_field_nothing_raises(junk: Any) -> None:
+    types = ["agent", "agent_message", "approval", "bash", "conditional", "loop", "parallel", "subworkflow", "tool"]
+    for field in FIELDS["000"].split():
+        read({"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, field: junk}]})
+    for field in FIELDS["001"].split():
+        for type_name in types:
+            read({"name": "x", "variables": {}, "steps": [{"type": type_name, "steps": [{"type": "bash", "command": "x"}], field: junk}]})
+    for field in FIELDS["004"].split():
+        for type_name in ("task", "agent", "human"):
+            read({"nodes": [{"id": "a", "type": type_name, field: junk}]})
+    for field in OF_LOOPS.split():
+        read({"nodes": [{"id": "a", "loop": {"condition": "true", "max_iterations": 2, field: junk}}, {"id": "x"}]})
+    for field in OF_BRANCHES.split():
+        read({"nodes": [{"id": "a", "branch": {"rules": [{"condition": junk, "next_nodes": junk}], field: junk}}, {"id": "x"}]})
+    for field in OF_DOCUMENTS.split():
+        read({"title": "x", "steps": [], "input_schema": {}, field: junk})
+        read({"slug": "x", "data": junk, field: junk})
+        read({"nodes": [{"id": "a"}], field: junk})
+
+
 @pytest.mark.prove
 def test_whatever_is_read_nothing_raises_at_length() -> None:
     for seed in range(400, 40_000):

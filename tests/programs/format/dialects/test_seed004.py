@@ -85,8 +85,9 @@ def test_a_dependency_leads_to_who_depends_on_it_unless_it_leads_on_by_itself() 
 
 
 def test_what_comes_after_a_node_that_runs_once_per_token_does_so_too() -> None:
-    found = made({"id": "a", "dependents": ["c"]}, {"id": "b", "dependents": ["c"]}, {"id": "c", "dependents": ["d"]}, {"id": "d"})
-    assert [steps(found)[name].get("join") for name in "abcd"] == [None, None, "each", "each"]
+    behind = {"id": "c", "dependents": ["d"]}, {"id": "d", "dependents": ["e"]}, {"id": "e"}
+    found = made({"id": "a", "dependents": ["c"]}, {"id": "b", "dependents": ["c"]}, *behind)
+    assert [steps(found)[name].get("join") for name in "abcde"] == [None, None, "each", "each", "each"]
     waiting = made({"id": "a", "dependents": ["c"]}, {"id": "b", "dependents": ["c"]}, {"id": "c", "wait_for_all": True, "dependents": ["d"]}, {"id": "d"})
     assert not any("join" in step for step in waiting.document["steps"])
 

@@ -18,7 +18,7 @@ from perdure.programs.format.dialects.variables001 import Variables
 from perdure.programs.format.finding import closest
 
 BLOCKS = ("conditional", "loop", "parallel")
-GOES_ON = frozenset(("continue", "go_on", "ignore", "skip"))
+GOES_ON = ("continue", "go_on", "ignore", "skip")
 CONTENT = ("content", "message", "goal", "prompt")
 
 Step = dict[str, Any]
@@ -272,10 +272,11 @@ class Steps:
         given = step.value["count"]
         body = self._body(one, {"index": "index"})
         if isinstance(given, str):
-            ref = self._variables.items(given, step.at("count"))
-            name, path, _ = self._variables.chain(given, step.at("count"))
-            again: Any = {"expr": f"index + 1 >= {in_cel(name, path)}"}
-            return {"do": body, "when": {"ref": ref.removesuffix("?") + "?", "gt": 0}, "repeat": {"until": again, "max": most or self._steps_max}}
+            if (found := self._variables.named(given, step.at("count"))) is None:
+                return {"do": body, "when": False}
+            name, path, _ = found
+            again = {"expr": f"index + 1 >= {in_cel(name, path)}"}
+            return {"do": body, "when": {"ref": f"{whole(name, path)}?", "gt": 0}, "repeat": {"until": again, "max": most or self._steps_max}}
         if not is_number(given) or given != int(given) or given < 0:
             self._notes.error("wrong_type", step.at("count"), f"expected a whole number from 0, found {kind(given)}")
             given = 0

@@ -89,15 +89,19 @@ class Variables:
                 return value
 
     def items(self, text: str, pointer: str) -> str:
-        """What a loop goes over: a name, in braces or not."""
+        """What a name, in braces or not, refers to; text that is no name is noted."""
+        found = self.named(text, pointer)
+        return self._whole(*found) if found else escaped(text)
+
+    def named(self, text: str, pointer: str) -> tuple[str, list[str | int], bool] | None:
+        """The same as a root or a step, a path, and whether there may be nothing."""
         found = _BRACES.fullmatch(text.strip()) or _NAME.fullmatch(text.strip())
         if found is None:
             self._notes.error("bad_reference", pointer, f"{text[:60]!r} names no variable; write the name of one, such as 'files' or '{{{{files}}}}'")
-            return escaped(text)
-        return self._whole(*self.chain(found[0], pointer))
+            return None
+        return self._chain(found[0], pointer)
 
-    def chain(self, text: str, pointer: str) -> tuple[str, list[str | int], bool]:
-        """What a name with a path behind it, in braces or not, refers to, as `meant` has it."""
+    def _chain(self, text: str, pointer: str) -> tuple[str, list[str | int], bool]:
         keys = _keys(text.strip("{} "))
         return self.meant(str(keys[0]), keys[1:], pointer)
 
@@ -134,12 +138,12 @@ class Variables:
     def _text(self, text: str, pointer: str) -> str:
         whole = _BRACES.fullmatch(text.strip())
         if whole and self._known(_keys(whole[1])):
-            return self._whole(*self.chain(whole[1], pointer))
+            return self._whole(*self._chain(whole[1], pointer))
         pieces: list[str | Inside] = []
         behind = 0
         for found in _BRACES.finditer(text):
             if self._known(_keys(found[1])):
-                pieces += [text[behind : found.start()], Inside(self._whole(*self.chain(found[1], pointer))[1:])]
+                pieces += [text[behind : found.start()], Inside(self._whole(*self._chain(found[1], pointer))[1:])]
                 behind = found.end()
         return mixed([*pieces, text[behind:]])
 
