@@ -9,7 +9,6 @@ from perdure.core.paths import Key, Path
 from perdure.core.promise import Promise, Settlement
 from perdure.core.rebuild import Load
 from perdure.programs.graph.declare import GraphWorkflow
-from perdure.programs.graph.instance import Instance
 from perdure.programs.graph.ir import IR
 from perdure.programs.graph.picture import State
 from perdure.programs.graph.plan import Plan, takes
