@@ -1161,8 +1161,8 @@ BUGS = [
         "bounds of cycles",
         "each cycle has a bound, or says that it has none",
         "programs/format/flow.py",
-        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS:\n",
-        "        if False:\n",
+        "        if head not in bounded and draft.dialect not in BOUNDED_BY_HOPS and ",
+        "        if False and ",
         formats("compile_findings"),
     ),
     Bug(

@@ -239,8 +239,8 @@ def loop(run: "Instance", doing: Doing) -> None:
         return
     if stay is not None:
         stay.tick = tick
-        single = {name: tick.variables[name] for name in ("item", "index") if name in tick.variables}
-        doing.firing.frame.scope = doing.names.inside({"loop": tick.variables, **single})
+        given: dict[str, Any] = {"loop": tick.variables} | {name: value for name, value in tick.variables.items() if name in ("item", "index")}
+        doing.firing.frame.scope = doing.names.inside(given)
     run.roots.loop = tick.variables
     doing.then(Done(tick.port, Output.of(tick.data, "the batch")))
 
