@@ -70,8 +70,8 @@ class Reading:
             except Missing as missing:
                 return Failed(outcome.at, error("fatal", "ExpressionFailed", str(missing)))
         last = [name for name in shape.steps if not any(edge.source == name for edge in shape.edges)]
-        if len(last) == 1:
-            return Ended(outcome.at, "completed", self.latest(last[0], outcome.at, Where()))
+        if len(last) < 2:
+            return Ended(outcome.at, "completed", self.latest(last[0], outcome.at, Where()) if last else None)
         ran = {trace.name for trace in self.trace if trace.what == "step" and not trace.skipped}
         return Ended(outcome.at, "completed", {name: self.latest(name, outcome.at, Where()) for name in last if name in ran})
 
