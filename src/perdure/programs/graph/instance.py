@@ -155,7 +155,7 @@ class Instance:
         self.walk.trace = [] if self.is_traced else None
         self.routing = Routing(self)
         self.endless = Endless(self)
-        wrong = self.log.judged((("input", 0),), self.roots.check)
+        wrong = self.log.judged((("input", 0),), self.roots.check) or self.roots.vary()
         if isinstance(wrong, Err):
             self.ending.fail(wrong)
             return

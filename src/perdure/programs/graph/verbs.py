@@ -238,9 +238,12 @@ def loop(run: "Instance", doing: Doing) -> None:
     if isinstance(tick, Err):
         doing.then(tick)
         return
+    config = doing.node.config if isinstance(doing.node.config, dict) else {}
+    if not tick.done and tick.number >= config.get("max", tick.number + 1):
+        doing.then(Err("exhausted", ErrorInfo("LoopExhausted", f"{doing.node.id} has more than {config['max']:,} batches")))
+        return
     if stay is not None:
         stay.tick = tick
-        config = doing.node.config if isinstance(doing.node.config, dict) else {}
         given: dict[str, Any] = {"loop": tick.variables}
         for name, called in (("item", config.get("as", "item")), ("index", config.get("index", "index"))):
             if name in tick.variables:
