@@ -23,8 +23,9 @@ $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(PACKAGE) ## Watch an execution survive a crash
+demo: $(PACKAGE) ## Watch executions survive crashes
 	@$(PY) examples/demo.py
+	@$(PY) examples/demo_definition.py
 
 test: $(TOOLS) ## Run the tests
 	@$(PY) -m pytest -q -n $(JOBS)
@@ -55,10 +56,10 @@ clean: ## Remove what make made: the environment, caches, builds
 $(PY):
 	@set -e; $(find_python); echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
 
-# The package alone, which is all that a program using it needs.
+# The package alone, with what definitions take, which is all that a program using it needs.
 $(PACKAGE): $(PY) pyproject.toml
 	@echo "make: installing perdure into $(VENV)"
-	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable . || $(NO_INDEX)
+	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[definitions]' || $(NO_INDEX)
 	@touch $@
 
 $(TOOLS): $(PACKAGE)
