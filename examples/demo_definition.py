@@ -132,6 +132,7 @@ def play(stage: Stage) -> list[str]:
         stage.kill("in the loop")
         stage.until("Ada to be asked", lambda: large.status().status == "waiting_approval")
         stage.kill("while Ada thinks")
+        stage.until("the approval", lambda: bool(client.approvals("ada")))
         (asked,) = client.approvals("ada")
         print(f"   Ada is asked: {asked.title}")
         client.get(asked.id, "perdure.approval").send("vote", Vote("ada", True, value={"reason": "all is in order"}))
