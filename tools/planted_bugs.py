@@ -33,6 +33,8 @@ NOTHING_FAILS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "where_nothin
 WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
 DEPLOYS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "newer_code or between_deploys")
+BRACES = (*PYTEST, "tests/expr/test_braces.py")
+TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
 
 
@@ -69,6 +71,11 @@ def dialect(module: str) -> tuple[str, ...]:
 def service(module: str) -> tuple[str, ...]:
     """The tests of some of the claims about use."""
     return (*PYTEST, f"tests/service/test_{module}.py")
+
+
+def expr(module: str) -> tuple[str, ...]:
+    """The tests of a kind of expressions."""
+    return (*PYTEST, f"tests/expr/test_{module}.py")
 
 
 class Bug(NamedTuple):
@@ -1234,6 +1241,90 @@ BUGS = [
         "        while False:\n",
         (*PYTEST, "tests/programs/graph/test_draw.py"),
     ),
+    # the {{ }} of seed 003, and its documents
+    Bug(
+        "depth of braces",
+        "no expression nests so deep that reading it breaks",
+        "expr/braces_grammar.py",
+        "        if self.grammar.depth > DEPTH_MAX:\n",
+        "        if False:\n",
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "secrets in braces",
+        "nothing is made of a secret, it is handed on",
+        "expr/braces.py",
+        "            if not passed_on or len(parts) != 1:\n",
+        "            if False:\n",
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "cost of braces",
+        "an expression ends soon",
+        "expr/braces_run.py",
+        "        if self.steps > STEPS_MAX:\n",
+        "        if self.steps > 60 * STEPS_MAX:\n",
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "conditions in conditions",
+        "conditions on items nest only so deep",
+        "expr/braces_items.py",
+        "if run.nested >= NESTED_MAX:",
+        "if False:",
+        BRACES,
+        quick=True,
+    ),
+    Bug("null in filters", "what has no price is not cheap", "expr/braces_meaning.py", "None not in (one, two) and ", "", BRACES, quick=True),
+    Bug("numerals", "text is a number as in JavaScript, not as in Python", "expr/loose.py", "not _NUMERAL.issuperset(numeral) or ", "", BRACES, quick=True),
+    Bug(
+        "braces in values",
+        "what stands in a value is never read as an expression",
+        "expr/braces.py",
+        '        return "".join(_shown(run, made))\n',
+        '        joined = "".join(_shown(run, made))\n        return text(joined).evaluate(run.scope) if "{{" in joined else joined\n',
+        BRACES,
+        quick=True,
+    ),
+    Bug(
+        "loops without a body",
+        "a loop without a body takes all its batches",
+        "programs/format/dialects/next003.py",
+        '        if said == "loop" and not found.get("loop"):\n',
+        "        if False:\n",
+        formats("seed003"),
+        quick=True,
+    ),
+    Bug(
+        "failures in a loop",
+        "a loop that goes on when one fails does",
+        "programs/format/dialects/seed003.py",
+        "    wired(steps)\n",
+        "",
+        formats("seed003"),
+        quick=True,
+    ),
+    Bug(
+        "done of a loop",
+        "what comes after a loop comes once",
+        "programs/format/ports.py",
+        'return "done" if verb == "loop" else AFTER',
+        "return AFTER",
+        formats("seed003"),
+        quick=True,
+    ),
+    Bug(
+        "null in loops",
+        "a loop over nothing is done at once",
+        "programs/graph/ticks.py",
+        "if items is not None and not isinstance(items, list):",
+        "if not isinstance(items, list):",
+        TICKS,
+        quick=True,
+    ),
     # definitions
     Bug(
         "aliases of what holds them",
@@ -1371,6 +1462,63 @@ BUGS = [
         "        found.before.setdefault(following.pointer, []).append(comment.text)\n",
         "        pass\n",
         definitions("fmt"),
+    ),
+    # expressions
+    Bug(
+        "errors of CEL",
+        "an error is never true",
+        "expr/cel.py",
+        "            failed = found.type() == self._error\n            value = str(value) if failed else found.plain_value()\n",
+        "            failed, value = False, True\n",
+        expr("cel"),
+        quick=True,
+    ),
+    Bug("secrets in CEL", "no condition looks at a secret", "expr/cel.py", "        _refuse(text, found)\n", "", expr("cel")),
+    Bug("growth in CEL", "nothing grows without end", "expr/cel_cost.py", "        if names.growth > GROWTH_MAX:", "        if False:", expr("cel")),
+    Bug("numbers and truth", "true is not 1", "expr/values.py", "_NUMBERS = (int, float)", "_NUMBERS = (int, float, bool)", expr("condition")),
+    Bug(
+        "missing outside of an each",
+        "there is no item there in any dialect",
+        "expr/template.py",
+        'if missing == "error" or (missing == "null" and isinstance(absent, Nowhere)):',
+        'if missing == "error":',
+        expr("template"),
+    ),
+    Bug(
+        "forged secrets",
+        "data that looks like a secret is no secret",
+        "expr/template.py",
+        "part(scope) if secret else text(part(scope))",
+        "part(scope)",
+        expr("template"),
+    ),
+    Bug(
+        "kinds in rows",
+        "what can't be compared is an error, not false",
+        "expr/condition.py",
+        '                if unfit or missing != "false":\n',
+        '                if missing != "false":\n',
+        expr("condition"),
+    ),
+    Bug("schemas elsewhere", "nothing is fetched", "expr/schema.py", "retriever=_refuse, ", "", expr("schema")),
+    Bug("patterns of schemas", "no pattern takes for ever", "expr/schema.py", ", pattern_options=library.RegexOptions()", "", expr("schema")),
+    Bug("results of a path", "there is an end of results", "expr/jsonpath.py", "        if len(nodes) > NODES_MAX:", "        if False:", expr("jsonpath")),
+    Bug("steps of a path", "there is an end of steps", "expr/jsonpath.py", "        if self.left[0] < 0:", "        if False:", expr("jsonpath")),
+    Bug(
+        "memory of Python conditions",
+        "it has 50 MB",
+        "steps/python_conditions.py",
+        '        "max_memory": MEMORY_BYTES_MAX,\n',
+        "",
+        (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "memory"),
+    ),
+    Bug(
+        "imports in Python conditions",
+        "they import nothing",
+        "expr/python.py",
+        "        if isinstance(node, ast.Import | ast.ImportFrom):",
+        "        if False:",
+        (*PYTEST, "tests/steps/test_python_conditions.py", "-k", "imports"),
     ),
     # dialects
     Bug(

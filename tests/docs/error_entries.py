@@ -82,6 +82,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
         "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",
     ),
+    "PatchRefused": (
+        "A live execution can't go on by that definition: something has begun that would be changed, or somebody else has patched it meanwhile.",
+        "`why` has the reasons. Change what has not begun, add steps behind what has, or fork the execution; it goes on as before.",
+    ),
     "HasEnded": (
         "The execution or the approval has ended, so what was asked would have no effect.",
         "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",

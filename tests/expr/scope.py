@@ -1,7 +1,10 @@
 """A scope for tests, and how errors are asked for."""
 
+from collections.abc import Callable
 from typing import Any
 
+from perdure.core.errors import BadExpression, ExpressionFailed
+from perdure.expr.missing import Absent
 from perdure.expr.refs import Read
 
 
@@ -33,3 +36,13 @@ def of_step(name: str, *path: str | int, where: str = "") -> Read:
 def of_root(name: str, *path: str | int, where: str = "") -> Read:
     """What a reference to a root reads."""
     return Read(name, "", path, where)
+
+
+def outcome(ask: Callable[[], Any]) -> Any:
+    """What is answered, or "refused": in a few words, by an error of expressions. Any other error goes on."""
+    try:
+        return ask()
+    except (BadExpression, ExpressionFailed, Absent) as refused:
+        if len(str(refused)) > 600:
+            raise AssertionError(f"an error says too much: {refused}") from refused
+        return "refused"

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,6 +305,11 @@ FILTERED = [
 @pytest.mark.parametrize(("text", "value"), [*ACCESS, *FILTERED])
 def test_values_are_taken_and_filtered(text: str, value: Any) -> None:
     assert of(text, **DATA) == value
+
+
+def test_each_filter_stands_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/braces.md").read_text(encoding="utf-8")
+    assert [name for name in FILTERS if f"`{name}`" not in page and f"`{name}(" not in page] == []
 
 
 def test_each_filter_stands_in_the_table_above() -> None:

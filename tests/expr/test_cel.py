@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression
@@ -13,13 +13,17 @@ from perdure.expr.cel import compiled
 from perdure.expr.cel_names import names
 from perdure.expr.missing import Absent, Unfit
 from perdure.expr.refs import TEXT_CHARACTERS_MAX
-from tests.expr.scope import Given, of_root, of_step
+from tests.expr.scope import Given, of_root, of_step, outcome
 
 SCOPE = Given(
     {"self": {"score": 90, "half": 0.5, "name": "Ada", "items": [{"n": 1}, {"n": 2}], "none": None, "ok": True}, "loop": {"item": 3}, "input": {}},
     enrich={"revenue": 200_000.5},
     a__b={"score": 1, "output": 5},
     list={"n": 1},
+    function={"n": 1},
+    var={"n": 2},
+    size={"n": 3},
+    timestamp={"n": 3},
     skipped=None,
 )
 
@@ -40,6 +44,7 @@ SCOPE = Given(
         ("skipped == null", True),
         ("loop.item == 3", True),
         ("list.n == 1 && type(list.n) == int", True),
+        ("function.n == 1 && var.n == 2 && size.n == 3 && timestamp.n == size('abc')", True),
         ('steps["a-b"].score == 1', True),
         ('steps["a-b"].output.data.score == 1 && steps["a-b"].score == 1', True),
         ("steps.enrich.output.port == 'success'", True),
@@ -163,14 +168,14 @@ def test_what_would_grow_without_end_is_refused(text: str) -> None:
         ("l.all(x, !(0 in self.b))", [1] * 20_000),
         ("l.all(x, size(self.b + 'y') > 0)", "x" * 200_000),
         ("self.b.all(x, self.b.all(y, x == y))", [[1] * 100] * 200),
-        (" && ".join(["self.b == self.c"] * 30), [1] * 2_000_000),
+        (" && ".join(["self.b == self.c"] * 100), [1] * 1_000_000),
     ],
 )
 def test_what_would_take_too_long_for_what_it_is_given_fails_at_once(text: str, larger: Any) -> None:
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     with pytest.raises(Unfit, match="too large for it"):
         compiled(text).holds(Given({"self": {"b": larger, "c": larger}}, l=list(range(9_999))))
-    assert time.perf_counter() - began_s < 2
+    assert time.process_time() - began_s < 3
 
 
 def test_what_is_given_may_be_large_where_it_is_looked_at_once() -> None:
@@ -190,9 +195,7 @@ def test_how_work_may_grow_is_read_from_the_text() -> None:
 CHARACTERS = "self.x enrich()[]{}'\"\\+-*/%<>=!&|?:,.019truefalse\n`"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40) | st.text(alphabet=CHARACTERS, max_size=40))
 def test_every_text_is_an_expression_or_none_and_every_expression_has_a_value_or_fails(text: str) -> None:
-    try:
-        compiled(text).evaluate(SCOPE)
-    except (BadExpression, Absent):
-        return
+    outcome(lambda: compiled(text).evaluate(SCOPE))

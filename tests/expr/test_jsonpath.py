@@ -5,13 +5,14 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression
 from perdure.expr.jsonpath import NODES_MAX, compiled
 from perdure.expr.missing import Unfit
 from perdure.expr.refs import TEXT_CHARACTERS_MAX
+from tests.expr.scope import outcome
 
 VALUE = {"n": 1, "ok": True, "items": [{"n": 1, "tag": "ab"}, {"n": 2.5, "tag": "b"}, {"n": "3"}], "a b": {"deep": [[1], [2]]}}
 
@@ -70,12 +71,9 @@ def test_what_is_none_is_refused(path: str) -> None:
     "path", ["$" + "[?@" * 20_000, "$[?" + "(" * 30_000, "$[?" + "!" * 30_000 + "@", "$" + ".a" * 30_000, "$" + "[" * 60_000, "$['" + "\\" * 60_000]
 )
 def test_long_paths_are_read_or_refused_in_time(path: str) -> None:
-    began_s = time.perf_counter()
-    try:
-        compiled(path).find(VALUE)
-    except (BadExpression, Unfit):
-        pass
-    assert time.perf_counter() - began_s < 3
+    began_s = time.process_time()
+    outcome(lambda: compiled(path).find(VALUE))
+    assert time.process_time() - began_s < 3
     with pytest.raises(BadExpression, match="characters"):
         compiled(path + "x" * TEXT_CHARACTERS_MAX)
 
@@ -85,22 +83,20 @@ def test_how_many_it_finds_and_how_far_it_goes_is_bounded() -> None:
     with pytest.raises(Unfit, match="the path finds 100,001 values"):
         compiled("$.a[*]").find(many)
     wide = {str(place): {"x": [0] * 10} for place in range(2_000)}
-    for path in ("$..*..*..*..*", "$" + "[?@..x[?@ == 1]]" * 3, "$[?count($..*) > 1]", "$[*,*,*,*,*,*,*,*,*,*][*,*,*,*,*,*,*,*,*,*][*,*,*,*,*,*,*,*,*,*]"):
-        began_s = time.perf_counter()
-        try:
+    for path in ("$[?count($..*) > 1]", "$[*,*,*,*,*,*,*,*,*,*][*,*,*,*,*,*,*,*,*,*][*,*,*,*,*,*,*,*,*,*]"):
+        began_s = time.process_time()
+        with pytest.raises(Unfit, match="takes more than 1,000,000 steps"):
             compiled(path).find(wide)
-        except Unfit as unfit:
-            assert "steps" in str(unfit)
-        assert time.perf_counter() - began_s < 4
+        assert time.process_time() - began_s < 4
 
 
 def test_regular_expressions_take_time_in_proportion() -> None:
     value = [{"s": "a" * 50_000 + "b"}]
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     assert compiled("$[?match(@.s, '(a+)+c')]").find(value) == []
     assert compiled("$[?search(@.s, '(a|a)*c')]").find(value) == []
     assert compiled("$[?search(@.s, '(')]").find(value) == []
-    assert time.perf_counter() - began_s < 1
+    assert time.process_time() - began_s < 1
 
 
 def test_deep_values_are_gone_through() -> None:
@@ -110,9 +106,7 @@ def test_deep_values_are_gone_through() -> None:
     assert compiled("$..[?@ == 1]").find(value) == [1]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30).map(lambda text: f"${text}") | st.text(alphabet="$.@[]?*'\"ab0-:,()&|=<>! ", max_size=30).map(lambda text: f"${text}"))
 def test_every_text_is_a_path_or_none(text: str) -> None:
-    try:
-        assert isinstance(compiled(text).find(VALUE), list)
-    except (BadExpression, Unfit):
-        return
+    assert isinstance(outcome(lambda: compiled(text).find(VALUE)), list | str)

@@ -21,7 +21,7 @@ def test_a_value_fits_or_it_is_said_where_not() -> None:
 def test_what_refers_elsewhere_is_refused_and_never_fetched(elsewhere: str, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text(json.dumps({"type": "integer"}))
     for address in (elsewhere, (tmp_path / "schema.json").as_uri()):
-        with pytest.raises(BadExpression, match="no JSON Schema: Resource .* is not present"):
+        with pytest.raises(BadExpression, match=r"no JSON Schema: Resource .* is not present"):
             compiled({"properties": {"a": {"$ref": address}}})
 
 
@@ -39,9 +39,9 @@ def test_what_is_none_is_refused(schema: dict[str, Any]) -> None:
 
 
 def test_patterns_take_time_in_proportion_to_the_text() -> None:
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     assert not compiled({"pattern": "^(a+)+$"}).is_valid("a" * 100_000 + "b")
-    assert time.perf_counter() - began_s < 1
+    assert time.process_time() - began_s < 1
 
 
 def test_integers_and_floats_of_one_value_are_the_same_and_booleans_are_no_numbers() -> None:

@@ -5,6 +5,7 @@ from perdure.cli.approving import approvals, approve, decide, reject
 from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letters, discard, requeue
 from perdure.cli.defining import compile_, diff, fmt, schema, validate
+from perdure.cli.graphing import graph, patch
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
 from perdure.cli.pruning import prune
@@ -19,8 +20,8 @@ from perdure.cli.verifying import verify
 __all__ = ["root"]
 
 root.section("Run", (run, start, worker))
-root.section("Look", (ls, show, events, logs, result, query, stream, queues, engines))
-root.section("Act", (send, cancel, terminate, undo, pause, resume))
+root.section("Look", (ls, show, graph, events, logs, result, query, stream, queues, engines))
+root.section("Act", (send, cancel, terminate, undo, pause, resume, patch))
 root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard))
 root.section("Decide", (approvals, approve, reject, decide))
 root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))

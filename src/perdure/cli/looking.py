@@ -10,7 +10,7 @@ import click
 
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command
-from perdure.cli.settings import Settings, format_option, id_argument, value_format, where_option
+from perdure.cli.settings import Settings, format_option, id_argument, json_option, value_format, where_option
 
 if TYPE_CHECKING:
     from perdure.client import Client, Emitted, Handle, Listed, PublicEvent
@@ -79,18 +79,27 @@ def _listed(client: Client, settings: Settings, which: Mapping[str, Any]) -> lis
 @click.command("show", cls=Command)
 @id_argument
 @click.option("--watch", is_flag=True, help="Go on showing it as it goes on, until it has ended.")
+@click.option("--tokens", is_flag=True, help="Of a definition: the counter, open steps, joins that wait, applied keys, outputs.")
+@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="With --tokens: as they were after event N of its log.")
+@json_option
 @format_option()
 @click.pass_obj
-def show(settings: Settings, /, *, id: str, watch: bool, format: str) -> None:
+def show(settings: Settings, /, *, id: str, watch: bool, tokens: bool, number: int | None, as_json: bool, format: str) -> None:
     """Show how an execution stands, why it waits, and its steps as a tree."""
     import threading
 
-    from perdure.cli import asking, output, render_lists, render_steps, watching
+    from perdure.cli import asking, graphing, output, render_lists, render_steps, watching
     from perdure.cli.complaints import name
     from perdure.cli.screen import screen
 
+    format = "json" if as_json else format
+    if (number is not None and not tokens) or (tokens and watch):
+        raise click.UsageError("--at goes with --tokens, and --watch without")
     with settings.client() as client:
         handle = asking.one(client, settings, id)
+        if tokens:
+            graphing.show_tokens(settings, handle.key, number, format)
+            return
         if watch:
             watching.execution(client, handle, threading.Event(), format)
             return

@@ -22,7 +22,7 @@ from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.expr import bound, braces, cel, jsonpath, python, schema
 from perdure.expr.missing import Absent, Missing, Nowhere, Unfit
 from perdure.expr.operators import AGGREGATES, OF_NOTHING, OPERATORS, QUANTIFIERS, Holds, checked
-from perdure.expr.refs import Read, Scope, getter, parse
+from perdure.expr.refs import Read, Scope, getter, parse, was_skipped
 from perdure.expr.template import CACHED_BYTES_MAX, escaped, packed, unpacked
 from perdure.expr.template import compiled as template
 from perdure.expr.values import cut, kind, shown, truthy
@@ -81,7 +81,7 @@ def compiled(condition: Any, missing: Missing = "error", dollar: Dollar = "self"
     return _cached(key, missing, dollar) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, dollar)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _cached(key: bytes, missing: Missing, dollar: Dollar) -> Condition:
     return _compile(unpacked(key), missing, dollar)
 
@@ -204,6 +204,8 @@ class _Compiler:
         def only(scope: Scope) -> Any:
             if nodes := query.find(root(scope)):
                 return nodes[0]
+            if self.dollar == "steps" and was_skipped(scope, str(query.starts[0][0])):
+                return None
             raise Absent(f"{cut(ref)!r} finds nothing", "ask with exists first, or count")
 
         return only, False, (lambda value: _length(value, ref)) if query.length else _same

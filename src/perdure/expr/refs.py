@@ -156,7 +156,7 @@ def _step(ref: Ref) -> Callable[[Scope], Any]:
             value = scope.step(name)
         except KeyError:
             value = _named(scope, name)
-        if value is None and path and _was_skipped(scope, name):
+        if value is None and path and was_skipped(scope, name):
             return None
         return walk(value, path, written)
 
@@ -174,7 +174,7 @@ def _envelope(ref: Ref) -> Callable[[Scope], Any]:
         try:
             return walk(value, path, written)
         except Absent:
-            if _was_skipped(scope, name):
+            if was_skipped(scope, name):
                 return None
             raise
 
@@ -216,11 +216,12 @@ def _named(scope: Scope, name: str) -> Any:
         raise Absent(f"@{cut(name)} has no result here", "write ? at its end for null, or let this step need that one") from None
 
 
-def _was_skipped(scope: Scope, name: str) -> bool:
+def was_skipped(scope: Scope, name: str) -> bool:
+    """Whether a step has a result, and that is that it was skipped."""
     try:
         envelope = scope.envelope(name)
     except KeyError:
-        return True
+        return False
     return envelope is None or (type(envelope) is dict and envelope.get("port") == "skipped")
 
 

@@ -42,7 +42,10 @@ class Template:
         Raises:
             ExpressionFailed: something is missing that has to be there, or the text becomes too long.
         """
-        return self._make(scope)
+        try:
+            return self._make(scope)
+        except RecursionError:
+            raise ExpressionFailed("", "what is put into text nests too deep", "put in a part of it") from None
 
 
 def compiled(value: Any, missing: Missing = "error", braces: bool = False) -> Template:
@@ -102,7 +105,7 @@ def strange(value: Any, depth: int = 0) -> str:
             return f"{type(value).__name__} is no plain data"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def _cached(key: bytes, missing: Missing, braces: bool) -> Template:
     return _compile(unpacked(key), missing, braces)
 

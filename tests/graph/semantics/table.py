@@ -14,7 +14,6 @@ import pytest
 from perdure import Vote, step
 from perdure.core import events as e
 from perdure.core import log
-from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Spawn
@@ -141,7 +140,7 @@ class Row:
 
     It completes with `result`, unless it is said to have `failed` or to be `cancelled`, with words of why, or still to be `waiting`. `ran` are the paths of
     all that was done, in the order in which it began; `skipped` and `undone` theirs. `took` is the time that it took, `at_once` how many operations were
-    open at most, `tries` the number of tries of some. `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`,
+    open at most, `tries` the number of tries of some, `targets` what they were for. `told` is what was told to whom a failure is told. `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`,
     `crashes` marks those whose process is killed at every write in the ordinary suite too.
     """
 
@@ -164,6 +163,8 @@ class Row:
     tries: Mapping[str, int] = dataclasses.field(default_factory=dict)
     children: tuple[tuple[str, str, Any], ...] | None = None
     stream: tuple[Any, ...] | None = None
+    told: Any = None
+    targets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     crashes: bool = False
     slow: bool = False
 
@@ -238,14 +239,9 @@ def folded(world: World, run: Run[Any]) -> Execution:
     return fold(run.key, events(world, run))
 
 
-def is_turn(op: Op) -> bool:
-    """Whether it only notes with what a turn of a loop without end begins."""
-    return isinstance(op, Keep) and op.role == "turn"
-
-
 def is_work(path: Path) -> bool:
     """Whether what is at a path is of a step, and not a note that the walk makes."""
-    return not any(isinstance(segment, tuple) and segment[1] == 0 for segment in path)
+    return not (isinstance(path[-1], tuple) and path[-1][1] == 0) and path[0] != UNDO
 
 
 def is_skip(op: Op) -> bool:
@@ -265,6 +261,10 @@ def check(world: World, row: Row, run: Run[Any], *, undisturbed: bool = True) ->
     check_order(row, opened)
     for at, times in row.tries.items():
         assert execution_tries(found, at) == times, f"the tries of {at}"
+    for at, whom in row.targets.items():
+        assert run.step(at).target == whom, f"what {at} was for"
+    if row.told is not None:
+        assert row.told.items() <= run.step("~on_failure").kwargs.items(), "what was told"
     if row.children is not None:
         started = [Key(run.key.tenant, op.workflow, op.id) for _, op in opened if isinstance(op, Spawn)]
         assert tuple(shown(world, world.run_of(key)) for key in started) == row.children, "the children"
@@ -275,15 +275,11 @@ def check(world: World, row: Row, run: Run[Any], *, undisturbed: bool = True) ->
 
 
 def why(execution: Execution) -> str:
-    """The error with which it ended."""
-    error = failure(execution)
-    return "" if error is None else f"{error.type}: {error.message}"
-
-
-def failure(execution: Execution) -> ErrorInfo | None:
-    """The same as data."""
+    """The error with which it ended: what ended it, if that was neither a failure nor a cancel, else the type of the error; and its message."""
     outcome = None if execution.ended is None else execution.ended.outcome
-    return outcome.error if isinstance(outcome, Err) else None
+    if not isinstance(outcome, Err):
+        return ""
+    return f"{outcome.error.type if outcome.kind in ('failed', 'cancelled') else outcome.kind}: {outcome.error.message}"
 
 
 def check_end(world: World, row: Row, run: Run[Any], execution: Execution) -> None:
@@ -297,7 +293,7 @@ def check_end(world: World, row: Row, run: Run[Any], execution: Execution) -> No
 
 def check_order(row: Row, opened: list[tuple[Path, Op]]) -> None:
     """What was done, skipped and undone."""
-    done = [text(path) for path, op in opened if path[0] != UNDO and is_work(path) and not is_skip(op) and not is_turn(op)]
+    done = [text(path) for path, op in opened if is_work(path) and not (isinstance(op, Keep) and (op.port == "skipped" or op.role == "turn"))]
     if row.ran is not None:
         assert " ".join(done) == " ".join(row.ran.split()), "what ran"
     assert " ".join(text(path) for path, op in opened if is_skip(op)) == " ".join(row.skipped.split()), "what was skipped"

@@ -3,10 +3,10 @@
 import pytest
 
 from perdure.testing import World
-from tests.graph.semantics import cycles, each, joins, parallel, races, repeat, returns, skips
+from tests.graph.semantics import children, cycles, each, expressions, failures, joins, limits, listening, parallel, races, repeat, returns, rules, skips, undo
 from tests.graph.semantics.table import Row, check, parameters, play
 
-NOUNS = {module.__name__.rpartition(".")[2]: module.ROWS for module in (joins, skips, cycles, each, repeat, parallel, races, returns)}
+NOUNS = {module.__name__.rpartition(".")[2]: module.ROWS for module in (joins, skips, rules, cycles, each, repeat, parallel, races, returns, failures, undo, limits, expressions, children, listening)}
 CRASHING = [pytest.param(row, marks=() if row.crashes else pytest.mark.prove, id=f"{noun}: {row.claim}") for noun, rows in NOUNS.items() for row in rows if not row.slow]
 
 

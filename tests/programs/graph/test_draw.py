@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadDefinition
-from perdure.programs.graph.captions import condition, detail, marks
+from perdure.programs.graph.captions import condition, detail, edge_labels, marks
 from perdure.programs.graph.draw import mermaid, svg, text
 from perdure.programs.graph.draw_text import width
 from perdure.programs.graph.ir import IR, Node
@@ -18,6 +18,7 @@ from perdure.programs.graph.picture import SIGNS, State, picture
 from perdure.programs.graph.svg_style import DARK, FAINT, GROUNDS, INKS, LIGHT
 from tests.programs.format.compiling import compiled, definition, do, tool
 from tests.programs.format.test_compile_random import nests, structures
+from tests.programs.graph.pictures import apart, overlapping, rectangles
 
 RELEASE = definition(
     "ports",
@@ -241,11 +242,7 @@ def test_any_graph_can_be_drawn_without_overlaps(document: dict[str, Any], state
     overlay = {node.id: states[number % len(states)] for number, node in enumerate(ir.nodes)}
     assert all(node.id in text(ir, overlay) for node in ir.nodes)
     assert mermaid(ir, overlay).count("subgraph ") == len(re.findall(r"^ *end$", mermaid(ir, overlay), re.MULTILINE))
-    boxes = rectangles(svg(ir, overlay))
-    assert boxes.keys() == {node.id for node in ir.nodes}
-    for number, one in enumerate(ir.nodes):
-        for other in ir.nodes[:number]:
-            assert apart(boxes[one.id], boxes[other.id]) or within(boxes[one.id], boxes[other.id]) or within(boxes[other.id], boxes[one.id])
+    assert overlapping(svg(ir, overlay), ir) == []
 
 
 @st.composite
@@ -342,31 +339,26 @@ def test_what_a_step_does_in_a_few_words(node: Node, expected: str, more: list[s
     assert (detail(node), marks(node)) == (expected, more)
 
 
+@pytest.mark.parametrize(
+    ("following", "expected"),
+    [
+        ([{"to": ["b"]}], [""]),
+        ([{"when": {"ref": "@self.x"}, "to": ["b"]}, {"to": ["c"]}], ["@self.x", "otherwise"]),
+        ([{"when": {"ref": "@self.x"}, "to": ["b"]}, {"when": {"ref": "@self.y"}, "to": ["b"]}], ["@self.x or @self.y"]),
+        ([{"to": ["a"], "max": 3, "on_max": ["b"]}], ["≤ 3", "after 3 times"]),
+        ({"choose": ["b", "c"], "default": ["c"]}, ["chosen", "otherwise"]),
+        ({"success": ["b"], "error": ["c"]}, ["", "error"]),
+        ({"error": {"to": ["a"], "max": 2}}, ["error ≤ 2"]),
+    ],
+)
+def test_when_an_edge_is_taken(following: Any, expected: list[str]) -> None:
+    assert edge_labels(compiled(definition("ports", tool("a", next=following), tool("b", needs=["c"]), tool("c"))))[: len(expected)] == expected
+
+
 def test_several_edges_between_two_steps_are_one_line() -> None:
     steps = {"id": "a", "approve": {"title": "?"}, "next": {"approved": ["b"], "rejected": ["b"], "timeout": ["b"]}}, tool("b")
     (line,) = picture(compiled(definition("ports", *steps))).groups[0].lines
     assert line.label == "approved / rejected / timeout"
-
-
-Box = tuple[float, float, float, float]
-
-
-def rectangles(drawn: str) -> dict[str, Box]:
-    """Where the boxes of the steps are, by their ids."""
-    found = {}
-    for group in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}g"):
-        x, y, wide, high = (float(str(group[1].get(name))) for name in ("x", "y", "width", "height"))
-        found[str(group[0].text).partition(":")[0]] = x, y, x + wide, y + high
-    return found
-
-
-def apart(one: Box, other: Box) -> bool:
-    slack = 0.06
-    return one[2] <= other[0] + slack or other[2] <= one[0] + slack or one[3] <= other[1] + slack or other[3] <= one[1] + slack
-
-
-def within(one: Box, other: Box) -> bool:
-    return other[0] < one[0] and other[1] < one[1] and one[2] < other[2] and one[3] < other[3]
 
 
 def contrast(one: str, other: str) -> float:

@@ -157,7 +157,7 @@ LISTEN = Fields(
     "listen",
     (
         Field("names", ListOf(Text(what="the name of a message", template=True), least=1, sugar=True), "the messages that are waited for", required=True),
-        Field("limit", Whole(1), "how many are waited for", default=1),
+        Field("limit", Whole(1), "how many are taken at most", default=1),
         Field("gather", Duration(template=True), "how long further ones are gathered after the first"),
         Field("timeout", Duration(template=True), "how long is waited"),
     ),

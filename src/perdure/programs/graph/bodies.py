@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Body:
     """One passage through the body of a block. `kind` is do, parallel or race; at most `concurrency` of its entries run at a time (0: all).
 
-    `port` is by which the block settles when the body ends well.
+    `port` is by which the block settles when the body ends well. The timeout of the block bounds it if it `is_timed`.
     """
 
-    def __init__(self, run: "Instance", doing: Doing, kind: str, concurrency: int = 0, go_on: bool = False) -> None:
+    def __init__(self, run: "Instance", doing: Doing, kind: str, concurrency: int = 0, go_on: bool = False, is_timed: bool = True) -> None:
         self.run, self.doing, self.kind = run, doing, kind
-        self.concurrency, self.go_on = concurrency, go_on
+        self.concurrency, self.go_on, self.is_timed = concurrency, go_on, is_timed
         self.port = "success"
         self.frame: Frame | None = None
         self.held: deque[Firing] = deque()
@@ -35,7 +35,7 @@ class Body:
 
     def begin(self, region: int, names: Names | None = None, port: str = "success") -> None:
         """Begin with the steps of `region`."""
-        self.port, timeout_s = port, self.doing.node.timeout_s
+        self.port, timeout_s = port, self.doing.node.timeout_s if self.is_timed else None
         if timeout_s is not None:
             _ = self.run.log.attempted(self._timer, lambda: Sleep(timeout_s))
             self.run.log.wait(self._timer, lambda _: self._timed_out())

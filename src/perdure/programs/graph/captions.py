@@ -59,9 +59,9 @@ def edge_labels(ir: IR) -> list[str]:
     """When each edge is taken: its port, or what its rules say; empty for the usual way on."""
     by_rule: dict[int, list[str]] = {}
     for node in ir.nodes:
-        for rule in node.rules:
+        for position, rule in enumerate(node.rules):
             for edge in rule.edges:
-                by_rule.setdefault(edge, []).append(_rule(rule, ir.edges[edge].back))
+                by_rule.setdefault(edge, []).append(_rule(rule, position > 0, ir.edges[edge].back))
             for edge in rule.on_max:
                 by_rule.setdefault(edge, []).append(f"after {rule.max} times")
         for edge in node.default:
@@ -102,9 +102,9 @@ def cut(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-def _rule(rule: Rule, back: bool) -> str:
-    said = "otherwise" if rule.when is None else condition(rule.when)
-    return f"{said} ≤ {rule.max}" if back and rule.max else said
+def _rule(rule: Rule, others_first: bool, back: bool) -> str:
+    said = condition(rule.when) if rule.when is not None else "otherwise" if others_first else ""
+    return f"{said} ≤ {rule.max}".strip() if back and rule.max else said
 
 
 def _grouped(part: Any, depth: int) -> str:

@@ -17,7 +17,7 @@ from perdure.programs.graph.picture import SIGNS, WORDS, Group, Line, Picture
 
 DEPTH_MAX = 24
 NAMED_MAX = 6
-NAMES_WIDTH_MAX = 28
+NAMES_WIDTH_MAX = 32
 
 
 def drawn(picture: Picture, columns: int) -> str:

@@ -282,9 +282,9 @@ class Instance:
         """A value template of the definition, compiled."""
         return template.compiled(value, self.missing(in_condition=False), self.plan.ir.dialect == "003")
 
-    def condition(self, value: Any) -> Condition:
-        """A condition of the definition, compiled."""
-        return condition.compiled(value, self.missing(in_condition=True))
+    def condition(self, value: Any, names: Names) -> Condition:
+        """A condition of the definition, compiled. ``$`` in it is the step's own result where there is one, else all steps."""
+        return condition.compiled(value, self.missing(in_condition=True), "self" if names.has("self") else "steps")
 
     def missing(self, *, in_condition: bool) -> Any:
         """What a missing value comes to in the dialect of the definition."""
@@ -301,7 +301,7 @@ class Instance:
 
     def judge(self, path: Path, value: Any, names: Names, told: Callable[[bool | Keep | Err | None], None]) -> None:
         """Judge a condition, and tell what holds; on replay, tell the note that stands at `path`, or that there is none."""
-        compiled = self.condition(value)
+        compiled = self.condition(value, names)
         if compiled.python:
             doing_python(self, path, (compiled, names), told)
             return

@@ -93,6 +93,10 @@ class Names:
         """What can be read inside of this place, where these names are given; `apart`, results stay there."""
         return Names(self._world, self, given, {} if apart else None)
 
+    def has(self, name: str) -> bool:
+        """Whether a name was given here."""
+        return self._given is not None and name in self._given
+
     def root(self, name: str) -> Any:
         """The value of a root, or of a name that was given here."""
         names: Names | None = self

@@ -45,7 +45,7 @@ class Routing:
         if isinstance(node.on_error, int) and isinstance(names, Names):
             path = (*firing.path, ("on_error", 0))
             stand_in = Doing(firing, path, names.inside({"error": told}), lambda how: self._stood_in(firing, how))
-            Body(self.run, stand_in, "do").begin(node.on_error)
+            Body(self.run, stand_in, "do", is_timed=False).begin(node.on_error)
         elif plan.has_port(firing.place, "error"):
             output = Output.of(told, "an error")
             output.port = "error"

@@ -34,6 +34,12 @@ class Tokens(msgspec.Struct, frozen=True):
 
 def at(workflow: GraphWorkflow, key: Key, events: Sequence[e.Event], number: int) -> Generator[Load, bytes, Tokens]:
     """How the execution stood after event `number` of its log, counted from 1. Nothing is evaluated, and nothing is asked for."""
+    instance, execution = yield from rebuilt(workflow, key, events, number)
+    return _stand(instance, execution, number)
+
+
+def rebuilt(workflow: GraphWorkflow, key: Key, events: Sequence[e.Event], number: int) -> Generator[Load, bytes, tuple[Instance, Execution]]:
+    """The walk as it was after event `number` of a log, and the execution; the walk goes no further."""
     prefix = list(events[:number])
     execution, instance = Execution(key), Instance(workflow, key)
     instance.log.is_prefix = instance.is_traced = True
@@ -43,7 +49,7 @@ def at(workflow: GraphWorkflow, key: Key, events: Sequence[e.Event], number: int
         pass
     finally:
         instance.close()
-    return _stand(instance, fold(key, prefix), number)
+    return instance, fold(key, prefix)
 
 
 def _stand(instance: Instance, execution: Execution, number: int) -> Tokens:

@@ -59,7 +59,7 @@ def missing(name: str, known: Mapping[str, object]) -> Step[Any, Any, Any]:
     """What stands for a tool that is not here: it fails for good, and says so."""
     here = ", ".join(sorted(known)[:20]) or "none"
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
         raise Fatal(f"the engine that runs here has no tool {name!r} (it has {here}); give it that tool, and retry the execution")
 
     return Step(refuse, name=name)

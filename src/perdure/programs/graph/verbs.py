@@ -4,10 +4,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.core import values
+from perdure.core import limits, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
-from perdure.core.paths import Key
+from perdure.core.paths import Key, Path
 from perdure.core.promise import Settlement
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph import tools
@@ -179,30 +179,35 @@ def _moment(run: "Instance", when: Any) -> float:
 
 
 def listen(run: "Instance", doing: Doing) -> None:
-    """A wait for messages."""
+    """A wait for messages: for the first, and with `gather` for further ones, so long."""
     config = doing.node.config if isinstance(doing.node.config, dict) else {"names": doing.node.config}
-    limit = int(config.get("limit") or 1)
+    gather = config.get("gather")
+    limit = int(config.get("limit") or (1 if gather is None else limits.MAILBOX_MESSAGES_MAX))
+    bodies: list[Any] = []
 
-    def made() -> Op:
-        asked = run.template(config["names"]).evaluate(doing.names)
-        names = tuple(asked) if isinstance(asked, list) else (str(asked),)
-        timeout = config.get("timeout", doing.node.timeout_s)
-        timeout_s = None if timeout is None else seconds(run.template(timeout).evaluate(doing.names), "timeout")
-        return Receive(names, limit, bool(config.get("gather")), timeout_s)
+    def asked(timeout: Any, most: int, is_first: bool) -> Op:
+        names = run.template(config["names"]).evaluate(doing.names)
+        timeout_s = None if timeout is None else seconds(run.template(timeout).evaluate(doing.names), "timeout" if is_first else "gather")
+        return Receive(tuple(names) if isinstance(names, list) else (str(names),), most, not is_first, timeout_s)
 
-    def received(settlement: Settlement) -> None:
-        if isinstance(settlement.outcome, Err):
+    def received(settlement: Settlement, is_first: bool) -> None:
+        if isinstance(settlement.outcome, Err) and (is_first or settlement.outcome.kind != "timeout"):
             doing.then(Done("timeout", Output()) if settlement.outcome.kind == "timeout" else settlement.outcome)
             return
-        bodies = [Output(run.log.raw(letter.body)).value for letter in settlement.letters]
-        single = limit == 1 and not config.get("gather")
-        doing.then(Done("success", Output.of(bodies[0] if single and bodies else bodies, "what was received")))
+        bodies.extend(Output(run.log.raw(letter.body)).value for letter in settlement.letters)
+        if is_first and gather is not None and len(bodies) < limit:
+            wait((*doing.path, ("gather", 0)), gather, False)
+        else:
+            doing.then(Done("success", Output.of(bodies[0] if limit == 1 else bodies, "what was received")))
 
-    op = run.log.attempted(doing.path, made)
-    if isinstance(op, Err):
-        doing.then(op)
-    else:
-        run.log.wait(doing.path, received)
+    def wait(path: Path, timeout: Any, is_first: bool) -> None:
+        op = run.log.attempted(path, lambda: asked(timeout, limit - len(bodies), is_first))
+        if isinstance(op, Err):
+            doing.then(op)
+        else:
+            run.log.wait(path, lambda settlement: received(settlement, is_first))
+
+    wait(doing.path, config.get("timeout", doing.node.timeout_s), True)
 
 
 def emit(run: "Instance", doing: Doing) -> None:

@@ -7,7 +7,7 @@ from perdure.testing.definitions.facts import Json
 from perdure.testing.definitions.outcomes import NEVER, Ended, Failed, Moment, Outcome, Settled, Trace, Where, after, error, near
 from perdure.testing.definitions.passages import passage
 from perdure.testing.definitions.shape import Step, listed
-from perdure.testing.definitions.tools import Answer, behave
+from perdure.testing.definitions.tools import Answer, Failure, behave
 
 if TYPE_CHECKING:
     from perdure.testing.definitions.sequential import Reading
@@ -48,7 +48,7 @@ def _tool(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
         if fatal or attempt == most:
             kind = "fatal" if fatal else "timeout" if late else "exhausted"
             reading.trace.append(Trace("work", step["id"], where.place, at, now, None, kind, attempt))
-            return Failed(now, error(kind, name))
+            return Failed(now, error(kind, "Fatal" if not late and isinstance(answer, Failure) and answer.fatal else name))
         wait_s = min(retry.get("wait", 1.0) * retry.get("factor", 2.0) ** (attempt - 1), retry.get("max_wait", 60.0))
         now = (now[0] + wait_s, now[1])
     raise AssertionError(most)

@@ -1,0 +1,200 @@
+"""Expressions: what references and conditions read, and what is missing, in each dialect."""
+
+from tests.graph.semantics.table import Row
+
+ROWS = [
+    Row(
+        "a whole reference keeps its type, text is made of those inside, and @@ is an @",
+        """
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 3, list: [1, {x: deep}]}}}
+          - {id: b, tool: SAY, with: {value: ["@a.n", "n is @{a.n}", "@a.list[1].x", "a@@b", "@@a"]}}
+        """,
+        result=[3, "n is 3", "deep", "a@b", "@a"],
+    ),
+    Row(
+        "the roots of an execution",
+        """
+        input: {who: {type: string}}
+        vars: {x: 1}
+        steps:
+          - {id: a, tool: SAY, with: {value: ["@input.who", "@vars.x", "@execution.workflow", "@execution.id"]}}
+        """,
+        {"who": "Ada"},
+        result=["Ada", 1, "it", "1"],
+    ),
+    Row(
+        "inputs have defaults",
+        """
+        input: {n: {type: integer, default: 5}}
+        steps:
+          - {id: a, tool: SAY, with: {value: "@input.n"}}
+        """,
+        result=5,
+    ),
+    Row(
+        "set changes variables from then on, and only those that it names",
+        """
+        order: listed
+        vars: {x: 1, y: 1}
+        steps:
+          - {id: s, set: {x: 2, z: "@vars.y"}}
+          - {id: a, tool: SAY, with: {value: ["@vars.x", "@vars.y", "@vars.z", "@s.x"]}}
+        """,
+        result=[2, 1, 1, 2],
+    ),
+    Row(
+        "variables that are set in a block stay set behind it",
+        """
+        order: listed
+        vars: {x: 1}
+        steps:
+          - {id: d, do: [{id: s, set: {x: 2}}]}
+          - {id: a, tool: SAY, with: {value: "@vars.x"}}
+        """,
+        result=2,
+    ),
+    Row(
+        "@last is the result before, whichever step that was",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: 1}}
+          - {id: b, tool: ADD, with: {a: "@last", b: 1}}
+          - {id: c, tool: ADD, with: {a: "@last", b: 1}}
+        """,
+        result=3,
+    ),
+    Row(
+        "the envelope of a step has its type, its data and its port",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: 1}}
+          - {id: b, tool: SAY, with: {value: "@steps.a.output"}}
+        """,
+        result={"type": "tool", "data": 1, "meta": {}, "port": "success"},
+    ),
+    Row(
+        "conditions in rows: each operator",
+        """
+        vars: {n: 3, s: abc, list: [1, 2], none: null}
+        order: listed
+        steps:
+          - {id: a, test: {all: [{ref: "@vars.n", eq: 3.0}, {ref: "@vars.n", neq: 4}, {ref: "@vars.n", gt: 2}, {ref: "@vars.n", gte: 3}, {ref: "@vars.n", lt: 4}]}}
+          - {id: b, test: {all: [{ref: "@vars.n", lte: 3}, {ref: "@vars.n", in: [1, 3]}, {ref: "@vars.s", contains: b}, {ref: "@vars.list", contains: 2}]}}
+          - {id: c, test: {all: [{ref: "@vars.s", starts_with: a}, {ref: "@vars.s", ends_with: c}, {ref: "@vars.s", exists: true}, {ref: "@vars.none", empty: true}]}}
+          - {id: d, test: {all: [{ref: "@vars.s", matches_re: "^a.c$"}, {any: [{ref: "@vars.n", eq: 0}, {ref: "@vars.s"}]}, {not: {ref: "@vars.none"}}]}}
+          - {id: e, test: {ref: "@vars.n", eq: "@vars.list[1]"}}
+        output: ["@a", "@b", "@c", "@d", "@e"]
+        """,
+        result=[True, True, True, True, False],
+    ),
+    Row(
+        "conditions in CEL read steps and roots by name",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {score: 81.5, tags: [x, y]}}}
+          - {id: t, test: {expr: "a.score >= 80.0 && 'x' in a.tags && size(a.tags) == 2"}}
+        """,
+        result=True,
+    ),
+    Row(
+        "conditions in JSONPath, counted and summed",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {rows: [{n: 3}, {n: 4}]}}}
+          - {id: t, test: {all: [{ref: "$.a.rows[*].n", sum: {eq: 7}}, {ref: "$.a.rows[?@.n > 3]", count: {eq: 1}}]}}
+        """,
+        result=True,
+    ),
+    Row(
+        "conditions by JSON Schema",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {data: 1}}}
+          - {id: t, test: {ref: "@a", matches: {type: object, required: [data]}}}
+        """,
+        result=True,
+    ),
+    Row(
+        "what is missing is an error, which says how to take it for null",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}}
+          - {id: b, tool: SAY, with: {value: "@a.m.deep"}}
+        """,
+        failed="write ? at its end for null",
+        ran="a",
+    ),
+    Row(
+        "with ? at its end, what is missing is null",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}}
+          - {id: b, tool: SAY, with: {value: ["@a.m.deep?", "<@{a.m?}>"]}}
+        """,
+        result=[None, "<>"],
+    ),
+    Row(
+        "in dialect 000 what is missing is null",
+        """
+        dialect: "000"
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}}
+          - {id: b, tool: SAY, with: {value: ["@a.m.deep"]}}
+        """,
+        result=[None],
+    ),
+    Row(
+        "in dialect 003 what is missing is null",
+        """
+        dialect: "003"
+        order: ports
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}, next: b}
+          - {id: b, tool: SAY, with: {value: ["@a.m.deep"]}}
+        """,
+        result=[None],
+    ),
+    Row(
+        "in dialect 004 what is missing makes a condition false",
+        """
+        dialect: "004"
+        order: ports
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}, next: [{when: {ref: "@self.m.deep", neq: 5}, to: b}, {to: c}]}
+          - {id: b, tool: SAY}
+          - {id: c, tool: SAY, with: {value: otherwise}}
+        output: "@c"
+        """,
+        ran="a c",
+        result="otherwise",
+    ),
+    Row(
+        "a step inside of a block is read by its id, from within and from behind it",
+        """
+        order: listed
+        steps:
+          - {id: d, do: [{id: x, tool: SAY, with: {value: 1}}, {id: y, tool: ADD, with: {a: "@x", b: 1}}]}
+          - {id: z, tool: SAY, with: {value: ["@x", "@y", "@d"]}}
+        """,
+        result=[1, 2, 2],
+    ),
+    Row(
+        "a step inside of an each is its own in each item, and nothing to those outside",
+        """
+        order: listed
+        steps:
+          - {id: m, each: {in: [1, 2]}, do: [{id: x, tool: SAY, with: {value: "@item"}}, {id: y, tool: SAY, with: {value: ["@x"]}}]}
+          - {id: z, tool: SAY, with: {value: ["@m", "@x"]}}
+        """,
+        result=[[[1], [2]], None],
+    ),
+]

@@ -1,0 +1,269 @@
+"""Failures: what becomes of an error. It is tried again, caught where it happens, or fails what holds the step, and at last the execution."""
+
+from tests.graph.semantics.table import Broken, Open, Refused, Row, Skip
+
+ROWS = [
+    Row(
+        "a step that fails for good fails the execution, and what has not begun never does",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: FAIL, with: {message: out of paper}, retry: {max: 1}}
+          - {id: b, tool: SAY}
+        """,
+        ran="a",
+        failed="Broken: out of paper",
+        took=0,
+    ),
+    Row(
+        "by default a step has three tries, a second and two apart",
+        """
+        steps:
+          - {id: a, tool: SAY}
+        """,
+        answers={"a": [Broken("once"), Broken("twice"), "at last"]},
+        result="at last",
+        tries={"a": 3},
+        crashes=True,
+    ),
+    Row(
+        "retry says how often and when",
+        """
+        steps:
+          - {id: a, tool: SAY, retry: {max: 4, wait: 10s, factor: 3, max_wait: 40s}}
+        """,
+        answers={"a": [Broken("1"), Broken("2"), Broken("3"), "at last"]},
+        script=(Skip("1h"),),
+        result="at last",
+        tries={"a": 4},
+    ),
+    Row(
+        "the definition's retry holds for steps that say nothing",
+        """
+        retry: {max: 2, wait: 5s}
+        order: listed
+        steps:
+          - {id: a, tool: SAY}
+          - {id: b, tool: SAY, retry: {max: 1}}
+        """,
+        answers={"a": [Broken("once"), "fine"], "b": [Broken("no more")]},
+        failed="Broken: no more",
+        tries={"a": 2, "b": 1},
+    ),
+    Row(
+        "an error named fatal is not tried again",
+        """
+        steps:
+          - {id: a, tool: SAY, retry: {max: 5, fatal: [Refused]}}
+        """,
+        answers={"a": [Broken("once"), Refused("never")]},
+        failed="Refused: never",
+        tries={"a": 2},
+    ),
+    Row(
+        "with only, no other error is tried again",
+        """
+        steps:
+          - {id: a, tool: SAY, retry: {max: 5, only: [Broken]}}
+        """,
+        answers={"a": [Broken("once"), Refused("another")]},
+        failed="Refused: another",
+        tries={"a": 2},
+    ),
+    Row(
+        "a try that takes too long has failed, and is made again",
+        """
+        steps:
+          - {id: a, tool: SAY, timeout: 5s, retry: {max: 2, wait: 1s}}
+        """,
+        takes={"a": "10s"},
+        answers={"a": ["late", "late"]},
+        failed="5 s",
+        tries={"a": 2},
+    ),
+    Row(
+        "with on_error: go_on, it goes on with null",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: FAIL, retry: {max: 1}, on_error: go_on}
+          - {id: b, tool: SAY, with: {value: ["@a"]}}
+        """,
+        ran="a b",
+        result=[None],
+        crashes=True,
+    ),
+    Row(
+        "with on_error: go_on in ports order, it goes on as if it had succeeded",
+        """
+        order: ports
+        steps:
+          - {id: a, tool: FAIL, retry: {max: 1}, on_error: go_on, next: b}
+          - {id: b, tool: SAY, with: {value: ["@a", "@steps.a.output.port"]}}
+        """,
+        result=[None, "error"],
+    ),
+    Row(
+        "with on_error: steps, these run instead, see the error, and their last result stands for the step's",
+        """
+        order: listed
+        steps:
+          - id: a
+            tool: FAIL
+            with: {message: jammed}
+            retry: {max: 1}
+            on_error:
+              - {id: told, tool: SAY, with: {value: "@{error.type}: @{error.message}"}}
+              - {id: instead, tool: SAY, with: {value: ["@error.type", "@error.message", "@error.kind"]}}
+          - {id: b, tool: SAY, with: {value: "@a"}}
+        """,
+        ran="a a/~on_error/told a/~on_error/instead b",
+        result=["Broken", "jammed", "exhausted"],
+        crashes=True,
+    ),
+    Row(
+        "when the steps of on_error fail themselves, that is the failure",
+        """
+        steps:
+          - {id: a, tool: FAIL, retry: {max: 1}, on_error: [{id: f, fail: "for good"}]}
+        """,
+        failed="for good",
+    ),
+    Row(
+        "an edge for error leads on, and the error can be read",
+        """
+        order: ports
+        steps:
+          - {id: a, tool: FAIL, with: {message: jammed}, retry: {max: 1}, next: {success: b, error: c}}
+          - {id: b, tool: SAY}
+          - {id: c, tool: SAY, with: {value: "@a.message"}}
+        output: "@c"
+        """,
+        ran="a c",
+        result="jammed",
+    ),
+    Row(
+        "an edge for error is dead when there is none, and what it leads to is passed by",
+        """
+        order: ports
+        steps:
+          - {id: a, tool: SAY, next: {success: b, error: c}}
+          - {id: b, tool: SAY, next: d}
+          - {id: c, tool: SAY, next: d}
+          - {id: d, tool: SAY, with: {value: ["@c"]}}
+        """,
+        ran="a b d",
+        result=[None],
+    ),
+    Row(
+        "a failure inside of a block fails the block, which may catch it, and all else in it is dropped",
+        """
+        order: listed
+        steps:
+          - id: d
+            on_error: go_on
+            parallel:
+              - {id: x, sleep: 1h}
+              - {id: y, do: [{id: z, tool: FAIL, retry: {max: 1}}]}
+          - {id: b, tool: SAY, with: {value: caught}}
+        """,
+        ran="d/x d/y/z b",
+        result="caught",
+        took=0,
+    ),
+    Row(
+        "a block's on_error steps may read what its steps had come to",
+        """
+        order: listed
+        steps:
+          - id: d
+            do:
+              - {id: x, tool: SAY, with: {value: 7}}
+              - {id: y, tool: FAIL, retry: {max: 1}}
+            on_error:
+              - {id: save, tool: SAY, with: {value: ["@x", "@error.type"]}}
+        """,
+        result=[7, "Broken"],
+    ),
+    Row(
+        "what has failed elsewhere drops all that is open",
+        """
+        steps:
+          - {id: a, tool: FAIL, retry: {max: 1}}
+          - {id: s, sleep: 1h}
+          - {id: ok, approve: {title: "?"}}
+        """,
+        takes={"a": "5s"},
+        answers={"a": [Broken("no")]},
+        script=(Open("a s ok"),),
+        failed="Broken: no",
+        took=5,
+        children=(("perdure.approval", "cancelled", None),),
+    ),
+    Row(
+        "a value that can't be made fails the step",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}}
+          - {id: b, tool: SAY, with: {value: "@a.m"}}
+        """,
+        ran="a",
+        failed="ExpressionFailed",
+    ),
+    Row(
+        "a result that does not fit the step's schema fails the step",
+        """
+        steps:
+          - {id: a, tool: SAY, with: {value: 5}, schema: {type: string}}
+        """,
+        failed="BadResult: the result of a does not fit its schema",
+    ),
+    Row(
+        "a tool that is not here fails the step, and the error says what there is",
+        """
+        steps:
+          - {id: a, tool: LASER, retry: {max: 1}}
+        """,
+        failed="the engine that runs here has no tool 'LASER'",
+    ),
+    Row(
+        "an input that is missing fails the execution before anything is done",
+        """
+        input: {who: {type: string}, n: {type: integer, default: 1}}
+        steps:
+          - {id: a, tool: SAY, with: {value: "@input.who"}}
+        """,
+        failed="BadInput: the input lacks who; it takes n, who",
+        ran="",
+    ),
+    Row(
+        "an input that does not fit its schema fails the execution before anything is done",
+        """
+        input: {n: {type: integer}}
+        steps:
+          - {id: a, tool: SAY, with: {value: "@input.n"}}
+        """,
+        {"n": "five"},
+        failed="BadInput: input n:",
+        ran="",
+    ),
+    Row(
+        "an output that can't be made fails the execution",
+        """
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 1}}}
+        output: "@a.m"
+        """,
+        failed="ExpressionFailed",
+        ran="a",
+    ),
+    Row(
+        "a verb that nothing here does fails the step, and the error says which",
+        """
+        steps:
+          - {id: a, bash: "ls"}
+        """,
+        failed="UnknownKind: this engine has nothing that does bash",
+    ),
+]

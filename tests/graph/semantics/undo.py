@@ -1,0 +1,246 @@
+"""Undo: what was done is undone, last first, when an execution fails or is cancelled. Then who is to be told of it is called."""
+
+from tests.graph.semantics.table import Broken, Cancelled, Open, Row, Undone, Voted
+
+ROWS = [
+    Row(
+        "what was done last is undone first, each with its own result",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, with: {value: 1}, undo: {tool: SAY, with: {value: "@self"}}}
+          - {id: b, tool: SAY, with: {value: 2}, undo: SAY}
+          - {id: c, tool: SAY, with: {value: 3}}
+          - {id: f, fail: "no"}
+        """,
+        ran="a b c",
+        undone="b a",
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "what has not succeeded is not undone",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: b, tool: FAIL, undo: SAY, retry: {max: 1}}
+        """,
+        undone="a",
+        failed="Broken",
+    ),
+    Row(
+        "a tool's own undo is used where the definition names none",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: RESERVE, with: {room: "7"}}
+          - {id: f, fail: "no"}
+        """,
+        undone="a",
+        failed="no",
+    ),
+    Row(
+        "what the definition names goes before the tool's own undo",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: RESERVE, with: {room: "7"}, undo: {tool: SAY, with: {value: "@self"}}}
+          - {id: f, fail: "no"}
+        """,
+        undone="a",
+        failed="no",
+    ),
+    Row(
+        "each item is undone for itself",
+        """
+        order: listed
+        steps:
+          - {id: m, each: {in: [a, b, c], concurrency: 1}, tool: SAY, with: {value: "@item"}, undo: {tool: SAY, with: {value: "@self"}}}
+          - {id: f, fail: "no"}
+        """,
+        undone="m/~2 m/~1 m/~0",
+        failed="no",
+    ),
+    Row(
+        "nested steps are undone in the order in which they ended, whatever holds them",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - id: p
+            parallel:
+              - {id: x, tool: SAY, undo: SAY}
+              - {id: y, do: [{id: z, tool: SAY, undo: SAY}]}
+          - {id: f, fail: "no"}
+        """,
+        takes={"x": "5s", "z": "1s"},
+        undone="p/x p/y/z a",
+        failed="no",
+    ),
+    Row(
+        "the undo of a step in a cycle or repetition is that of every turn",
+        """
+        order: listed
+        steps:
+          - {id: r, tool: SAY, undo: SAY, repeat: {while: {ref: "@index", lt: 2}, max: 5}}
+          - {id: f, fail: "no"}
+        """,
+        undone="r/~2 r/~1 r/~0",
+        failed="no",
+    ),
+    Row(
+        "the undo of a workflow that was called is its own",
+        """
+        order: listed
+        steps:
+          - {id: c, call: trip, undo: true}
+          - {id: f, fail: "no"}
+        """,
+        calls=("name: trip\nsteps:\n  - {id: t, tool: SAY, undo: SAY}",),
+        undone="c",
+        failed="no",
+    ),
+    Row(
+        "a called workflow without undo: true is left as it is",
+        """
+        order: listed
+        steps:
+          - {id: c, call: trip}
+          - {id: f, fail: "no"}
+        """,
+        calls=("name: trip\nsteps:\n  - {id: t, tool: SAY, undo: SAY}",),
+        undone="",
+        failed="no",
+        children=(("trip", "completed", None),),
+    ),
+    Row(
+        "a cancelled execution is undone as well",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: s, sleep: 1d}
+        """,
+        script=(Cancelled("no longer wanted"),),
+        ran="a s",
+        undone="a",
+        cancelled="no longer wanted",
+        crashes=True,
+    ),
+    Row(
+        "so is one that a person has rejected",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: ok, approve: {title: "?"}}
+        """,
+        script=(Voted("ok", False),),
+        undone="a",
+        cancelled="ok was rejected by ada",
+    ),
+    Row(
+        "a completed execution can be undone afterwards",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: b, tool: SAY, undo: SAY}
+        """,
+        script=(Undone(),),
+        undone="b a",
+    ),
+    Row(
+        "on_failure: {undo: false} leaves all as it is",
+        """
+        order: listed
+        on_failure: {undo: false}
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: f, fail: "no"}
+        """,
+        undone="",
+        failed="no",
+    ),
+    Row(
+        "on_failure calls a tool with the error, once all is undone",
+        """
+        order: listed
+        on_failure: {call: ECHO}
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: f, fail: {message: "no paper", type: Jam}}
+        """,
+        undone="a",
+        failed="Jam: no paper",
+        told={"error": {"type": "Jam", "message": "no paper"}},
+        crashes=True,
+    ),
+    Row(
+        "on_failure calls a workflow likewise",
+        """
+        order: listed
+        on_failure: {call: alarm}
+        steps:
+          - {id: f, fail: "no"}
+        """,
+        calls=('name: alarm\ninput: {error: {}, execution: {}}\nsteps:\n  - {id: t, tool: SAY, with: {value: "@input.error.message"}}',),
+        failed="no",
+        children=(("alarm", "completed", "no"),),
+    ),
+    Row(
+        "on_failure is not called when all goes well",
+        """
+        on_failure: {call: FAIL}
+        steps:
+          - {id: a, tool: SAY, with: {value: 1}}
+        """,
+        result=1,
+    ),
+    Row(
+        "who is told may fail, and the execution has failed as it has",
+        """
+        on_failure: {call: FAIL}
+        steps:
+          - {id: f, fail: "no"}
+        """,
+        failed="Failed: no",
+    ),
+    Row(
+        "an undo that fails is tried again, and the rest is undone all the same",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: b, tool: SAY, undo: SAY}
+          - {id: f, fail: "no"}
+        """,
+        answers={"~undo/b": [Broken("busy"), "done"]},
+        undone="b a",
+        failed="no",
+    ),
+    Row(
+        "a failure that was caught undoes nothing",
+        """
+        order: listed
+        steps:
+          - {id: d, on_error: go_on, do: [{id: a, tool: SAY, undo: SAY}, {id: f, fail: "no"}]}
+          - {id: b, tool: SAY, with: {value: on}}
+        """,
+        undone="",
+        result="on",
+    ),
+    Row(
+        "what is open when an execution fails is dropped before anything is undone",
+        """
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: s, sleep: 1d}
+          - {id: f, needs: a, fail: "no"}
+        """,
+        undone="a",
+        failed="no",
+        took=0,
+    ),
+]
