@@ -326,6 +326,8 @@ def test_a_reference_into_nothing_fails_unless_it_may_miss() -> None:
     assert read(echo("a", "n is @{input.n}, @@home"), script=Script({"n": 3})).facts.result == "n is 3, @home"
 
 
-def test_what_ends_by_a_hair_is_doubted() -> None:
-    definition = {"perdure": 1, "name": "small", "steps": [{"id": "race", "race": [echo("a", takes_s=5.0), echo("b", takes_s=5.01)]}]}
-    assert predict(definition, Script()).doubts
+@pytest.mark.parametrize(("verb", "bad"), [("race", echo("a", takes_s=5.0)), ("parallel", fails("a", 5.0))])
+def test_what_ends_by_a_hair_is_doubted(verb: str, bad: Step) -> None:
+    for other_s, doubted in ((5.01, True), (6.0, False)):
+        definition = {"perdure": 1, "name": "small", "retry": {"max": 1}, "steps": [{"id": "block", verb: [bad, echo("b", takes_s=other_s)]}]}
+        assert bool(predict(definition, Script()).doubts) == doubted
