@@ -174,7 +174,7 @@ def _chosen(before: Present, file: str | None, changes: dict[str, Any]) -> Defin
     if len(ways) != 1:
         raise click.UsageError("give one of FILE, --json-patch, --edits and --set" + (", not several" if ways else ""))
     if file is not None:
-        return documents.definition(file)
+        return documents.definition(file, and_so="nothing was changed")
     source = changes["patch_file"] or changes["edits_file"] or "--set"
     try:
         if changes["patch_file"] is not None:

@@ -10,6 +10,9 @@ from perdure.cli import words
 from perdure.cli.render import STATUS_STYLES, Cell, Node, cell, glyph
 from perdure.core.views import StepView
 
+UNDO = "~undo"
+"""Where that stands in a tree which undoes what was done."""
+
 QUIET = {"completed"}
 """States that their glyph says well enough."""
 
@@ -77,7 +80,8 @@ class _Look:
 
     def node(self, name: str, place: _Place, passage: str = "turn") -> Node:
         caption = self.captions.get(name.partition("#")[0])
-        below = tuple(self.node(lower, one, passage if caption is None else caption.passage) for lower, one in place.below.items())
+        look = replace(self, captions={}) if name == UNDO else self  # below it stands what undoes a step, not the step
+        below = tuple(look.node(lower, one, passage if caption is None else caption.passage) for lower, one in place.below.items())
         shown = _shown(name, passage)
         step = place.step
         quiet = all(node.quiet for node in below) and (step is None or step.state in QUIET)

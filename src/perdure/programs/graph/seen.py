@@ -21,9 +21,10 @@ def steps(execution: Execution, ir: IR) -> list[StepView]:
     found: dict[Path, StepView] = {}
     for view in views.steps(execution):
         path = parse(view.path)
-        node = _node(path, nodes)
-        if node is None or path[0] == UNDO:
-            found[path] = view
+        node = None if path[0] == UNDO else _node(path, nodes)
+        if node is None:
+            if path == (UNDO,) or not (path[0] == UNDO and _is_note(path) and view.settled_at_s is not None):
+                found[path] = view
         elif not _is_note(path):
             found[path] = msgspec.structs.replace(view, kind=node.kind, target="" if view.kind == "keep" or node.kind in NO_TARGET else view.target)
         elif view.settled_at_s is None:
