@@ -152,7 +152,7 @@ class Instance:
         self.ending = Ending(self)
         self.roots = Roots(self, self.log.raw(started.input))
         self.walk = Walk(self.plan)
-        self.walk.trace = [] if self.is_traced else None
+        self.walk.trace = {} if self.is_traced else None
         self.routing = Routing(self)
         self.endless = Endless(self)
         wrong = self.log.judged((("input", 0),), self.roots.check) or self.roots.vary()
