@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from perdure import Definition, ExecutionFailed
 from perdure.testing import World
 
