@@ -251,6 +251,11 @@ def is_skip(op: Op) -> bool:
     return isinstance(op, Keep) and op.port == "skipped"
 
 
+def is_turn(op: Op) -> bool:
+    """Whether it only notes with what a turn of a loop without end begins."""
+    return isinstance(op, Keep) and op.role == "turn"
+
+
 # what has come of it
 
 
