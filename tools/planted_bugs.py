@@ -1712,6 +1712,7 @@ BUGS = [
         "        if sorted(expected[start:end]) != sorted(found[start:end]):\n",
         "        if False:\n",
         (*PYTEST, "tests/testing/definitions/test_comparing.py"),
+    ),
     # the walk over a graph
     Bug(
         "all in a join",
