@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Status = Literal["completed", "failed", "cancelled"]
 TOLD: Path = (("on_failure", 0),)
 OUTPUT: Path = (("output", 0),)
+NO_ARGUMENTS = "what it takes to undo this could not be made of the results; undo it by hand, and give the result: perdure preset"
 
 
 class Ending:
@@ -95,7 +96,6 @@ class Ending:
         self.status, self.outcome = status, outcome
         self.run.walk.ready.clear()
         self.run.works.clear()
-        self.run.soon.clear()
         if self._is_undone():
             self.run.log.drop_all()
             self._begin_undo()
@@ -151,16 +151,19 @@ class Ending:
         from perdure.programs.graph.tools import arguments, tuned
 
         step = tuned(tool, undo.retry, run.plan.ir.retry)
-        args = NOTHING if run.log.replaying else arguments(self._given(path, undo.input, result), path)
         timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
-        return step, Call(undo.tool, args, step.queue, step.rule, timeout_s)
-
-    def _given(self, path: Path, template: Any, result: Any) -> Any:
-        names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
+        op, place = Call(undo.tool, NOTHING, step.queue, step.rule, timeout_s), (UNDO, *path)
+        if run.log.replaying:
+            noted = run.log.upcoming(place)
+            return (step if not isinstance(noted, Call) or noted.args != NOTHING else _refusing(undo.tool, NO_ARGUMENTS)), op
         try:
-            return self.run.template(template).evaluate(names)
+            return step, msgspec.structs.replace(op, args=arguments(self._given(undo.input, result), path))
         except (ExpressionFailed, ProgrammingError) as error:
-            return {"error": str(error)}
+            return _refusing(undo.tool, f"{NO_ARGUMENTS}: {error}"), op
+
+    def _given(self, template: Any, result: Any) -> Any:
+        names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
+        return self.run.template(template).evaluate(names)
 
     def _node(self, path: Path) -> Any:
         """The node that an operation is of: the innermost that its path names."""
@@ -186,9 +189,14 @@ class Ending:
 
 
 def _missing(tool: str) -> Step[Any, Any, Any]:
-    """What stands for a tool that is not here: it fails for good, and says so."""
+    """What stands for a tool that is not here."""
+    return _refusing(tool, f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+
+
+def _refusing(tool: str, why: str) -> Step[Any, Any, Any]:
+    """What fails for good, and says why, so that the execution is parked and nothing is left out."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise Fatal(f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+        raise Fatal(why)
 
     return Step(refuse, name=tool)

@@ -51,7 +51,6 @@ class Instance:
         "plan",
         "roots",
         "routing",
-        "soon",
         "started_steps",
         "walk",
         "workflow",
@@ -74,7 +73,6 @@ class Instance:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self.soon: deque[Callable[[], None]] = deque()
         self.works: deque[Callable[[], None]] = deque()
         self.finished = False
         self.started_steps = 0
@@ -164,9 +162,7 @@ class Instance:
     def _drive(self) -> None:
         """Go on until nothing is left to do. What settles at once goes before any work is opened."""
         while not self.finished and not self.closed and self.is_begun:
-            if self.soon:
-                self.soon.popleft()()
-            elif self.walk.ready:
+            if self.walk.ready:
                 self._fire(self.walk.ready.popleft())
             elif self.walk.drained:
                 self._drained(self.walk.drained.popleft())

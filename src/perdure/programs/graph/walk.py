@@ -207,10 +207,12 @@ class Walk:
         self._go_on()
         self._leave(frame)
 
-    def drop(self, frame: Frame) -> None:
-        """Give up a passage, and all that lies in it."""
+    def drop(self, frame: Frame, is_drained: bool = False) -> None:
+        """Give up a passage, and all that lies in it, unless it is drained, so that nothing does."""
         self.happened.append(Dropped(frame.path))
         frame.is_over = True
+        if is_drained:
+            return
         for path in [path for path, firing in self.open.items() if not firing.frame.is_wanted]:
             del self.open[path]
 
