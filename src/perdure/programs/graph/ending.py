@@ -10,6 +10,7 @@ from perdure.core.ops import Call, Err, Keep, Ok, Outcome, Sleep, Spawn
 from perdure.core.paths import UNDO, Path
 from perdure.core.undo import undoable
 from perdure.core.values import NOTHING
+from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
 from perdure.programs.code.undo import BEGIN, PLAN, Done
 from perdure.programs.graph.names import Names, Output
@@ -152,14 +153,18 @@ class Ending:
 
         step = tuned(tool, undo.retry, run.plan.ir.retry)
         timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
-        op, place = Call(undo.tool, NOTHING, step.queue, step.rule, timeout_s), (UNDO, *path)
+        op = Call(undo.tool, NO_ARGS, step.queue, step.rule, timeout_s)
         if run.log.replaying:
-            noted = run.log.upcoming(place)
-            return (step if not isinstance(noted, Call) or noted.args != NOTHING else _refusing(undo.tool, NO_ARGUMENTS)), op
-        try:
-            return step, msgspec.structs.replace(op, args=arguments(self._given(undo.input, result), path))
-        except (ExpressionFailed, ProgrammingError) as error:
-            return _refusing(undo.tool, f"{NO_ARGUMENTS}: {error}"), op
+            noted = run.log.upcoming((UNDO, *path))
+            why = noted.about if isinstance(noted, Call) else NOTHING
+        else:
+            try:
+                return step, msgspec.structs.replace(op, args=arguments(self._given(undo.input, result), path))
+            except (ExpressionFailed, ProgrammingError) as error:
+                why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
+        if why == NOTHING:
+            return step, op
+        return _refusing(undo.tool, values.decode(run.log.raw(why), str, "why")), msgspec.structs.replace(op, about=why)
 
     def _given(self, template: Any, result: Any) -> Any:
         names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
