@@ -19,6 +19,9 @@ from perdure.programs.graph.ticks import Tick, first
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
 
+SOURCES = frozenset(("ts", "python", "bash"))
+"""The kinds of steps behind which stands a source text, in which an @ is an @."""
+
 
 def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> None:
     """Do work that somebody else performs, and settle as that does."""
@@ -92,7 +95,10 @@ def other(run: "Instance", doing: Doing) -> None:
         return
 
     def made() -> Op:
-        given = {"config": run.template(doing.node.config).evaluate(doing.names), "input": _given(run, doing)}
+        node = doing.node
+        given = {"config": node.config if kind in SOURCES else run.template(node.config).evaluate(doing.names), "input": _given(run, doing)}
+        if node.env is not None:
+            given["env"] = run.template(node.env).evaluate(doing.names)
         args = tools.arguments(given, doing.path)
         return Call(kind, args, step.queue, step.rule, doing.node.timeout_s or step.timeout_s, doing.node.idempotent is not False)
 
