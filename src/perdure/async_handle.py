@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
-from perdure.core import values, views
+from perdure.core import values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition import Definition
@@ -17,7 +17,7 @@ from perdure.programs.code.declare import Signal, checked_name
 from perdure.programs.code.durations import Duration, whole
 from perdure.runtime import endings
 from perdure.sdk import Workflow
-from perdure.service import following, joining, operations, patching, queries, repeating
+from perdure.service import following, graphs, joining, operations, patching, queries, repeating
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.following import Emitted, Fold
@@ -69,8 +69,8 @@ class AsyncHandle(Generic[R_co]):
         return await queries.status(self._access, self._fold)
 
     async def steps(self) -> list[StepView]:
-        """Every operation that it knows, settled and open, in the order in which they were opened."""
-        return await self._fold.seen(views.steps)
+        """Every operation that it knows, settled and open, in the order in which they were opened; of a definition, by its verbs."""
+        return await graphs.steps(self._access, self._fold)
 
     async def query(self, key: str | None = None, default: Any = None) -> Any:
         """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict; also after its end."""

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from queue import Queue
 from types import ModuleType
 
@@ -16,6 +16,7 @@ import pytest
 from perdure import Workflow
 from perdure.cli import words
 from perdure.client import Client
+from perdure.programs.workflows import Workflow as AnyWorkflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import open_store
 from tests.cli.conftest import flows
@@ -24,13 +25,13 @@ from tests.cli.shell import FLOWS, Shell, agrees, steady, transcript
 TIMEOUT_S = 20
 
 
-def advance(db: str, code: ModuleType, begun: "Queue[tuple[asyncio.AbstractEventLoop, Engine]]") -> None:
+def advance(db: str, workflows: Sequence[AnyWorkflow], begun: "Queue[tuple[asyncio.AbstractEventLoop, Engine]]") -> None:
     """Be an engine, until told to stop."""
 
     async def run() -> None:
         store = open_store(db)
         try:
-            engine = Engine(store, [one.code for one in vars(code).values() if isinstance(one, Workflow)])
+            engine = Engine(store, workflows)
             running = asyncio.create_task(engine.run())
             await engine.ready()
             begun.put((asyncio.get_running_loop(), engine))
@@ -41,11 +42,16 @@ def advance(db: str, code: ModuleType, begun: "Queue[tuple[asyncio.AbstractEvent
     asyncio.run(run())
 
 
+def working(db: str, code: ModuleType) -> AbstractContextManager[None]:
+    """While the block does its work, an engine that knows the workflows of a module works on the database."""
+    return advancing(db, [one.code for one in vars(code).values() if isinstance(one, Workflow)])
+
+
 @contextmanager
-def working(db: str, code: ModuleType) -> Iterator[None]:
-    """While the block does its work, an engine works on the database."""
+def advancing(db: str, workflows: Sequence[AnyWorkflow]) -> Iterator[None]:
+    """While the block does its work, an engine that knows these works on the database."""
     begun: Queue[tuple[asyncio.AbstractEventLoop, Engine]] = Queue()
-    thread = threading.Thread(target=advance, args=(db, code, begun))
+    thread = threading.Thread(target=advance, args=(db, workflows, begun))
     thread.start()
     loop, engine = begun.get(timeout=TIMEOUT_S)
     try:

@@ -115,10 +115,22 @@ def evict(settings: Settings, /, **given: Any) -> None:
 
 @click.command("resume", cls=Command)
 @act_options
+@click.option("--decision", type=click.Choice(["approve", "deny"]), help="Answer the approval that they wait for; --reason is the comment.")
+@click.option("--approval", metavar="STEP", help="With --decision: which one, where several are asked.")
+@click.option("--as", "by", metavar="NAME", help="With --decision: who decides; else PERDURE_USER, else who is logged in.")
 @click.pass_obj
-def resume(settings: Settings, /, **given: Any) -> None:
-    """Have executions go on that are paused, or that needed attention."""
-    act(settings, given, "goes on", STUCK, lambda handle: handle.resume)
+def resume(settings: Settings, /, *, decision: str | None, approval: str | None, by: str | None, **given: Any) -> None:
+    """Have executions go on that are paused, or that needed attention; or with --decision, that wait for an approval."""
+    if decision is None:
+        if approval is not None or by is not None:
+            raise click.UsageError(f"--{'as' if approval is None else 'approval'} goes with --decision")
+        act(settings, given, "goes on", STUCK, lambda handle: handle.resume)
+        return
+    from perdure.cli.approving import answer
+
+    if given["everything"]:
+        raise click.UsageError("--decision is for ids: leave --all out, or use perdure approve --all")
+    answer(settings, {**given, "by": by, "place": approval, "comment": given["reason"]}, decision == "approve")
 
 
 @click.command("retry", cls=Command)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command
 from perdure.cli.settings import F, Settings, choice_options, format_option, id_arguments, json_option
 
@@ -155,6 +156,30 @@ def _decide(settings: Settings, given: dict[str, Any], yes: bool) -> None:
         found = [one for one in client.approvals(by, groups=given["groups"], limit=ALL, tenant=settings.tenant) if _is_meant(one, given)]
         many.confirm(len(found), verb, given, "approval")
         many.one_by_one(found, answer, len(found), explain=_explained)
+
+
+def answer(settings: Settings, given: dict[str, Any], yes: bool) -> None:
+    """Decide the one approval of each execution that is meant; where several are asked, the one that is named. Without `wait`, engines take it later."""
+    from perdure.cli import many, words
+    from perdure.cli.asking import texts
+    from perdure.cli.complaints import name
+    from perdure.core.errors import Ambiguous
+
+    def told(text: str) -> None:
+        try:
+            _ = client.approval(text, place=given["place"], tenant=settings.tenant)
+        except Ambiguous:
+            key = client.find(text, tenant=settings.tenant)
+            places = [one.place for one in client.approvals(limit=ALL, tenant=settings.tenant) if one.asked_by == key]
+            raise Outcome(Exit.INPUT, f"{name(key)} waits for several approvals: {', '.join(map(words.clean, places))}\n--approval STEP chooses one") from None
+        _decide(settings, {**_ANSWER, **given, "ids": (text,), "no_wait": not given["wait"]}, yes)
+
+    with settings.client() as client:
+        many.one_by_one(texts(given["ids"]), told, explain=_explained)
+
+
+_ANSWER: dict[str, Any] = {"everything": False, "groups": (), "link": False, "lifetime": "7d", "value": None, "pairs": ()}
+"""The options of a decision that `resume` does not have."""
 
 
 def _is_meant(one: Approval, given: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.acting import DEAD, act_options
-from perdure.cli.root import Command
+from perdure.cli.root import Command, Group
 from perdure.cli.settings import F, Settings, format_option, json_option
 
 if TYPE_CHECKING:
@@ -95,3 +95,14 @@ def discard(settings: Settings, /, **given: Any) -> None:
         click.echo(f"{name(handle.key)} is {'' if given['wait'] else 'told to be '}discarded")
 
     many.tell(settings, given, "discard", DEAD, do)
+
+
+@click.group("dlq", cls=Group)
+def dead_letter_queue() -> None:
+    """The same commands in one group, as other systems call it."""
+
+
+dead_letter_queue.section("Dead letters", ())
+for _name, _command in (("ls", dead_letters), ("requeue", requeue), ("discard", discard)):
+    dead_letter_queue.add_command(_command, _name)
+    dead_letter_queue.sections["Dead letters"].append(_name)

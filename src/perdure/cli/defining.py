@@ -67,7 +67,7 @@ def valid(file: str) -> Definition:
     try:
         return reading.read(documents.text(file), documents.own_name(file))
     except BadDefinition as error:
-        documents.refuse(file, error.findings, "perdure validate says all that is wrong")
+        documents.refuse(file, error.findings)
 
 
 def _named(definition: Definition) -> str:

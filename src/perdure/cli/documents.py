@@ -90,15 +90,15 @@ def message(finding: Finding) -> str:
     return finding.message.removeprefix(f"line {finding.line}, column {finding.column}: ")
 
 
-def refuse(file: str, findings: Sequence[Finding], next_to_do: str) -> NoReturn:
-    """End the command, for the definition in a file is not valid."""
+def refuse(file: str, findings: Sequence[Finding], and_so: str = "") -> NoReturn:
+    """End the command, for the definition in a file is not valid; `and_so` says what has not happened."""
     for one in findings:
         click.echo(line(file, one), err=True)
     errors = sum(one.severity == "error" for one in findings)
-    raise Outcome(Exit.INPUT, f"{name(file)} is not valid: {words.count(errors, 'error')}\n{next_to_do}")
+    raise Outcome(Exit.INPUT, f"{name(file)} is not valid: {words.count(errors, 'error')}{and_so and '; '}{and_so}")
 
 
-def definition(file: str, tools: Tools | None = None, calls: Sequence[Workflow[..., Any]] = ()) -> Definition:
+def definition(file: str, tools: Tools | None = None, calls: Sequence[Workflow[..., Any]] = (), and_so: str = "nothing was started") -> Definition:
     """The definition in a file, with what it may use; the command ends if there is none, or it is not valid."""
     from perdure.definition import Definition
 
@@ -108,7 +108,7 @@ def definition(file: str, tools: Tools | None = None, calls: Sequence[Workflow[.
             given, tools=() if tools is None else tools.steps, calls=(*calls, *(() if tools is None else tools.workflows)), name=own_name(file)
         )
     except BadDefinition as error:
-        refuse(file, error.findings, "nothing was started; perdure validate says all that is wrong")
+        refuse(file, error.findings, and_so)
 
 
 def arguments(definition: Definition, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -41,8 +41,8 @@ class Outcome(click.ClickException):
 MEANINGS: dict[Exit, str] = {
     Exit.OK: "done",
     Exit.DEFECT: "a defect of Perdure: --debug shows where",
-    Exit.INPUT: "bad input: an argument, a value, a target that is not there",
-    Exit.FINDINGS: "something was found: by lint what breaks replay, by check or replay what does not fit, by verify what is wrong",
+    Exit.INPUT: "bad input: an argument, a value, a target that is not there, a definition that is not valid",
+    Exit.FINDINGS: "something was found: by lint what is wrong, by fmt --check what is untidy, by check or replay what does not fit, by verify what is damaged",
     Exit.FLAGS: "bad flags: an option or a command that does not exist, an argument too few",
     Exit.WAITS: "it has not ended: it waits, runs, is paused, or is yet to start",
     Exit.APPROVAL: "it waits for an approval",

@@ -14,6 +14,8 @@ from perdure.cli.root import Command
 from perdure.cli.settings import Settings, id_argument
 
 if TYPE_CHECKING:
+    from perdure.cli.render_steps import Told
+    from perdure.client import Status
     from perdure.core.paths import Key
     from perdure.definition import Definition
     from perdure.programs.graph.standing import Standing
@@ -75,8 +77,8 @@ async def _standing(settings: Settings, text: str, number: int | None) -> Standi
 def show_tokens(settings: Settings, key: Key, number: int | None, format: str) -> None:
     """Print where the tokens of an execution are, or were after an event."""
     from perdure.cli import output
-    from perdure.cli.screen import screen
     from perdure.cli.render_tokens import lines
+    from perdure.cli.screen import screen
 
     found = asyncio.run(_tokens(settings, key, number))
     if format == "table":
@@ -90,6 +92,21 @@ async def _tokens(settings: Settings, key: Key, number: int | None) -> Tokens:
 
     async with settings.look() as looking:
         return await graphs.tokens_of(looking, key, number)
+
+
+def told_of(settings: Settings, status: Status) -> Told:
+    """What is told of an execution beside its status and its steps: of a definition, its version, and what its steps are; of code, nothing."""
+    from perdure.cli.render_steps import Caption, Told
+
+    if not status.definition:
+        return Told()
+    from perdure.programs.format.compile import compiled
+    from perdure.programs.graph import captions
+
+    present = asyncio.run(_present(settings, status.key))
+    nodes = compiled(present.document).nodes
+    found = {node.id: Caption("; ".join([captions.detail(node), *captions.marks(node)]), "item" if node.each is not None else "turn") for node in nodes}
+    return Told(f"{present.version} ({short(present.hash)})", found)
 
 
 @click.command("patch", cls=Command)
@@ -117,14 +134,16 @@ def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason
         before = asyncio.run(_present(settings, handle.key))
         chosen = _chosen(before, file, changes)
         if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
-            raise Outcome(Exit.INPUT, f"{name(handle.key)} goes on by {before.hash} by now, not by {words.clean(base)}\nsee what has changed, and patch it again")
-        different = diff.diff(before.document, chosen.read.canonical)
-        for one in diff.rendered(different).splitlines():
-            click.echo(words.clean(one))
+            raise Outcome(
+                Exit.INPUT, f"{name(handle.key)} goes on by {before.hash} by now, not by {words.clean(base)}\nsee what has changed, and patch it again"
+            )
+        different = [words.clean(one) for one in diff.rendered(diff.diff(before.document, chosen.read.canonical)).splitlines()]
         if not different:
             click.echo(f"perdure: {name(handle.key)} goes on by just this already; nothing was changed", err=True)
-        elif not dry_run:
-            number = handle.patch(chosen, base=before.hash, reason=reason, timeout=timeout)
+            return
+        number = None if dry_run else handle.patch(chosen, base=before.hash, reason=reason, timeout=timeout)
+        click.echo("\n".join(different))
+        if number is not None:
             click.echo(f"{name(handle.key)} goes on by {chosen.read.canonical.get('version', '1.0.0')} ({short(chosen.read.hash)}) from event {number} on")
 
 
@@ -155,7 +174,7 @@ def _chosen(before: Present, file: str | None, changes: dict[str, Any]) -> Defin
     if len(ways) != 1:
         raise click.UsageError("give one of FILE, --json-patch, --edits and --set" + (", not several" if ways else ""))
     if file is not None:
-        return documents.definition(file)
+        return documents.definition(file, and_so="nothing was changed")
     source = changes["patch_file"] or changes["edits_file"] or "--set"
     try:
         if changes["patch_file"] is not None:

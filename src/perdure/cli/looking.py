@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,12 +102,13 @@ def show(settings: Settings, /, *, id: str, watch: bool, tokens: bool, number: i
             graphing.show_tokens(settings, handle.key, number, format)
             return
         if watch:
-            watching.execution(client, handle, threading.Event(), format)
+            watching.execution(client, handle, threading.Event(), partial(graphing.told_of, settings), format)
             return
         seen, status, steps, now_s = screen(), handle.status(), handle.steps(), time.time()
         if format == "table":
-            output.show_lines(render_lists.head(status, asking.known(client), now_s), seen)
-            output.show_tree(render_steps.nodes(steps, now_s, seen.unicode), seen)
+            told = graphing.told_of(settings, status)
+            output.show_lines(render_lists.head(status, asking.known(client), now_s, told.definition), seen)
+            output.show_tree(render_steps.nodes(steps, now_s, seen.unicode, told.captions), seen)
         elif format == "ids":
             click.echo(name(status.key))
         else:

@@ -64,6 +64,7 @@ STATUS_STYLES = {
     "paused": "warn",
     "interrupted": "warn",
     "parked": "warn",
+    "skipped": "dim",
     "retrying": "warn",
     "waiting_approval": "live",
     "performing": "live",
@@ -81,6 +82,7 @@ GLYPHS = {
     "interrupted": ("⚡", "!"),
     "parked": ("‖", "="),
     "waiting": ("…", "."),
+    "skipped": ("–", "-"),
 }
 """A mark for each state of a step: where the terminal has it, and where it has only ASCII."""
 

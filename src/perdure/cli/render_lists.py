@@ -64,16 +64,16 @@ def _engine(one: EngineView, now_s: float) -> tuple[Cell, ...]:
     )
 
 
-def head(one: Status, programs: Container[str], now_s: float) -> Iterator[tuple[Cell, ...]]:
-    """What is to be said of one execution before its steps, in lines."""
+def head(one: Status, programs: Container[str], now_s: float, definition: str = "") -> Iterator[tuple[Cell, ...]]:
+    """What is to be said of one execution before its steps, in lines; with the version of its `definition`, if it has one."""
     program = program_name(one.key.workflow, one.workflow_version)
     lost = one.status not in ENDED and program not in programs
     yield (cell(name(one.key), "strong"), status(one.status))
     yield (cell(f"  {words.first_line(one.why)}", "warn" if lost else ""),)
     if lost:
-        yield (cell("  start an engine that knows it: perdure worker FILE.py", "warn"),)
-    for what, text in _facts(one, program, now_s):
-        yield (Cell(f"  {what:<9}", "dim"), cell(text))
+        yield (cell(f"  start an engine that knows it: perdure worker {'FILE.yaml --tools FILE.py' if one.definition else 'FILE.py'}", "warn"),)
+    for what, text in (("definition", definition), *_facts(one, program, now_s)) if definition else _facts(one, program, now_s):
+        yield (Cell(f"  {what:<{10 if definition else 9}}", "dim"), cell(text))
 
 
 def _facts(one: Status, program: str, now_s: float) -> Iterator[tuple[str, str]]:

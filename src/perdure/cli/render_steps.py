@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -10,8 +10,27 @@ from perdure.cli import words
 from perdure.cli.render import STATUS_STYLES, Cell, Node, cell, glyph
 from perdure.core.views import StepView
 
+UNDO = "~undo"
+"""Where that stands in a tree which undoes what was done."""
+
 QUIET = {"completed"}
 """States that their glyph says well enough."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a step of a definition is, in words, and what one of its passages is called: an item or a turn."""
+
+    text: str
+    passage: str = "turn"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told of an execution of a definition beside its steps: which version that is, and what each step is, by its id."""
+
+    definition: str = ""
+    captions: Mapping[str, Caption] = field(default_factory=dict)
 
 
 @dataclass
@@ -22,15 +41,17 @@ class _Place:
     below: dict[str, _Place] = field(default_factory=dict)
 
 
-def nodes(steps: Iterable[StepView], now_s: float, unicode: bool = True) -> tuple[Node, ...]:
-    """The tree of all operations, in the order in which they were opened. A place where there is none (a branch, a turn) is only a name."""
+def nodes(steps: Iterable[StepView], now_s: float, unicode: bool = True, captions: Mapping[str, Caption] | None = None) -> tuple[Node, ...]:
+    """The tree of all operations, in the order in which they were opened. A place where there is none (a branch, a turn) is only a name, and of a definition
+    what stands in its `captions`."""
     root = _Place()
     for step in steps:
         place = root
         for part in step.path.split("/"):
             place = place.below.setdefault(part, _Place())
         place.step = step
-    return tuple(_node(name, place, now_s, unicode) for name, place in root.below.items())
+    look = _Look(now_s, unicode, captions or {})
+    return tuple(look.node(name, place) for name, place in root.below.items())
 
 
 def shortened(nodes: Sequence[Node], lines_max: int) -> tuple[Node, ...]:
@@ -49,21 +70,38 @@ def shortened(nodes: Sequence[Node], lines_max: int) -> tuple[Node, ...]:
     return tuple(short)
 
 
-def _node(name: str, place: _Place, now_s: float, unicode: bool) -> Node:
-    below = tuple(_node(name, lower, now_s, unicode) for name, lower in place.below.items())
-    shown = f"turn {name[1:]}" if name.startswith("~") else name
-    step = place.step
-    quiet = all(node.quiet for node in below) and (step is None or step.state in QUIET)
-    is_open = any(node.open for node in below) or (step is not None and step.settled_at_s is None)
-    if step is None:
-        return Node((cell(shown, "dim"),), (), below, quiet, is_open)
-    holds = step.kind == "keep" and bool(below)  # what keeps a join, a race or a turn is nothing by itself: all of it hangs below
-    cells = [glyph("waiting" if holds and is_open else step.state, unicode), cell(shown, "strong")]
-    if not holds:
-        cells += [_aim(name, step), _state(step), *_facts(step, now_s)]
-    error = step.error
-    notes = (cell(f"{error.type}: {words.first_line(error.message)}", "bad"),) if error is not None else ()
-    return Node(tuple(cells), notes, below, quiet, is_open)
+@dataclass(frozen=True)
+class _Look:
+    """How places become nodes."""
+
+    now_s: float
+    unicode: bool
+    captions: Mapping[str, Caption]
+
+    def node(self, name: str, place: _Place, passage: str = "turn") -> Node:
+        caption = self.captions.get(name.partition("#")[0])
+        look = replace(self, captions={}) if name == UNDO else self  # below it stands what undoes a step, not the step
+        below = tuple(look.node(lower, one, passage if caption is None else caption.passage) for lower, one in place.below.items())
+        shown = _shown(name, passage)
+        step = place.step
+        quiet = all(node.quiet for node in below) and (step is None or step.state in QUIET)
+        is_open = any(node.open for node in below) or (step is not None and step.settled_at_s is None)
+        if step is None:
+            return Node((cell(shown, "dim"), cell("" if caption is None else caption.text, "dim")), (), below, quiet, is_open)
+        holds = step.kind == "keep" and bool(below)  # what keeps a join, a race or a turn is nothing by itself: all of it hangs below
+        cells = [glyph("waiting" if holds and is_open else step.state, self.unicode), cell(shown, "strong")]
+        if not holds:
+            cells += [_aim(name, step), _state(step), *_facts(step, self.now_s)]
+        error = step.error
+        notes = (cell(f"{error.type}: {words.first_line(error.message)}", "bad"),) if error is not None else ()
+        return Node(tuple(cells), notes, below, quiet, is_open)
+
+
+def _shown(name: str, passage: str) -> str:
+    """A part of a path as people read it: a turn or an item by its number, a note of Perdure's own by its name."""
+    if not name.startswith("~"):
+        return name
+    return f"{passage} {name[1:]}" if name[1:].isdecimal() else name[1:]
 
 
 def _aim(name: str, step: StepView) -> Cell:
@@ -80,6 +118,8 @@ def _state(step: StepView) -> Cell:
 
 
 def _facts(step: StepView, now_s: float) -> Iterable[Cell]:
+    if step.port and step.state in QUIET:
+        yield cell(step.port)
     if step.attempt > 1:
         yield Cell(words.count(step.attempt, "try", "tries"), "warn")
     if step.due_s is not None and step.settled_at_s is None:

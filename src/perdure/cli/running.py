@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import click
@@ -15,7 +15,6 @@ from perdure.cli.root import Command
 from perdure.cli.settings import F, Settings, input_options, value_format
 
 if TYPE_CHECKING:
-    from perdure.client import Client, Handle
     from perdure.core.paths import Key
     from perdure.runtime.engine import Engine
     from perdure.sdk import Workflow
@@ -142,26 +141,37 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
     WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. Its key
     is printed.
     """
-    from perdure.cli import output
+    from perdure.cli import documents, output
     from perdure.cli.asking import known, unknown, waited
     from perdure.cli.complaints import name
     from perdure.cli.watching import watching
 
+    asked = _asked(workflow, given)
     with settings.client(creates=True) as client:
-        handle = _started(client, settings, workflow, given)
+        handle = client.start(asked.workflow, *asked.args, **asked.kwargs, **asked.options, tenant=settings.tenant)
         if not wait and not watch:
             output.value({**handle.key._asdict(), "created": handle.created} if format == "json" else name(handle.key), format)
         if not handle.created:
             click.echo(f"perdure: {name(handle.key)} exists already; nothing was started", err=True)
         if (program := unknown(handle.status(), known(client))) is not None:
-            click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
+            what = "FILE.yaml --tools FILE.py" if documents.is_document(workflow) else "FILE.py"
+            click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker {what} starts one", err=True)
         if wait or watch:
             with watching(settings, handle.key) if watch else nullcontext():
                 result = waited(handle, timeout)
             output.value(result, format)
 
 
-def _started(client: Client, settings: Settings, workflow: str, given: dict[str, Any]) -> Handle[Any]:
+class _Asked(NamedTuple):
+    """What is to be started: a workflow, or what one is called, with its input and with options."""
+
+    workflow: Any
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+
+
+def _asked(workflow: str, given: dict[str, Any]) -> _Asked:
     from perdure.cli import documents, targets, values
     from perdure.definition import Definition
 
@@ -173,7 +183,7 @@ def _started(client: Client, settings: Settings, workflow: str, given: dict[str,
     else:
         args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn), (*options, "tenant"))
     options = {name: value for name, value in options.items() if value not in (None, False)}
-    return client.start(workflow if target is None else target, *args, **kwargs, **options, tenant=settings.tenant)
+    return _Asked(workflow if target is None else target, args, kwargs, options)
 
 
 @click.command("worker", cls=Command)

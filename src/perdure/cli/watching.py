@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -14,10 +15,11 @@ import click
 from perdure.cli import output, render_events, render_lists, render_steps
 from perdure.cli.asking import known
 from perdure.cli.complaints import complaint, name
+from perdure.cli.graphing import told_of
 from perdure.cli.render import Table
 from perdure.cli.screen import screen
 from perdure.cli.settings import Settings
-from perdure.client import Client, Handle, Listed, PublicEvent
+from perdure.client import Client, Handle, Listed, PublicEvent, Status
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.paths import Key
 from perdure.runtime.endings import ENDED
@@ -35,20 +37,24 @@ STILL = {*ENDED, "needs_attention"}
 """The statuses in which an execution does not go on by itself."""
 
 Look = Callable[[], bool]
+Telling = Callable[[Status], render_steps.Told]
 """Look once and show what is seen; True if there is nothing more to come."""
 
 
-def execution(client: Client, handle: Handle[Any], stopped: threading.Event, format: str = "table", error: bool = False) -> None:
-    """Show how an execution goes on, until it has ended or needs somebody, or one more time after `stopped`."""
+def execution(client: Client, handle: Handle[Any], stopped: threading.Event, telling: Telling, format: str = "table", error: bool = False) -> None:
+    """Show how an execution goes on, until it has ended or needs somebody, or one more time after `stopped`; `telling` says what is told beside."""
     shown = screen(sys.stderr if error else sys.stdout)
     if format != "table" or not shown.terminal:
         _repeat(_events(handle, output.printer(format, lambda event: event.id, lambda event: [render_events.cells(event)], error)), stopped)
         return
     from perdure.cli import draw
 
+    known_of: dict[str, render_steps.Told] = {}
+
     def look() -> bool:
         status, now_s = handle.status(), time.time()
-        steps = render_steps.shortened(render_steps.nodes(handle.steps(), now_s, shown.unicode), shown.rows - HEAD_ROWS)
+        told = known_of.setdefault(status.definition, known_of.get(status.definition) or telling(status))
+        steps = render_steps.shortened(render_steps.nodes(handle.steps(), now_s, shown.unicode, told.captions), shown.rows - HEAD_ROWS)
         update(render_lists.progress(status, known(client), steps, now_s))
         return status.status in STILL
 
@@ -112,7 +118,7 @@ def watching(settings: Settings, key: Key) -> Iterator[None]:
         try:
             with settings.client(creates=True) as client:
                 if (handle := _awaited(client, key, stop)) is not None:
-                    execution(client, handle, stop, error=True)
+                    execution(client, handle, stop, partial(told_of, settings), error=True)
         except PerdureError as error:
             click.echo(f"perdure: it can't be watched: {complaint(error)}", err=True)
 

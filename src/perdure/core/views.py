@@ -10,7 +10,7 @@ import msgspec
 from perdure.core import events as e
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
-from perdure.core.ops import APPROVAL, Call, Err, Op, Outcome, Spawn, kind, target
+from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Op, Outcome, Spawn, kind, target
 from perdure.core.paths import UNDO, Key, Path, text
 from perdure.core.promise import Settlement
 
@@ -33,7 +33,8 @@ class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operation, as people look at it: where, what, how it stands, how long it took, what went wrong.
 
-    `state` is waiting, performing, retrying, interrupted, parked, completed or failed; `due_s` when time will make it go on.
+    `state` is waiting, performing, retrying, interrupted, parked, completed, skipped or failed; `due_s` when time will make it go on. `port` is the one by
+    which a graph went on from it, where that is not the usual one.
     """
 
     path: str
@@ -45,6 +46,7 @@ class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
     settled_at_s: float | None = None
     due_s: float | None = None
     error: ErrorInfo | None = None
+    port: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,8 +88,11 @@ Named = tuple[str, Path, dict[str, str | int | float]]
 def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
     match event:
         case e.Started(version):
-            yield "execution.created", (), {"version": version}
-            yield "execution.started", (), {"version": version}
+            by: dict[str, str | int | float] = {"version": version, **({} if event.definition is None else {"definition": event.definition.sha256[:12]})}
+            yield "execution.created", (), by
+            yield "execution.started", (), by
+        case e.Opened(path, Keep(port="skipped")):
+            yield "step.skipped", path, {}
         case e.Opened(path, Call() as op):
             yield "step.started", path, {"target": target(op), "attempt": 1}
         case e.Tried(path, attempt):
@@ -125,6 +130,8 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.undoing", (), {"reason": reason}
         case e.Reopened(_, reason):
             yield "execution.reopened", (), {"reason": reason}
+        case e.Patched(definition, _, reason, ()):
+            yield "execution.patched", (), {"definition": definition.sha256[:12], "reason": reason}
         case e.Trimmed(path, before):
             yield "execution.trimmed", path, {"before": before}
         case e.Ended("cancelled", Err(_, ErrorInfo(_, reason))):
@@ -144,8 +151,10 @@ def steps(execution: Execution) -> list[StepView]:
 
 def _settled(path: Path, known: Settlement) -> StepView:
     error = known.outcome.error if isinstance(known.outcome, Err) else None
-    state = "failed" if error else "completed"
-    return StepView(text(path), kind(known.op), target(known.op), state, known.attempt, known.opened_at_s, known.at_s, None, error)
+    port = known.op.port if isinstance(known.op, Keep) else known.outcome.port if isinstance(known.outcome, Ok) else "success"
+    state = "failed" if error else "skipped" if port == "skipped" else "completed"
+    shown = "" if port in ("success", "skipped") else port
+    return StepView(text(path), kind(known.op), target(known.op), state, known.attempt, known.opened_at_s, known.at_s, None, error, shown)
 
 
 def summary(execution: Execution) -> Summary:

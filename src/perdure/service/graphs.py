@@ -6,17 +6,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import log
+from perdure.core import log, views
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.folding import fold
 from perdure.core.paths import Key
 from perdure.core.rebuild import Load
-from perdure.programs.graph import standing, tokens
+from perdure.core.views import StepView
+from perdure.programs.graph import seen, standing, tokens
 from perdure.programs.graph.declare import GraphWorkflow
+from perdure.programs.graph.planning import planned
 from perdure.programs.graph.standing import Standing
 from perdure.programs.graph.tokens import Tokens
 from perdure.runtime.driving import drive
 from perdure.runtime.payloads import Payloads
+from perdure.service.access import Access
+from perdure.service.following import Fold
 from perdure.stores.looking import Looking
 
 T = TypeVar("T")
@@ -48,6 +52,19 @@ async def present(looking: Looking, key: Key) -> Present | None:
     if blob is None:
         return None
     return Present(f"sha256:{blob.sha256}", msgspec.json.decode(await Payloads(looking).get(blob.sha256)))
+
+
+async def steps(access: Access, fold: Fold) -> list[StepView]:
+    """Every operation that an execution knows, in the order in which they were opened; of a definition, by its verbs.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    definition = (await fold.refresh()).definition
+    if definition is None:
+        return await fold.seen(views.steps)
+    plan = planned(definition.sha256, {definition.sha256: await access.payload(definition)})
+    return await fold.seen(lambda execution: seen.steps(execution, plan.ir))
 
 
 async def tokens_of(looking: Looking, key: Key, number: int | None = None) -> Tokens:

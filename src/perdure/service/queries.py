@@ -46,7 +46,8 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event."""
+    """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
+    the one by which it goes on, if it is not of code."""
 
     key: Key
     status: str
@@ -62,6 +63,7 @@ class Status(msgspec.Struct, frozen=True):
     settled: int
     emitted: int
     attributes: dict[str, AttributeValue] = {}
+    definition: str = ""
 
 
 class EngineView(msgspec.Struct, frozen=True):
@@ -107,6 +109,7 @@ async def status(access: Access, fold: Fold) -> Status:
         len(execution.settled),
         execution.emitted,
         attributes.shown(head.attributes),
+        "" if execution.definition is None else f"sha256:{execution.definition.sha256}",
     )
 
 

@@ -9,7 +9,6 @@ from perdure.core.paths import Key, Path
 from perdure.core.promise import Promise, Settlement
 from perdure.core.rebuild import Load
 from perdure.programs.graph.declare import GraphWorkflow
-from perdure.programs.graph.instance import Instance
 from perdure.programs.graph.ir import IR
 from perdure.programs.graph.picture import State
 from perdure.programs.graph.plan import Plan, takes
@@ -36,6 +35,7 @@ def at(workflow: GraphWorkflow, key: Key, events: Sequence[e.Event], number: int
     states: dict[str, State] = {} if execution.ended is None else dict.fromkeys(plan.by_id, "dead")
     for frame in instance.walk.frames():
         states |= {plan.places[number].node.id: "dead" for number, arrivals in frame.arrivals.items() if arrivals.is_dead}
+    states |= {_id(path): "done" for path in execution.settled if _id(path) in plan.by_id}  # a return is never over: the execution is
     states |= {id: "failed" for path, settled in execution.settled.items() if _has_failed(settled) for id in _ids(path) if id in plan.by_id}
     states |= {_id(one.path): _BY_PORT.get(one.port, "done") for one in over}
     if execution.ended is None:
