@@ -8,7 +8,7 @@ PROGRAMS = $(filter-out bench/_%,$(wildcard bench/*.py))
 
 PACKAGE := $(VENV)/.package
 TOOLS := $(VENV)/.tools
-PEER := .venv-bench/.dbos
+PEER := .venv-bench/.peers
 INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
 	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
@@ -23,8 +23,9 @@ $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(PACKAGE) ## Watch an execution survive a crash
+demo: $(PACKAGE) ## Watch executions survive crashes
 	@$(PY) examples/demo.py
+	@$(PY) examples/demo_definition.py
 
 test: $(TOOLS) ## Run the tests
 	@$(PY) -m pytest -q -n $(JOBS)
@@ -41,7 +42,7 @@ prove: $(TOOLS) ## Search for counter-examples, long: simulator, kill -9 loops, 
 real: $(TOOLS) ## Run the tests against real servers and real inputs
 	@$(PY) -m pytest -q -n $(JOBS) -m real
 
-bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS and the bare disk
+bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS, LangGraph, Prefect and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; $(PY) "$$program"; done
 
 format: $(TOOLS) ## Format, and mend what lint can mend
@@ -55,10 +56,10 @@ clean: ## Remove what make made: the environment, caches, builds
 $(PY):
 	@set -e; $(find_python); echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
 
-# The package alone, which is all that a program using it needs.
+# The package alone, with what definitions take, which is all that a program using it needs.
 $(PACKAGE): $(PY) pyproject.toml
 	@echo "make: installing perdure into $(VENV)"
-	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable . || $(NO_INDEX)
+	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[definitions]' || $(NO_INDEX)
 	@touch $@
 
 $(TOOLS): $(PACKAGE)
@@ -68,8 +69,8 @@ $(TOOLS): $(PACKAGE)
 
 # What Perdure is measured against, in an environment of its own.
 $(PEER):
-	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS"; "$$python" -m venv --clear .venv-bench
-	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' || $(NO_INDEX)
+	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS, LangGraph and Prefect"; "$$python" -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' || $(NO_INDEX)
 	@touch $@
 
 # Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing

@@ -34,6 +34,8 @@ WEATHER = (*PYTEST, "tests/testing/test_simulator.py", "-k", "weather")
 BLACKOUT = (*PYTEST, "tests/testing/test_simulator.py", "-k", "wins_over_a_timeout")
 DEPLOYS = (*PYTEST, "tests/testing/test_simulator.py", "-k", "newer_code or between_deploys")
 BRACES = (*PYTEST, "tests/expr/test_braces.py")
+AS_PREDICTED = (*PYTEST, "tests/testing/definitions/test_running.py")
+PREDICTING = (*PYTEST, "tests/testing/definitions/test_sequential.py")
 TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 DEFINED = (*PYTEST, "tests/cli/test_definitions.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
@@ -47,6 +49,11 @@ def core(module: str) -> tuple[str, ...]:
 def code(module: str) -> tuple[str, ...]:
     """The tests of a module of code programs."""
     return (*PYTEST, f"tests/programs/code/test_{module}.py")
+
+
+def walks(noun: str) -> tuple[str, ...]:
+    """The rows of a noun in the table of what definitions do."""
+    return (*PYTEST, "tests/graph/semantics/test_semantics.py", "-k", f"row_says and {noun}:")
 
 
 def formats(module: str) -> tuple[str, ...]:
@@ -104,6 +111,7 @@ TABLES = "stores/sqlite/tables.py"
 POSTGRES_TRANSACTIONS = "stores/postgres_transactions.py"
 FAIRNESS = "stores/fairness.py"
 ANSWERABLE = 'if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing")'
+WALK = "programs/graph/walk.py"
 MEMORY, DECIDE, EXECUTION, ADVANCE, ENGINE = "stores/memory.py", "core/decide.py", "core/execution.py", "runtime/advance.py", "runtime/engine.py"
 INSTANCE, REBUILD, GATES = "programs/code/instance.py", "core/rebuild.py", "programs/code/gates.py"
 
@@ -1318,6 +1326,14 @@ BUGS = [
         quick=True,
     ),
     Bug(
+        "loops begun again",
+        "a loop that is reached after it was done has items again",
+        "programs/graph/verbs.py",
+        "isinstance(before, Tick) and not before.done",
+        "isinstance(before, Tick)",
+        (*PYTEST, "tests/programs/graph/test_loops.py"),
+    ),
+    Bug(
         "null in loops",
         "a loop over nothing is done at once",
         "programs/graph/ticks.py",
@@ -1635,6 +1651,14 @@ BUGS = [
         dialect("seed004"),
     ),
     Bug(
+        "nodes that nobody leads to",
+        "a node that depends on others is not one to begin with",
+        "programs/format/dialects/nodes004.py",
+        "        if called in self._graph.unreached:\n",
+        "        if False:\n",
+        dialect("seed004"),
+    ),
+    Bug(
         "no way to an end",
         "a workflow that never ends has to say so",
         "programs/format/dialects/seed004.py",
@@ -1728,6 +1752,208 @@ BUGS = [
         'if {*OPTIONS, "db"} & found.keys() else',
         "if False else",
         (*DEFINED, "-k", "run_definition or comes_from_standard_input"),
+    Bug(
+        "time of a stand-in",
+        "the timeout of a step does not bound the steps that stand in for it",
+        "programs/graph/routing.py",
+        'Body(self.run, stand_in, "do", is_timed=False)',
+        'Body(self.run, stand_in, "do")',
+        AS_PREDICTED,
+    ),
+    Bug(
+        "joins of all",
+        "a join of all waits for every edge that can still deliver",
+        "programs/graph/walk.py",
+        "if live and (live >= wanted if wanted else arrivals.undecided == 0):",
+        "if live and (live >= wanted if wanted else True):",
+        AS_PREDICTED,
+    ),
+    Bug(
+        "winners of races",
+        "a branch that goes on after failing does not win",
+        "programs/graph/bodies.py",
+        'output.port not in ("skipped", "error", "rejected", "timeout")',
+        'output.port not in ("skipped", "rejected", "timeout")',
+        AS_PREDICTED,
+    ),
+    Bug(
+        "predictions in doubt",
+        "nothing is predicted of what hangs on a moment",
+        "testing/definitions/sequential.py",
+        "        if len(ends) > 1 or begins:\n",
+        "        if False:\n",
+        PREDICTING,
+    ),
+    Bug(
+        "predicted order of undoing",
+        "what was undone in another order than predicted is told",
+        "testing/definitions/comparing.py",
+        "        if sorted(expected[start:end]) != sorted(found[start:end]):\n",
+        "        if False:\n",
+        (*PYTEST, "tests/testing/definitions/test_comparing.py"),
+    ),
+    # the walk over a graph
+    Bug(
+        "all in a join",
+        "a join waits for every way that can still deliver",
+        WALK,
+        "if live and (live >= wanted if wanted else arrivals.undecided == 0):",
+        "if live and live >= wanted:",
+        walks("joins"),
+    ),
+    Bug(
+        "dead tokens",
+        "what no way leads to any more holds nothing up",
+        WALK,
+        "        elif arrivals.undecided == 0:\n            arrivals.is_dead = True\n            self._decide_edges(frame, place)\n\n    # passages",
+        "        elif arrivals.undecided == 0:\n            arrivals.is_dead = True\n\n    # passages",
+        walks("joins"),
+    ),
+    Bug(
+        "second tokens",
+        "a second token over an edge in one frame is an error, not a second run or a lost one",
+        WALK,
+        'if number in arrivals.live and plan.places[edge.target].node.join != "each":\n            raise UnsafeLoop(number)\n',
+        "if number in arrivals.live:\n            return\n",
+        walks("cycles"),
+    ),
+    Bug(
+        "ways out of a cycle",
+        "what was never taken is dead once the cycle is left",
+        WALK,
+        "            self._over(outer, self.plan.places[self.plan.regions[stay.region].head])\n",
+        "",
+        walks("cycles"),
+    ),
+    Bug(
+        "leaving at once",
+        "a token that leaves a cycle does not wait for its end",
+        WALK,
+        "            arrivals.undecided -= 1  # it leaves at once, and none may follow it\n",
+        "            pass\n",
+        walks("cycles"),
+    ),
+    Bug(
+        "turns of a cycle",
+        "a turn begins when nothing goes on in the one before",
+        WALK,
+        "                home.stay.again.append(number)\n",
+        "                home.stay.turn += 1\n                self._turn(home.stay)\n",
+        walks("cycles"),
+    ),
+    Bug(
+        "one token of many",
+        "tokens that lead back in one turn become one",
+        WALK,
+        "                stay.again = []\n",
+        "                stay.again = stay.again[1:]\n",
+        walks("cycles"),
+    ),
+    Bug(
+        "ports that lead back",
+        "a port leads back so often at most",
+        WALK,
+        'return self.plan.by_port(firing.place, "max") if most and self.uses(firing, port, edges) >= most else edges',
+        "return edges if most else edges",
+        walks("cycles"),
+    ),
+    Bug(
+        "rules that lead back",
+        "a rule leads back so often at most",
+        "programs/graph/routing.py",
+        "str(number), rule.edges) < rule.max:",
+        "str(number), rule.edges) <= rule.max:",
+        walks("cycles"),
+    ),
+    Bug(
+        "window of an each",
+        "when an item ends, the next begins",
+        "programs/graph/doing.py",
+        "        elif self.next < len(self.items):\n            self._refill()\n",
+        "        elif self.active == 0 and self.next < len(self.items):\n            self._refill()\n",
+        walks("each"),
+    ),
+    Bug(
+        "enough in an each",
+        "no more is waited for than is enough",
+        "programs/graph/doing.py",
+        "if self.each.enough and succeeded >= self.each.enough:",
+        "if False:",
+        walks("each"),
+    ),
+    Bug("items in vain", "who says no is no success", "programs/graph/doing.py", 'IN_VAIN = ("rejected", "timeout")', 'IN_VAIN = ("",)', walks("each")),
+    Bug(
+        "last turn",
+        "success on the last try is success",
+        "programs/graph/doing.py",
+        "again = holds != self.repeat.until\n",
+        "again = holds != self.repeat.until or self.turn + 1 == self.repeat.max\n",
+        walks("repeat"),
+    ),
+    Bug(
+        "return before work",
+        "a return whose turn has come goes before anything is opened",
+        "programs/graph/instance.py",
+        '"if", "return", "fail"',
+        '"if", "fail"',
+        walks("returns"),
+    ),
+    Bug("losers of a race", "who has lost is dropped", "programs/graph/bodies.py", "        self.run.log.drop_under(self.doing.path)\n", "", walks("races")),
+    Bug(
+        "failures in a race",
+        "a branch that fails is out, and no more",
+        "programs/graph/bodies.py",
+        'firing.frame is self.frame and (self.kind == "race" or ',
+        "firing.frame is self.frame and (False or ",
+        walks("races"),
+    ),
+    Bug(
+        "results of a passage",
+        "what was not reached this time is null",
+        "programs/graph/bodies.py",
+        "self.outputs.get(id) or Output()) for id in ids]",
+        "self.outputs.get(id) or self.run.roots.outputs.get(id) or Output()) for id in ids]",
+        walks("parallel"),
+    ),
+    Bug(
+        "skipped steps",
+        "in ports order a skipped step leads on by its port skipped only",
+        "programs/graph/ir.py",
+        'NOT_AFTER = frozenset(("skipped", ',
+        "NOT_AFTER = frozenset((",
+        walks("skips"),
+    ),
+    Bug(
+        "order of rules",
+        "the first rule that holds is taken",
+        "programs/graph/routing.py",
+        "            self._next_rule(firing, output, 0)\n",
+        "            self._next_rule(firing, output, len(node.rules) - 1)\n",
+        walks("rules"),
+    ),
+    Bug(
+        "closed list",
+        "an agent goes only where it may",
+        "programs/graph/routing.py",
+        "                if id not in node.choose:\n",
+        "                if False:\n",
+        walks("rules"),
+    ),
+    Bug(
+        "noted ways",
+        "a replay goes the way that is noted, and judges nothing",
+        "programs/graph/routing.py",
+        "            self._take(firing, output, noted.label)\n",
+        '            self._take(firing, output, "0")\n',
+        walks("rules"),
+    ),
+    Bug(
+        "past of a decision",
+        "the counter is zero when all is done, and never before",
+        "programs/graph/tokens.py",
+        "    while end < len(events) and type(events[end]) in e.ASKED:\n",
+        "    while False:\n",
+        (*PYTEST, "tests/graph/test_counters.py"),
     ),
 ]
 

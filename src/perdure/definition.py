@@ -16,6 +16,7 @@ from perdure.programs.graph.declare import GraphWorkflow, Release
 from perdure.programs.graph.ir import IR
 from perdure.programs.graph.needs import Need, needed
 from perdure.programs.graph.planning import planned
+from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
 
 Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
@@ -90,12 +91,19 @@ class Definition(Workflow[..., Any]):
             name=plan.ir.name,
             release=release,
             tools=steps(tools),
-            kinds=steps(kinds or {}),
+            kinds=steps({PYTHON: _judged, **(kinds or {})}),
             imports=imported,
             family=family,
             deadline_s=release.deadline_s,
         )
         return cls(graph, read, calls)
+
+
+def _judged(sources: list[str], output: Any, context: dict[str, Any]) -> list[bool]:
+    """What conditions in Python say; in a thread, as it blocks."""
+    from perdure.steps.python_conditions import evaluated  # here, as it takes a library that is optional
+
+    return evaluated(sources, output, context)
 
 
 def steps(tools: Tools) -> dict[str, Step[Any, Any, Any]]:

@@ -56,6 +56,9 @@ class Scripted:
             self._compare(command, remembered)
         return ()
 
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        return () if definition else ("it is empty",)
+
     def refuse(self, diverged: Diverged) -> None:
         self._divergence = diverged
 

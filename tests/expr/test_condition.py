@@ -286,7 +286,7 @@ def test_what_python_says_is_given_to_it() -> None:
     source = "def evaluate(output, context):\n    return output > 1"
     condition = compiled({"any": [{"python": source}, {"all": ["@self.ok", {"python": f"{source} "}]}]})
     assert condition.python == (source, f"{source} ")
-    assert condition.reads >= {of_root("self", where="/any/0/python")}
+    assert condition.reads == {of_root("self", "ok", where="/any/1/all/0")}
     assert condition.evaluate(SCOPE, (False, True))
     assert condition.evaluate(SCOPE, (True, False))
     assert not condition.evaluate(SCOPE, (False, False))

@@ -149,7 +149,6 @@ class _Compiler:
     def _python(self, source: Any, where: str) -> Judge:
         place = len(self.python)
         self.python.append(python.checked(source, where))
-        self.reads.add(Read("self", "", (), where))
         return lambda asked: bool(asked.python[place])
 
     def _braces(self, text: Any, where: str) -> Judge:

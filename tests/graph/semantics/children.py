@@ -1,10 +1,10 @@
 """Children: other workflows, called by name and range of versions."""
 
-from tests.graph.semantics.table import Broken, Cancelled, Open, Row, Sent, Skip
+from tests.graph.semantics.table import Cancelled, Row
 
 OLD = 'name: greet\nversion: 1.4.0\ninput: {who: {}}\nsteps:\n  - {id: g, tool: SAY, with: {value: "Hello @{input.who}"}}'
 NEW = 'name: greet\nversion: 2.1.0\ninput: {who: {}}\nsteps:\n  - {id: g, tool: SAY, with: {value: "Hi @{input.who}"}}'
-BROKEN = 'name: bad\nsteps:\n  - {id: f, fail: {message: broken, type: Jam}}'
+BROKEN = "name: bad\nsteps:\n  - {id: f, fail: {message: broken, type: Jam}}"
 SLOW = "name: slow\nsteps:\n  - {id: s, sleep: 1d}"
 
 
@@ -21,7 +21,9 @@ ROWS = [
     Row("a range is the newest that it allows", calling("greet@^1"), calls=(OLD, NEW), result="Hello Ada"),
     Row("a range by x", calling("greet@1.x"), calls=(OLD, NEW), result="Hello Ada"),
     Row("an exact version is that one", calling("greet@1.4.0"), calls=(OLD, NEW), result="Hello Ada"),
-    Row("a version that does not exist fails the step, and the error says what there is", calling("greet@^3"), calls=(OLD, NEW), failed="there are 1.4.0, 2.1.0"),
+    Row(
+        "a version that does not exist fails the step, and the error says what there is", calling("greet@^3"), calls=(OLD, NEW), failed="there are 1.4.0, 2.1.0"
+    ),
     Row(
         "a child's failure is the step's",
         calling("bad").replace(", with: {who: Ada}", ""),

@@ -81,10 +81,17 @@ ROWS = [
         vars: {n: 3, s: abc, list: [1, 2], none: null}
         order: listed
         steps:
-          - {id: a, test: {all: [{ref: "@vars.n", eq: 3.0}, {ref: "@vars.n", neq: 4}, {ref: "@vars.n", gt: 2}, {ref: "@vars.n", gte: 3}, {ref: "@vars.n", lt: 4}]}}
-          - {id: b, test: {all: [{ref: "@vars.n", lte: 3}, {ref: "@vars.n", in: [1, 3]}, {ref: "@vars.s", contains: b}, {ref: "@vars.list", contains: 2}]}}
-          - {id: c, test: {all: [{ref: "@vars.s", starts_with: a}, {ref: "@vars.s", ends_with: c}, {ref: "@vars.s", exists: true}, {ref: "@vars.none", empty: true}]}}
-          - {id: d, test: {all: [{ref: "@vars.s", matches_re: "^a.c$"}, {any: [{ref: "@vars.n", eq: 0}, {ref: "@vars.s"}]}, {not: {ref: "@vars.none"}}]}}
+          - {id: a, test: {all: [{ref: "@vars.n", eq: 3.0}, {ref: "@vars.n", neq: 4}, {ref: "@vars.n", gt: 2}, {ref: "@vars.n", gte: 3}]}}
+          - {id: b, test: {all: [{ref: "@vars.n", lt: 4}, {ref: "@vars.n", lte: 3}, {ref: "@vars.n", in: [1, 3]}, {ref: "@vars.s", contains: b}]}}
+          - {id: c, test: {all: [{ref: "@vars.s", starts_with: a}, {ref: "@vars.s", ends_with: c}, {ref: "@vars.none", empty: true}]}}
+          - id: d
+            test:
+              all:
+                - {ref: "@vars.s", matches_re: "^a.c$"}
+                - {ref: "@vars.list", contains: 2}
+                - {ref: "@vars.s", exists: true}
+                - {any: [{ref: "@vars.n", eq: 0}, {ref: "@vars.s"}]}
+                - {not: {ref: "@vars.none"}}
           - {id: e, test: {ref: "@vars.n", eq: "@vars.list[1]"}}
         output: ["@a", "@b", "@c", "@d", "@e"]
         """,

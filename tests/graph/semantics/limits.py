@@ -1,6 +1,6 @@
 """Limits: what bounds an execution, and by which name each bound speaks."""
 
-from tests.graph.semantics.table import Broken, Open, Row, Skip
+from tests.graph.semantics.table import Row
 
 ROWS = [
     Row(

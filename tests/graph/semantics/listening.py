@@ -1,8 +1,8 @@
 """Listening, telling, waiting for people and for time."""
 
-from tests.graph.semantics.table import ANYTHING, Open, Row, Sent, Skip, Voted
+from tests.graph.semantics.table import Open, Row, Sent, Skip, Voted
 
-LISTENER = 'name: other\nsteps:\n  - {id: l, listen: {names: hello, timeout: 1d}}'
+LISTENER = "name: other\nsteps:\n  - {id: l, listen: {names: hello, timeout: 1d}}"
 
 ROWS = [
     Row(

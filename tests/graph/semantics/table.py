@@ -5,11 +5,9 @@ written for people: who wants to know what a definition does here, reads the row
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from textwrap import dedent
 from typing import Any
-
-import pytest
 
 from perdure import Vote, step
 from perdure.core import events as e
@@ -62,7 +60,7 @@ def fail(message: str = "no") -> None:
     raise Broken(message)
 
 
-TOOLS = {"SAY": say, "ECHO": echo, "ADD": add, "FAIL": fail, "RESERVE": reserve}
+TOOLS: dict[str, Callable[..., Any]] = {"SAY": say, "ECHO": echo, "ADD": add, "FAIL": fail, "RESERVE": reserve}
 KINDS = {"llm": lambda config, input: input, "agent": lambda config, input: input}
 
 
@@ -116,8 +114,11 @@ class Open:
 
 Event = Skip | Voted | Sent | Cancelled | Undone | Open
 
+OVER = ("completed", "failed", "cancelled", "needs_attention")
+LONGEST_S = 1e9
 CALLBACKS_MAX = 20_000
 """How much may happen in a row: more is a loop without an end."""
+
 
 class Anything:
     """Equal to all."""
@@ -140,8 +141,9 @@ class Row:
 
     It completes with `result`, unless it is said to have `failed` or to be `cancelled`, with words of why, or still to be `waiting`. `ran` are the paths of
     all that was done, in the order in which it began; `skipped` and `undone` theirs. `took` is the time that it took, `at_once` how many operations were
-    open at most, `tries` the number of tries of some, `targets` what they were for. `told` is what was told to whom a failure is told. `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`,
-    `crashes` marks those whose process is killed at every write in the ordinary suite too.
+    open at most, `tries` the number of tries of some, `targets` what they were for. `told` is what was told to whom a failure is told, `stream` what it
+    gave out, `children` are the executions that it started: workflow, status and result. `slow` rows are for `prove`, `crashes` marks those whose process
+    is killed at every write in the ordinary suite too.
     """
 
     claim: str
@@ -195,8 +197,8 @@ def play(world: World, row: Row) -> Run[Any]:
     run = world.start(defined(row), **row.input)
     for event in row.script:
         befall(world, run, event)
-    if row.status != "waiting" and run.status not in ("completed", "failed", "cancelled"):
-        world.pass_until("wait", f"the end of {row.claim}", lambda: run.status in ("completed", "failed", "cancelled", "needs_attention"), 1e9, run._stuck)
+    if not row.waiting:
+        world.pass_until("wait", f"the end of {row.claim}", lambda: run.status in OVER, LONGEST_S, run._stuck)
     return run
 
 
@@ -221,9 +223,9 @@ def befall(world: World, run: Run[Any], event: Event) -> None:
 def child(world: World, run: Run[Any], path: str) -> Run[Any]:
     """The execution that was started at a path."""
     execution = folded(world, run)
-    for at, known in [*execution.open.items(), *execution.settled.items()]:
-        if text(at) == path and isinstance(known.op, Spawn):
-            return world.run_of(Key(run.key.tenant, known.op.workflow, known.op.id))
+    known = {text(at): one.op for at, one in execution.open.items()} | {text(at): one.op for at, one in execution.settled.items()}
+    if isinstance(op := known.get(path), Spawn):
+        return world.run_of(Key(run.key.tenant, op.workflow, op.id))
     raise LookupError(f"nothing was started at {path}; there are {', '.join(map(text, execution.open))}")
 
 
@@ -247,6 +249,11 @@ def is_work(path: Path) -> bool:
 def is_skip(op: Op) -> bool:
     """Whether it notes that a step was skipped."""
     return isinstance(op, Keep) and op.port == "skipped"
+
+
+def is_turn(op: Op) -> bool:
+    """Whether it only notes with what a turn of a loop without end begins."""
+    return isinstance(op, Keep) and op.role == "turn"
 
 
 # what has come of it
@@ -293,7 +300,7 @@ def check_end(world: World, row: Row, run: Run[Any], execution: Execution) -> No
 
 def check_order(row: Row, opened: list[tuple[Path, Op]]) -> None:
     """What was done, skipped and undone."""
-    done = [text(path) for path, op in opened if is_work(path) and not (isinstance(op, Keep) and (op.port == "skipped" or op.role == "turn"))]
+    done = [text(path) for path, op in opened if is_work(path) and not is_skip(op) and not (isinstance(op, Keep) and op.role == "turn")]
     if row.ran is not None:
         assert " ".join(done) == " ".join(row.ran.split()), "what ran"
     assert " ".join(text(path) for path, op in opened if is_skip(op)) == " ".join(row.skipped.split()), "what was skipped"
@@ -332,13 +339,3 @@ def shown(world: World, run: Run[Any]) -> tuple[str, str, Any]:
     execution = folded(world, run)
     ended = None if execution.ended is None else execution.ended.outcome
     return run.key.workflow, run.status, run.result() if isinstance(ended, Ok) else why(execution) if run.status == "failed" else None
-
-
-def parameters(groups: Mapping[str, list[Row]]) -> Iterator[Any]:
-    """Each row for pytest, by its noun and claim: as it is, and with its execution leaving memory at each wait."""
-    for noun, rows in groups.items():
-        for row in rows:
-            marks = [pytest.mark.prove] if row.slow else []
-            for suspended in (False, True):
-                mark = pytest.mark.perdure(always_suspend=suspended)
-                yield pytest.param(row, marks=[*marks, mark], id=f"{noun}: {row.claim}{' (suspended)' if suspended else ''}")

@@ -1,21 +1,36 @@
 """Every row of the table is run: plainly, leaving memory at each wait, and its process killed at each of its writes; its log is replayed each time."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from perdure.testing import World
 from tests.graph.semantics import children, cycles, each, expressions, failures, joins, limits, listening, parallel, races, repeat, returns, rules, skips, undo
-from tests.graph.semantics.table import Row, check, parameters, play
+from tests.graph.semantics.table import Row, check, play
 
-NOUNS = {module.__name__.rpartition(".")[2]: module.ROWS for module in (joins, skips, rules, cycles, each, repeat, parallel, races, returns, failures, undo, limits, expressions, children, listening)}
-CRASHING = [pytest.param(row, marks=() if row.crashes else pytest.mark.prove, id=f"{noun}: {row.claim}") for noun, rows in NOUNS.items() for row in rows if not row.slow]
+NOUNS = (joins, skips, rules, cycles, each, repeat, parallel, races, returns, failures, undo, limits, expressions, children, listening)
 
 
-@pytest.mark.parametrize("row", list(parameters(NOUNS)))
-def test_it_does_as_the_row_says(world: World, row: Row) -> None:
+def rows(is_long: Callable[[Row], bool]) -> list[Any]:
+    """Each row for pytest, by its noun and claim. Those that are long are for `prove`."""
+    named = [(f"{module.__name__.rpartition('.')[2]}: {row.claim}", row) for module in NOUNS for row in module.ROWS]
+    assert len({name for name, _ in named}) == len(named), "two claims are the same"
+    return [pytest.param(row, marks=[pytest.mark.prove] if is_long(row) else [], id=name) for name, row in named]
+
+
+@pytest.mark.parametrize("row", rows(lambda row: row.slow))
+def test_a_definition_does_as_the_row_says(world: World, row: Row) -> None:
     check(world, row, play(world, row))
 
 
-@pytest.mark.perdure(crash_at="every")
-@pytest.mark.parametrize("row", CRASHING)
+@pytest.mark.perdure(always_suspend=True)
+@pytest.mark.parametrize("row", rows(lambda row: row.slow))
+def test_it_does_the_same_leaving_memory_at_each_wait(world: World, row: Row) -> None:
+    check(world, row, play(world, row))
+
+
+@pytest.mark.perdure(crash_at="every", crashes_max=100)
+@pytest.mark.parametrize("row", rows(lambda row: row.slow or not row.crashes))
 def test_it_does_the_same_wherever_its_process_is_killed(world: World, row: Row) -> None:
     check(world, row, play(world, row), undisturbed=False)

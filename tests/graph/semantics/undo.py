@@ -1,6 +1,6 @@
 """Undo: what was done is undone, last first, when an execution fails or is cancelled. Then who is to be told of it is called."""
 
-from tests.graph.semantics.table import Broken, Cancelled, Open, Row, Undone, Voted
+from tests.graph.semantics.table import Broken, Cancelled, Row, Undone, Voted
 
 ROWS = [
     Row(

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadDefinition
@@ -37,6 +37,7 @@ def wirings(draw: st.DrawFn) -> dict[str, Any]:
     return definition("ports", *steps, **draw(st.sampled_from([{}, {}, {"dialect": "003"}, {"dialect": "004"}])))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(wirings())
 def test_any_wiring_compiles_to_a_sound_ir_or_is_refused(document: dict[str, Any]) -> None:
     errors = [one for one in findings(document) if one.severity == "error"]
@@ -96,6 +97,7 @@ def structures(draw: st.DrawFn) -> dict[str, Any]:
     return definition("ports", structure.steps[first], *rest)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(structures())
 def test_what_is_structured_always_compiles_and_its_regions_nest(document: dict[str, Any]) -> None:
     ir = compiled(document)
@@ -137,6 +139,7 @@ def nests(draw: st.DrawFn) -> dict[str, Any]:
     return definition(draw(st.sampled_from(["refs", "listed"])), *steps(draw(st.integers(0, 2))))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nests())
 def test_any_nest_whose_steps_read_those_before_them_compiles_to_a_sound_ir(document: dict[str, Any]) -> None:
     errors = {one.code for one in findings(document) if one.severity == "error"}

@@ -1,7 +1,7 @@
 """The cycles of graphs, each row a graph and its loops; and against the plainest definition of them, on random ones."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.programs.format.cycles import components, loops, way
@@ -72,6 +72,7 @@ def graphs(draw: st.DrawFn) -> list[list[int]]:
     return [[target for source, target in edges if source == node] for node in range(count)]
 
 
+@settings(deadline=None)
 @given(graphs())
 def test_loops_are_those_of_edges_to_what_dominates_their_source(graph: list[list[int]]) -> None:
     found = loops(graph, [0])
@@ -87,6 +88,7 @@ def test_loops_are_those_of_edges_to_what_dominates_their_source(graph: list[lis
         assert members(found.head, found.heads) == expected
 
 
+@settings(deadline=None)
 @given(graphs())
 def test_components_are_those_that_reach_each_other(graph: list[list[int]]) -> None:
     reached = [reachable(graph, node) for node in range(len(graph))]

@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import BadDefinition
@@ -233,6 +233,7 @@ def test_svg_of_thousands_says_what_is_left_out() -> None:
     assert "… and 2,000 more steps" in drawn
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(structures(), nests()), st.lists(st.sampled_from(sorted(SIGNS)), min_size=1))
 def test_any_graph_can_be_drawn_without_overlaps(document: dict[str, Any], states: list[State]) -> None:
     try:
@@ -254,6 +255,7 @@ def layers(draw: st.DrawFn) -> tuple[list[tuple[float, float]], list[Link]]:
     return boxes, [Link(*pair, draw(st.none() | st.tuples(st.floats(10, 150), st.just(15.0)))) for pair in pairs]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layers())
 def test_boxes_and_labels_are_apart_and_lines_lead_down_past_them(given: tuple[list[tuple[float, float]], list[Link]]) -> None:
     boxes, links = given

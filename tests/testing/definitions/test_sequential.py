@@ -58,7 +58,13 @@ def test_a_join_of_each_runs_for_each() -> None:
 
 
 def test_a_second_token_on_one_edge_is_unsafe() -> None:
-    steps = [echo("start", next=["a", "b"]), echo("a", next="each"), echo("b", takes_s=2.0, next="each"), echo("each", join="each", next="end"), echo("end", takes_s=9.0)]
+    steps = [
+        echo("start", next=["a", "b"]),
+        echo("a", next="each"),
+        echo("b", takes_s=2.0, next="each"),
+        echo("each", join="each", next="end"),
+        echo("end", takes_s=9.0),
+    ]
     prediction = read(*steps, order="ports")
     assert (prediction.facts.status, prediction.facts.failed, prediction.ended_s) == ("failed", "fatal", 4.0)
     assert ran(prediction) == ["a", "b", "each", "each", "start"]
@@ -320,6 +326,8 @@ def test_a_reference_into_nothing_fails_unless_it_may_miss() -> None:
     assert read(echo("a", "n is @{input.n}, @@home"), script=Script({"n": 3})).facts.result == "n is 3, @home"
 
 
-def test_what_ends_by_a_hair_is_doubted() -> None:
-    definition = {"perdure": 1, "name": "small", "steps": [{"id": "race", "race": [echo("a", takes_s=5.0), echo("b", takes_s=5.01)]}]}
-    assert predict(definition, Script()).doubts
+@pytest.mark.parametrize(("verb", "bad"), [("race", echo("a", takes_s=5.0)), ("parallel", fails("a", 5.0))])
+def test_what_ends_by_a_hair_is_doubted(verb: str, bad: Step) -> None:
+    for other_s, doubted in ((5.01, True), (6.0, False)):
+        definition = {"perdure": 1, "name": "small", "retry": {"max": 1}, "steps": [{"id": "block", verb: [bad, echo("b", takes_s=other_s)]}]}
+        assert bool(predict(definition, Script()).doubts) == doubted

@@ -203,8 +203,7 @@ class Instance:
 
     def _is_to_be_undone(self, finish: Finish) -> bool:
         cancelling = self.execution.cancelling
-        is_over = finish.status != "completed" if cancelling is None else cancelling.undo
-        return is_over and bool(undoable(self.execution.settled))
+        return (finish.status != "completed" if cancelling is None else cancelling.undo) and bool(undoable(self.execution.settled))
 
     # what verbs use
 

@@ -96,7 +96,7 @@ def _rule(rule: Any, pointer: str) -> Route:
         rule.get("when"),
         turns if isinstance(turns, int) else 0,
         rule.get("endless") is True,
-        tuple(_targets(rule.get("on_max"), joined(pointer, "on_max"))),
+        tuple(_targets(rule["on_max"], joined(pointer, "on_max"))) if "on_max" in rule else (),
     )
 
 

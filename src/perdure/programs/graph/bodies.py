@@ -87,7 +87,7 @@ class Body:
         """Nothing goes on in it any more."""
         if self.is_over:
             return
-        self._end()
+        self._end(is_drained=True)
         if self.kind == "race" and self.error is not None:
             self.doing.then(self.error)
         elif self.kind == "race":
@@ -112,11 +112,14 @@ class Body:
         else:
             self.doing.then(Err("timeout", ErrorInfo("Timeout", why)))
 
-    def _end(self) -> None:
+    def _end(self, is_drained: bool = False) -> None:
         self.is_over = True
         if self.frame is not None:
-            self.run.walk.drop(self.frame)
-        self.run.log.drop_under(self.doing.path)
+            self.run.walk.drop(self.frame, is_drained)
+        if not is_drained:
+            self.run.log.drop_under(self.doing.path)
+        elif self.run.log.waits_at(self._timer):
+            self.run.log.drop(self._timer)
 
     def _next(self) -> None:
         self.active -= 1

@@ -70,7 +70,7 @@ def edge_labels(ir: IR) -> list[str]:
     for number, leading in enumerate(ir.edges):
         usual = "chosen" if not leading.port and number not in by_rule else "" if leading.port in (AFTER, ALWAYS) else leading.port
         said = " or ".join(dict.fromkeys(by_rule.get(number, [usual])))
-        if leading.back and leading.port and (most := ir.regions[leading.region].max):
+        if leading.back and leading.port and (most := leading.max or ir.regions[leading.region].max):
             said = f"{said} ≤ {most}".strip()
         labels.append(cut(said, LABEL_MAX))
     return labels

@@ -10,6 +10,7 @@ from perdure.core.ops import Call, Err, Keep, Ok, Outcome, Sleep, Spawn
 from perdure.core.paths import UNDO, Path
 from perdure.core.undo import undoable
 from perdure.core.values import NOTHING
+from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
 from perdure.programs.code.undo import BEGIN, PLAN, Done
 from perdure.programs.graph.names import Names, Output
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Status = Literal["completed", "failed", "cancelled"]
 TOLD: Path = (("on_failure", 0),)
 OUTPUT: Path = (("output", 0),)
+NO_ARGUMENTS = "what it takes to undo this could not be made of the results; undo it by hand, and give the result: perdure preset"
 
 
 class Ending:
@@ -95,7 +97,6 @@ class Ending:
         self.status, self.outcome = status, outcome
         self.run.walk.ready.clear()
         self.run.works.clear()
-        self.run.soon.clear()
         if self._is_undone():
             self.run.log.drop_all()
             self._begin_undo()
@@ -151,16 +152,23 @@ class Ending:
         from perdure.programs.graph.tools import arguments, tuned
 
         step = tuned(tool, undo.retry, run.plan.ir.retry)
-        args = NOTHING if run.log.replaying else arguments(self._given(path, undo.input, result), path)
         timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
-        return step, Call(undo.tool, args, step.queue, step.rule, timeout_s)
+        op = Call(undo.tool, NO_ARGS, step.queue, step.rule, timeout_s)
+        if run.log.replaying:
+            noted = run.log.upcoming((UNDO, *path))
+            why = noted.about if isinstance(noted, Call) else NOTHING
+        else:
+            try:
+                return step, msgspec.structs.replace(op, args=arguments(self._given(undo.input, result), path))
+            except (ExpressionFailed, ProgrammingError) as error:
+                why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
+        if why == NOTHING:
+            return step, op
+        return _refusing(undo.tool, values.decode(run.log.raw(why), str, "why")), msgspec.structs.replace(op, about=why)
 
-    def _given(self, path: Path, template: Any, result: Any) -> Any:
+    def _given(self, template: Any, result: Any) -> Any:
         names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
-        try:
-            return self.run.template(template).evaluate(names)
-        except (ExpressionFailed, ProgrammingError) as error:
-            return {"error": str(error)}
+        return self.run.template(template).evaluate(names)
 
     def _node(self, path: Path) -> Any:
         """The node that an operation is of: the innermost that its path names."""
@@ -186,9 +194,14 @@ class Ending:
 
 
 def _missing(tool: str) -> Step[Any, Any, Any]:
-    """What stands for a tool that is not here: it fails for good, and says so."""
+    """What stands for a tool that is not here."""
+    return _refusing(tool, f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+
+
+def _refusing(tool: str, why: str) -> Step[Any, Any, Any]:
+    """What fails for good, and says why, so that the execution is parked and nothing is left out."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise Fatal(f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+        raise Fatal(why)
 
     return Step(refuse, name=tool)

@@ -51,7 +51,6 @@ class Instance:
         "plan",
         "roots",
         "routing",
-        "soon",
         "started_steps",
         "walk",
         "workflow",
@@ -74,7 +73,6 @@ class Instance:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self.soon: deque[Callable[[], None]] = deque()
         self.works: deque[Callable[[], None]] = deque()
         self.finished = False
         self.started_steps = 0
@@ -152,10 +150,10 @@ class Instance:
         self.ending = Ending(self)
         self.roots = Roots(self, self.log.raw(started.input))
         self.walk = Walk(self.plan)
-        self.walk.trace = [] if self.is_traced else None
+        self.walk.trace = {} if self.is_traced else None
         self.routing = Routing(self)
         self.endless = Endless(self)
-        wrong = self.log.judged((("input", 0),), self.roots.check)
+        wrong = self.log.judged((("input", 0),), self.roots.check) or self.roots.vary()
         if isinstance(wrong, Err):
             self.ending.fail(wrong)
             return
@@ -164,9 +162,7 @@ class Instance:
     def _drive(self) -> None:
         """Go on until nothing is left to do. What settles at once goes before any work is opened."""
         while not self.finished and not self.closed and self.is_begun:
-            if self.soon:
-                self.soon.popleft()()
-            elif self.walk.ready:
+            if self.walk.ready:
                 self._fire(self.walk.ready.popleft())
             elif self.walk.drained:
                 self._drained(self.walk.drained.popleft())

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from perdure.programs.graph.ir import IR, Node
 
-ELSEWHERE = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "if", "parallel", "race", "do", "return", "fail"))
+ELSEWHERE = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
 """The verbs that take nothing that a definition has to be given: Perdure does them itself, or whoever serves a queue."""
 
 

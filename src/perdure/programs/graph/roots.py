@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from perdure.core import values
-from perdure.core.ops import Keep
+from perdure.core.ops import Err, Keep
 from perdure.programs.graph.inputs import completed, wrong
-from perdure.programs.graph.names import Output
+from perdure.programs.graph.names import Names, Output
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -33,14 +33,27 @@ class Roots:
         positional, named = values.decode(raw, tuple[list[Any], dict[str, Any]], "the input")
         given = {**(positional[0] if positional and isinstance(positional[0], dict) else {}), **named}
         self.input: dict[str, Any] = completed(run.plan.ir, given)
-        variables = run.plan.ir.variables
-        self.variables: dict[str, Any] = dict(variables) if isinstance(variables, dict) else {}
+        self.variables: dict[str, Any] = {}
 
     def check(self) -> Keep | None:
         """Hold the input against what the definition takes."""
         for why in wrong(self.run.plan.ir, self.input):
             raise self.run.failure(why, "BadInput")
         return None
+
+    def vary(self) -> Err | None:
+        """Have the variables be what they are at the beginning: as they stand in the definition, or what their references come to, which is noted."""
+        run, given = self.run, self.run.plan.ir.variables
+        if not isinstance(given, dict):
+            return None
+        template, names = run.template(given), Names(self)
+        if template.constant:
+            self.variables = template.evaluate(names)
+            return None
+        kept = run.log.judged((("vars", 0),), lambda: Keep(values.encode(template.evaluate(names), "the variables"), label="vars"))
+        if isinstance(kept, Keep):
+            self.variables = values.decode(run.log.raw(kept.value), dict[str, Any], "the variables")
+        return kept if isinstance(kept, Err) else None
 
     def root(self, name: str) -> Any:
         """The value of a root. KeyError, if there is none of this name."""

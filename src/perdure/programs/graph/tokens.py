@@ -33,8 +33,14 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 def at(workflow: GraphWorkflow, key: Key, events: Sequence[e.Event], number: int) -> Generator[Load, bytes, Tokens]:
-    """How the execution stood after event `number` of its log, counted from 1. Nothing is evaluated, and nothing is asked for."""
-    instance, execution = yield from rebuilt(workflow, key, events, number)
+    """How the execution stood after event `number` of its log, counted from 1. Nothing is evaluated, and nothing is asked for.
+
+    What was asked for because of an event came to be with it: between the two, nothing ever stood.
+    """
+    end = number
+    while end < len(events) and type(events[end]) in e.ASKED:
+        end += 1
+    instance, execution = yield from rebuilt(workflow, key, events, end)
     return _stand(instance, execution, number)
 
 
@@ -55,7 +61,7 @@ def rebuilt(workflow: GraphWorkflow, key: Key, events: Sequence[e.Event], number
 def _stand(instance: Instance, execution: Execution, number: int) -> Tokens:
     if not instance.is_begun or execution.ended is not None:
         outputs = {} if not instance.is_begun else {id: output.value for id, output in instance.roots.outputs.items()}
-        applied = [] if not instance.is_begun else list(instance.walk.trace or ())
+        applied = [] if not instance.is_begun else instance.walk.traced
         return Tokens(number, 0, 0, {}, applied, [], outputs)
     walk, plan = instance.walk, instance.plan
     joins: dict[str, list[str]] = {}
@@ -67,7 +73,7 @@ def _stand(instance: Instance, execution: Execution, number: int) -> Tokens:
     inner = [path for path in walk.open if not any(_is_under(other, path) for other in walk.open)]
     working = [path for path in inner if not any(_is_under(one, path) or one == path for one in asked)]
     outputs = {id: output.value for id, output in instance.roots.outputs.items()}
-    return Tokens(number, waiting + len(working), len(asked), joins, list(walk.trace or ()), [text(path) for path in walk.open], outputs)
+    return Tokens(number, waiting + len(working), len(asked), joins, walk.traced, [text(path) for path in walk.open], outputs)
 
 
 def _is_under(path: Path, above: Path) -> bool:

@@ -233,13 +233,21 @@ def emit(run: "Instance", doing: Doing) -> None:
 def loop(run: "Instance", doing: Doing) -> None:
     """The next batch of a list, for the steps of the cycle that begins here."""
     stay = doing.firing.frame.stay
-    tick = stay.tick.next() if stay is not None and isinstance(stay.tick, Tick) else _first_tick(run, doing)
+    before = None if stay is None else stay.tick
+    tick = before.next() if isinstance(before, Tick) and not before.done else _first_tick(run, doing)
     if isinstance(tick, Err):
         doing.then(tick)
         return
+    config = doing.node.config if isinstance(doing.node.config, dict) else {}
+    if not tick.done and tick.number >= config.get("max", tick.number + 1):
+        doing.then(Err("exhausted", ErrorInfo("LoopExhausted", f"{doing.node.id} has more than {config['max']:,} batches")))
+        return
     if stay is not None:
         stay.tick = tick
-        given: dict[str, Any] = {"loop": tick.variables} | {name: value for name, value in tick.variables.items() if name in ("item", "index")}
+        given: dict[str, Any] = {"loop": tick.variables}
+        for name, called in (("item", config.get("as", "item")), ("index", config.get("index", "index"))):
+            if name in tick.variables:
+                given |= {name: tick.variables[name], str(called): tick.variables[name]}
         doing.firing.frame.scope = doing.names.inside(given)
     run.roots.loop = tick.variables
     doing.then(Done(tick.port, Output.of(tick.data, "the batch")))

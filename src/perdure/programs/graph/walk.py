@@ -129,10 +129,11 @@ Happened = Begun | Over | Dropped
 class Walk:
     """The tokens of one execution. What is `ready` is to be carried out in its order; frames that are `drained` have come to their end.
 
-    `happened` is all that made it what it is, from which it can be walked anew over another plan; `trace`, if it is a list, gets a line for each token.
+    `happened` is all that made it what it is, from which it can be walked anew over another plan; `traced` has a line for each
+    token, if `trace` is there to count them.
     """
 
-    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "plan", "ready", "trace")
+    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "plan", "ready", "trace", "traced")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -143,7 +144,8 @@ class Walk:
         self.hops_max = plan.ir.limits.max_hops
         self.happened: list[Happened] = []
         self.is_whole = True
-        self.trace: list[str] | None = None
+        self.trace: dict[str, int] | None = None
+        self.traced: list[str] = []
         self._undecided: deque[tuple[Frame, int]] = deque()
 
     def begin(self, region: int, outer: Frame | None, path: Path, scope: object, block: object = None) -> Frame:
@@ -205,10 +207,12 @@ class Walk:
         self._go_on()
         self._leave(frame)
 
-    def drop(self, frame: Frame) -> None:
-        """Give up a passage, and all that lies in it."""
+    def drop(self, frame: Frame, is_drained: bool = False) -> None:
+        """Give up a passage, and all that lies in it, unless it is drained, so that nothing does."""
         self.happened.append(Dropped(frame.path))
         frame.is_over = True
+        if is_drained:
+            return
         for path in [path for path, firing in self.open.items() if not firing.frame.is_wanted]:
             del self.open[path]
 
@@ -253,8 +257,7 @@ class Walk:
             raise TooManyHops
         edge, plan = self.plan.edges[number], self.plan
         home = frame.within(edge.region)
-        if self.trace is not None:
-            self.trace.append(f"emit:{self._token(home, number)}")
+        self._note("emit", home, number)
         if edge.back:
             if home.stay is not None:
                 home.stay.again.append(number)
@@ -267,15 +270,18 @@ class Walk:
             arrivals.undecided -= 1  # it leaves at once, and none may follow it
         self._undecided.append((home, edge.target))
 
-    def _token(self, home: Frame, number: int) -> str:
-        """The name of the token that goes over an edge in a frame."""
-        edge, places = self.plan.edges[number], self.plan.places
-        where = text(home.path)
-        return f"{places[edge.source].node.id}->{places[edge.target].node.id}" + (f"@{where}" if where else "")
+    def _note(self, what: str, home: Frame, number: int) -> None:
+        """Note what became of the token that went over an edge in a frame; a second one there has a name of its own."""
+        if self.trace is None:
+            return
+        edge, places, where = self.plan.edges[number], self.plan.places, text(home.path)
+        key = f"{what}:{places[edge.source].node.id}->{places[edge.target].node.id}" + (f"@{where}" if where else "")
+        self.trace[key] = self.trace.get(key, 0) + 1
+        self.traced.append(key if self.trace[key] == 1 else f"{key}#{self.trace[key]}")
 
     def _consume(self, home: Frame, numbers: Sequence[int]) -> None:
-        if self.trace is not None:
-            self.trace += [f"consume:{self._token(home, number)}" for number in numbers]
+        for number in numbers:
+            self._note("consume", home, number)
 
     def _arrivals(self, frame: Frame, target: int) -> Arrivals:
         arrivals = frame.arrivals.get(target)

@@ -11,7 +11,7 @@ from perdure.testing.definitions.tools import ALWAYS
 T = TypeVar("T")
 
 DEPTH_MAX = 4
-TIMES_MAX = 24
+TIMES_MAX = 40
 """How often a step runs at most, in items and turns."""
 
 
@@ -156,6 +156,9 @@ class Maker:
             return {key: value for key, value in step.items() if key != "undo"}, "any"
         tries = self.random.randint(2, 4)
         step["with"]["fails"] = self.random.randint(1, tries - 1)
+        if self.chance(0.3):
+            kinds = {self.random.choice(["only", "fatal"]): [self.random.choice(["ValueError", "OSError"])]}
+            return {**step, "retry": {"max": tries, "wait": 0, **kinds}, "on_error": "go_on"}, "any"
         return {**step, "retry": {"max": tries, "wait": 0}}, kind
 
     def failing(self, here: Here) -> tuple[Step, str]:
@@ -222,7 +225,9 @@ class Maker:
     def many(self, here: Here) -> tuple[Step, str]:
         """A tool for each of a list, or turn by turn."""
         step, _ = self.tool(here)
-        step.pop("undo", None)
+        if self.chance(0.15):  # over no list, or without an end that comes
+            wrong: Step = {"each": {"in": "@input.n"}} if self.chance(0.5) else {"repeat": {"until": {"ref": "@index", "gt": 9}, "max": 2}}
+            return {**step, **wrong, "on_error": self.steps(1, here.within(calm=True).knowing(Known("error.kind", "any")))[0]}, "any"
         return (self.each(step, here), "any") if self.chance(0.6) else (self.repeat(step, here), "any")
 
     def each(self, step: Step, here: Here) -> Step:
@@ -272,6 +277,7 @@ class Maker:
     def block(self, size: int, here: Here) -> tuple[Step, str]:
         """One step with steps in it."""
         ways: list[tuple[float, Callable[[int, Here], tuple[Step, str]]]] = [(4, self.branch), (4, self.together), (2, self.race), (3, self.group)]
+        ways += [(0 if here.beside or here.times > 1 else 1.5, self.talk)]
         ways += [(3 if here.times < TIMES_MAX / 6 else 0, self.repeated)]
         return self.pick(ways)(size - 1, here)
 
@@ -300,6 +306,21 @@ class Maker:
                 inner = inner.knowing(*known)
         value: Json = {**block, "steps": branches} if block else branches
         return {"id": self.name("parallel"), "parallel": value}, "any"
+
+    def talk(self, size: int, here: Here) -> tuple[Step, str]:
+        """Branches of which one sends the other a message, sooner or later."""
+        word, inner = self.name("word"), here.within(beside=True, calm=True)
+        first, known = self.step(max(1, size - 2), inner)
+        pause: Step = (
+            {"id": self.name("sleep"), "needs": [first["id"]], "sleep": self.seconds()} if "when" not in first else {"id": self.name("sleep"), "sleep": 7.5}
+        )
+        said: Step = {"name": word, "body": self.value(here.knowing(*known)), "to": {"workflow": "random", "id": "@execution.id"}}
+        says: Step = {"id": self.name("do"), "do": [first, pause, {"id": self.name("emit"), "needs": [pause["id"]], "emit": said}]}
+        hears: Step = {"id": self.name("hear"), "listen": {"names": [word]}}
+        if self.chance(0.3):
+            hears |= {"listen": {"names": [word], "timeout": self.seconds()}, "on_error": "go_on"}
+        branches = [says, hears] if self.chance(0.5) else [hears, says]
+        return {"id": self.name("parallel"), "parallel": branches}, "any"
 
     def race(self, size: int, here: Here) -> tuple[Step, str]:
         """A race: one branch surely succeeds."""

@@ -62,7 +62,7 @@ class WorldRunner:
 
 
 def _tool(name: str) -> Callable[..., Any]:
-    async def tool(**arguments: Any) -> Any:
+    async def tool(_: Any = None, /, **arguments: Any) -> Any:
         answer = behave(name, arguments, step_info().attempt)
         if answer.takes_s:
             await asyncio.sleep(answer.takes_s)
@@ -154,41 +154,41 @@ class _Told:
         for path, known in self._settled.items():
             if path[0] == UNDO or any(isinstance(segment, tuple) and segment[1] == 0 and segment != STANDS_IN for segment in path):
                 continue
-            step_id, place = self._place(path)
+            step_name, place = self._place(path)
             match known.op:
                 case Call():
-                    yield self._called(step_id, place, known)
+                    yield self._called(step_name, place, known)
                 case Spawn():
-                    yield self._decided(step_id, place, known)
+                    yield self._decided(step_name, place, known)
                 case Receive():
                     late = isinstance(known.outcome, Err)
                     bodies = [self._plain(letter.body) for letter in known.letters]
-                    yield Ran(step_id, place, None, "timeout") if late else Ran(step_id, place, bodies[0] if known.op.limit == 1 else bodies)
+                    yield Ran(step_name, place, None, "timeout") if late else Ran(step_name, place, bodies[0] if known.op.limit == 1 else bodies)
                 case Sleep() | Send():
-                    yield Ran(step_id, place)
-                case Keep() if "emit" in self._steps[step_id] and known.op.port != "skipped":
-                    yield Ran(step_id, place)
+                    yield Ran(step_name, place)
+                case Keep() if "emit" in self._steps[step_name] and known.op.port != "skipped":
+                    yield Ran(step_name, place)
 
-    def _called(self, step_id: str, place: Place, known: Settlement) -> Ran:
+    def _called(self, step_name: str, place: Place, known: Settlement) -> Ran:
         if isinstance(known.outcome, Err):
-            return Ran(step_id, place, None, known.outcome.kind, known.attempt)
-        return Ran(step_id, place, self._plain(known.outcome.value) if isinstance(known.outcome, Ok) else None, "", known.attempt)
+            return Ran(step_name, place, None, known.outcome.kind, known.attempt)
+        return Ran(step_name, place, self._plain(known.outcome.value) if isinstance(known.outcome, Ok) else None, "", known.attempt)
 
-    def _decided(self, step_id: str, place: Place, known: Settlement) -> Ran:
+    def _decided(self, step_name: str, place: Place, known: Settlement) -> Ran:
         """An approval: whether it was approved, or time was over."""
         assert isinstance(known.outcome, Ok)
         verdict: Verdict = values.decode(self._world.machine.payload(known.outcome.value), Verdict, "a verdict")
-        if verdict.expired and self._steps[step_id]["approve"].get("on_timeout", "fail") == "fail":
-            return Ran(step_id, place, None, "timeout")
-        return Ran(step_id, place, {"approved": verdict.approved, "expired": verdict.expired})
+        if verdict.expired and self._steps[step_name]["approve"].get("on_timeout", "fail") == "fail":
+            return Ran(step_name, place, None, "timeout")
+        return Ran(step_name, place, {"approved": verdict.approved, "expired": verdict.expired})
 
     def _undone(self) -> Iterator[Undone]:
         for event in events(self._world, self._run):
             if isinstance(event, e.Opened) and event.path[0] == UNDO and isinstance(event.op, Call):
                 path = event.path[1:]
                 outcome = self._settled[path].outcome
-                step_id, place = self._place(path)
-                yield Undone(step_id, place, self._plain(outcome.value) if isinstance(outcome, Ok) else None)
+                step_name, place = self._place(path)
+                yield Undone(step_name, place, self._plain(outcome.value) if isinstance(outcome, Ok) else None)
 
     def _plain(self, value: Any) -> Json:
         return msgspec.msgpack.decode(self._world.machine.payload(value)) if value else None
@@ -197,20 +197,20 @@ class _Told:
         """The step that an operation is of, and the frames around it: a number behind a head is a turn of its cycle, else an item, else a turn of the step."""
         place: list[str] = []
         stays: set[str] = set()
-        step_id, numbers = "", 0
+        step_name, numbers = "", 0
         for segment in path:
             if segment == STANDS_IN:
                 continue
             if isinstance(segment, tuple):
-                step_id, numbers = segment[0], 0
-                turning = step_id in self._heads and step_id not in stays
+                step_name, numbers = segment[0], 0
+                turning = step_name in self._heads and step_name not in stays
                 continue
-            step = self._steps[step_id]
+            step = self._steps[step_name]
             if turning:
-                stays.add(step_id)
-                place.append(f"{step_id}~{segment}")
+                stays.add(step_name)
+                place.append(f"{step_name}~{segment}")
                 turning = False
             else:
-                place.append(f"{step_id}[{segment}]" if "each" in step and not numbers else f"{step_id}~{segment}")
+                place.append(f"{step_name}[{segment}]" if "each" in step and not numbers else f"{step_name}~{segment}")
                 numbers += 1
-        return step_id, tuple(place)
+        return step_name, tuple(place)

@@ -70,8 +70,8 @@ class Reading:
             except Missing as missing:
                 return Failed(outcome.at, error("fatal", "ExpressionFailed", str(missing)))
         last = [name for name in shape.steps if not any(edge.source == name for edge in shape.edges)]
-        if len(last) == 1:
-            return Ended(outcome.at, "completed", self.latest(last[0], outcome.at, Where()))
+        if len(last) < 2:
+            return Ended(outcome.at, "completed", self.latest(last[0], outcome.at, Where()) if last else None)
         ran = {trace.name for trace in self.trace if trace.what == "step" and not trace.skipped}
         return Ended(outcome.at, "completed", {name: self.latest(name, outcome.at, Where()) for name in last if name in ran})
 
@@ -149,7 +149,7 @@ class Reading:
         seen = [trace for trace in self.trace if trace.ended <= at and _visible(trace, where)]
         if found := [trace for trace in seen if trace.what == "step" and trace.name == name]:
             return max(found, key=lambda trace: trace.ended).value
-        holders = {step_id for step_id, step in self.by_id.items() if any(one["id"] == name for one in inside(step))}
+        holders = {id for id, step in self.by_id.items() if any(one["id"] == name for one in inside(step))}
         if any(trace.what == "dead" and trace.name == name for trace in seen) or any(trace.name in holders and trace.what in INSTANT for trace in seen):
             return None
         raise KeyError(name)

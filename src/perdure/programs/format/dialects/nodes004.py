@@ -41,6 +41,8 @@ class Nodes:
         step: dict[str, Any] = {"id": called} | without_nothing({"name": node.text("name", "display_name"), "note": node.text("description")})
         if join := self._graph.joins.get(called):
             step["join"] = join
+        if called in self._graph.unreached:
+            step["when"] = False
         config, own = self._config(node)
         timeout_s = self._timeout_s(node)
         if kind in HUMAN:

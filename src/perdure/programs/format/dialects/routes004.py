@@ -28,13 +28,17 @@ class Way(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """How a step goes on: the fields that say it, all steps that it may lead to, those of them that its loop leads back to, and steps of its own."""
+    """How a step goes on: the fields that say it, all steps that it may lead to, those of them that its loop leads back to, and steps of its own.
+
+    `unused` are the steps to which a branch would lead that is never looked at.
+    """
 
     fields: dict[str, Any]
     targets: tuple[str, ...]
     back: tuple[str, ...] = ()
     added: tuple[dict[str, Any], ...] = ()
     is_terminal: bool = False
+    unused: tuple[str, ...] = ()
 
 
 Rule = dict[str, Any]
@@ -56,14 +60,16 @@ class Routes:
             terminal = not _targets(following)
             return Routed({"next": following} if following else {}, _targets(following), is_terminal=terminal)
         broken = self._nodes(loop, "break_path")
+        unused: tuple[str, ...] = ()
         if broken:
             if branch:
+                unused = _targets(following)
                 text = "the loop goes on by its break_path, so this branch is never looked at; take one of the two away"
                 self._notes.warning("branch_unused", branch.pointer, text)
             following = _one(broken)
         routed = self._loop(loop, called, following)
         loop.left()
-        return routed
+        return routed._replace(unused=unused)
 
     def _decided(self, node: Fields, ways: list[Way], routing: Fields | None) -> Routed:
         """The ways on from what people decide: its dependents when they approve, `rejection_path` when they do not."""

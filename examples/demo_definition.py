@@ -1,0 +1,182 @@
+"""A definition, `claim.yaml`, told by its picture: its worker is killed with kill -9 in the loop and while a person thinks, and it goes on.
+
+    python examples/demo_definition.py
+
+Each tool writes a line into a ledger when it has done something in the world, under the key that is the same in every try. In the end the ledger is
+held to what is promised: if a claim is false, this says so and exits with 1.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script has nothing but its own directory there
+
+from perdure import Client, Definition, Vote, step, step_info
+from perdure.core import log
+from perdure.programs.graph.draw import text
+from perdure.programs.graph.standing import at
+from perdure.runtime.driving import drive
+from perdure.runtime.host import open_store
+from perdure.runtime.payloads import Payloads
+from perdure.runtime.serve import serve
+
+LEDGER = "ledger.jsonl"
+KNOWS_AFTER = 5
+PATIENCE_S = 30.0
+
+
+def happens(what: str) -> None:
+    """Something is done in the world, under the key of the step."""
+    with Path(os.environ["CLAIM_DIRECTORY"], LEDGER).open("a") as ledger:
+        ledger.write(json.dumps({"what": what, "key": step_info().key, "worker": os.getpid()}) + "\n")
+
+
+@step
+def reserve(number: str, cents: int) -> str:
+    happens("reserve")
+    return f"{cents} for {number}"
+
+
+@step
+def release(number: str) -> None:
+    happens("release")
+
+
+@step
+def ask_bank(number: str, asked: int) -> dict[str, Any]:
+    happens("ask")
+    time.sleep(0.05)
+    return {"asked": asked + 1, "known": asked + 1 >= KNOWS_AFTER}
+
+
+@step
+def pay(number: str, cents: int) -> str:
+    happens("pay")
+    return f"paid {cents}"
+
+
+def claim() -> Definition:
+    """The definition, with its tools."""
+    return Definition.load(Path(__file__).with_name("claim.yaml"), tools=[reserve, release, ask_bank, pay])
+
+
+class Stage:
+    """A directory with the database and the ledger, and the worker of the moment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.url = f"sqlite:///{directory}/claims.db"
+        self.worker: subprocess.Popen[bytes] | None = None
+
+    def hire(self) -> None:
+        """Begin a worker, a process of its own."""
+        environment = os.environ | {"CLAIM_DIRECTORY": str(self.directory)}
+        self.worker = subprocess.Popen([sys.executable, __file__, "--work", self.url], env=environment)
+
+    def kill(self, when: str) -> None:
+        """Kill the worker without a word, and begin another."""
+        if self.worker is not None:
+            self.worker.send_signal(signal.SIGKILL)
+            self.worker.wait()
+            print(f"   kill -9 {when}; another worker takes over")
+        self.hire()
+
+    def done(self) -> list[dict[str, Any]]:
+        """The lines of the ledger."""
+        file = self.directory / LEDGER
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def until(self, what: str, happened: Callable[[], bool]) -> None:
+        """Wait for something.
+
+        Raises:
+            TimeoutError: it does not come.
+        """
+        ends_s = time.monotonic() + PATIENCE_S
+        while not happened():
+            if time.monotonic() > ends_s:
+                raise TimeoutError(f"waited for {what} in vain")
+            time.sleep(0.02)
+
+
+async def picture(url: str, definition: Definition, key: Any) -> str:
+    """The definition, with what has come of it."""
+    store = open_store(url)
+    try:
+        found = await store.read(key)
+        events = [] if found is None else log.decode_all(found.rows)
+        standing = await drive(Payloads(store), at(definition.graph, key, events, len(events)))
+    finally:
+        await store.close()
+    return "" if standing is None else text(standing.ir, standing.states, standing.taken)
+
+
+def play(stage: Stage) -> list[str]:
+    """Play two claims; return what turned out false."""
+    definition = claim()
+    with Client(stage.url) as client:
+        stage.hire()
+        print("Claim 1, of 2,500.00: the bank is asked until it knows, and Ada has to approve.")
+        large = client.start(definition, number="1", cents=250_000, id="1")
+        stage.until("two questions", lambda: sum(line["what"] == "ask" for line in stage.done()) >= 2)
+        stage.kill("in the loop")
+        stage.until("Ada to be asked", lambda: large.status().status == "waiting_approval")
+        stage.kill("while Ada thinks")
+        stage.until("the approval", lambda: bool(client.approvals("ada")))
+        (asked,) = client.approvals("ada")
+        print(f"   Ada is asked: {asked.title}")
+        client.get(asked.id, "perdure.approval").send("vote", Vote("ada", True, value={"reason": "all is in order"}))
+        result: Any = large.result(PATIENCE_S)
+        print(f"   {result}\n")
+        print(asyncio.run(picture(stage.url, definition, large.key)))
+        print("\nClaim 2, of 12.00: nobody has to be asked.")
+        small: Any = client.start(definition, number="2", cents=1_200, id="2").result(PATIENCE_S)
+        print(f"   {small}\n")
+    return checked(stage, result, small)
+
+
+def checked(stage: Stage, large: Any, small: Any) -> list[str]:
+    """What of all that is promised is false."""
+    done = stage.done()
+    keys = {line["key"]: line["what"] for line in done}
+    counts = Counter(keys.values())
+    tries = len(done) - len(keys)
+    claims = {
+        f"the bank was asked {2 * KNOWS_AFTER} questions, each known by one key": counts["ask"] == 2 * KNOWS_AFTER,
+        "each claim was reserved once and paid once": counts["reserve"] == counts["pay"] == 2,
+        "nothing was given back": counts["release"] == 0,
+        f"only what a kill interrupted was done again ({tries} of it)": tries <= 2,
+        "the results are right": (large, small) == ({"paid": "paid 250000", "asked": KNOWS_AFTER}, {"paid": "paid 1200", "asked": KNOWS_AFTER}),
+    }
+    for what, is_true in claims.items():
+        print(f"   {'true' if is_true else 'NOT TRUE'}: {what}")
+    return [what for what, is_true in claims.items() if not is_true]
+
+
+def main() -> int:
+    """0 if all was true, 1 if something was not."""
+    if sys.argv[1:2] == ["--work"]:
+        asyncio.run(serve([claim().graph], url=sys.argv[2]))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="perdure-claims-") as directory:
+        stage = Stage(Path(directory))
+        try:
+            return 1 if play(stage) else 0
+        finally:
+            if stage.worker is not None:
+                stage.worker.kill()
+                stage.worker.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
