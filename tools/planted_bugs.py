@@ -1752,6 +1752,15 @@ BUGS = [
         'if {*OPTIONS, "db"} & found.keys() else',
         "if False else",
         (*DEFINED, "-k", "run_definition or comes_from_standard_input"),
+    ),
+    Bug(
+        "answerable before it ends",
+        "a run that ends where it asks leaves an approval that can be answered",
+        "cli/running.py",
+        'if status.status == "waiting_approval" and await _can_be_answered(client, key):',
+        'if status.status == "waiting_approval":',
+        (*DEFINED, "-k", "is_answerable"),
+    ),
     Bug(
         "time of a stand-in",
         "the timeout of a step does not bound the steps that stand in for it",

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import Definition
+from perdure.async_client import AsyncClient
 from perdure.cli import targets
+from perdure.client import Approval
 from tests.cli.conftest import copied
 from tests.cli.shell import Shell, agrees, steady, transcript
 from tests.cli.test_live import advancing
@@ -326,6 +329,21 @@ def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
     assert json.loads(reader.run(run).out) == {"sum": 16}
     assert json.loads(reader.run(run).out) == {"sum": 16}
     assert [step["path"] for step in json.loads(reader.run("show asks --json").out)["steps"]] == ["a", "ask", "b"]
+
+
+def test_where_a_run_ends_each_approval_is_answerable(writer: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals, looks = AsyncClient.approvals, []
+
+    async def late(client: AsyncClient, *args: Any, **given: Any) -> list[Approval]:
+        """None has begun when they are first looked at."""
+        looks.append(args)
+        return [] if len(looks) == 1 else await approvals(client, *args, **given)
+
+    monkeypatch.setattr(AsyncClient, "approvals", late)
+    assert writer.run("run two.yaml --id t --no-wait").code == 31
+    assert len(looks) >= 2
+    for step in ("first", "second"):
+        assert writer.run(f"resume t --decision approve --approval {step}").code == 0
 
 
 def test_a_denied_approval_ends_it_as_cancelled(reader: Shell) -> None:
