@@ -4,12 +4,12 @@ import pytest
 
 from perdure.testing import World
 from tests.graph.semantics.table import check
-from tests.seeds import cases_of_000, cases_of_001, cases_of_004, cases_of_format
+from tests.seeds import cases_of_000, cases_of_001, cases_of_003, cases_of_004, cases_of_format
 from tests.seeds.cases import Case, play
 from tests.seeds.examples import EXAMPLES
 
-CASES = [*cases_of_000.CASES, *cases_of_001.CASES, *cases_of_004.CASES, *cases_of_format.CASES]
-NAMED = {example.name: example for example in EXAMPLES}
+CASES = [*cases_of_000.CASES, *cases_of_001.CASES, *cases_of_003.CASES, *cases_of_004.CASES, *cases_of_format.CASES]
+NAMED = {example.name: example for example in [*EXAMPLES, *cases_of_003.EXAMPLES]}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.definition}: {case.claim}")
