@@ -1,0 +1,238 @@
+"""Seed 004, claims 1 to 167 as `requirements.md` numbers them; `table_of_004` says where each is shown. Here: those about tokens, counters, approvals, patches."""
+
+from typing import Any
+
+import pytest
+
+from perdure import Step, Vote
+from perdure.core import events as e
+from perdure.core import messages, values
+from perdure.core.ops import Ok
+from perdure.definition import Definition
+from perdure.programs.format.edits import applied
+from perdure.programs.graph.tokens import Tokens, at
+from perdure.testing import Run, World
+from perdure.testing.replays import driven
+from tests.graph.semantics.table import Skip, Voted, befall, events
+from tests.runtime.cluster import Cluster, settle
+from tests.runtime.test_engine import virtually
+from tests.seeds.cases import broken, given, made
+from tests.seeds.definitions import definition
+from tests.seeds.example import Example
+from tests.seeds.examples import EXAMPLES, PATCH
+
+NAMED = {example.name: example for example in EXAMPLES}
+ROUTED = Example(
+    "routed",
+    {
+        "nodes": [
+            {"id": "A", "type": "task"},
+            {"id": "Agent", "type": "agent", "branch": {"enabled": True, "type": "agent_driven", "available_next_nodes": ["high_value_sales", "send_gift", "no"]}},
+            *({"id": name, "type": "task"} for name in ("high_value_sales", "send_gift", "no")),
+        ],
+        "edges": [{"from": "A", "to": "Agent"}],
+    },
+    False,
+    "tokens 1, 1, 2, 1, 0",
+)
+PROCESS = {
+    "metadata": {"name": "process"},
+    "nodes": [{"id": "process_data", "type": "task"}, {"id": "wait", "type": "human"}, {"id": "end", "type": "task"}],
+    "edges": [{"from": "process_data", "to": "wait"}, {"from": "wait", "to": "end"}],
+}
+
+
+def defined(example: Example, **does: Any) -> Definition:
+    """The definition that an example is, in which all is played."""
+    return made(definition(example), does)
+
+
+def stood(world: World, definition: Definition, run: Run[Any]) -> list[Tokens]:
+    """How it stood at its beginning, and after each of its steps."""
+    found = events(world, run)
+    numbers = [number for number, event in enumerate(found, 1) if isinstance(event, e.Started | e.Settled)]
+    return [driven(at(definition.graph, run.key, found, number), world.machine.payload) for number in numbers]
+
+
+def in_turn(world: World, example: Example, *order: str, **does: Any) -> list[Tokens]:
+    """How an example stood after each of its steps, which end in this order."""
+    for number, name in enumerate(order):
+        world.mock(name, calls=does.get(name, given), takes=(number + 1) / 10)
+    made = defined(example, **does)
+    run = world.start(made)
+    _ = run.result()
+    return stood(world, made, run)
+
+
+def test_the_counter_of_the_sequential_flow_is_one_until_the_end(world: World) -> None:
+    assert [one.counter for one in in_turn(world, NAMED["004_sequential"], "A", "B", "C")] == [1, 1, 1, 0]
+
+
+def test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join(world: World) -> None:
+    found = in_turn(world, NAMED["004_fan_out"], "A", "B", "C", "D")
+    assert [one.counter for one in found] == [1, 2, 2, 1, 0]
+    assert [one.joins for one in found] == [{}, {}, {"D": ["B"]}, {}, {}]
+    assert found[2].applied[-1] == "emit:B->D"
+    assert found[3].applied[-3:] == ["emit:C->D", "consume:B->D", "consume:C->D"]
+
+
+def test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on(world: World) -> None:
+    made = defined(NAMED["004_approval"])
+    run = world.start(made)
+    world.skip("5m")
+    assert (run.status, stood(world, made, run)[-1].counter, stood(world, made, run)[-1].approvals) == ("waiting_approval", 0, 1)
+    befall(world, run, Voted("Approval"))
+    assert [(one.counter, one.approvals) for one in stood(world, made, run)] == [(1, 0), (0, 1), (1, 0), (0, 0)]
+    assert run.status == "completed"
+
+
+def test_the_counter_of_the_agent_grows_by_as_many_as_it_names(world: World) -> None:
+    made = defined(ROUTED, agent=lambda config, input: {"next_nodes": ["high_value_sales", "send_gift"], "reasoning": "it is large"})
+    world.mock("high_value_sales", calls=given, takes=1)
+    world.mock("send_gift", calls=given, takes=2)
+    run = world.start(made)
+    _ = run.result()
+    found = stood(world, made, run)
+    assert [one.counter for one in found] == [1, 1, 2, 1, 0]
+    assert found[2].applied[-4:] == ["emit:Agent->high_value_sales", "emit:Agent->send_gift", "consume:Agent->high_value_sales", "consume:Agent->send_gift"]
+    assert found[-1].outputs["Agent"]["reasoning"] == "it is large"
+
+
+def test_the_counter_begins_with_a_token_for_each_entry(world: World) -> None:
+    found = in_turn(world, NAMED["004_two_entries"], "A", "B", "C", "E")
+    assert [one.counter for one in found] == [3, 3, 3, 1, 0]
+    assert [one.joins for one in found] == [{}, {"E": ["A"]}, {"E": ["A", "B"]}, {}, {}]
+
+
+def test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all(world: World) -> None:
+    does = {"http": given, "search": lambda **_: ["news"], "function": given}
+    found = in_turn(world, NAMED["004_enrichment"], "start", "fetch_news", "fetch_traffic", "fetch_weather", "combine", "display", **does, start=lambda **_: {"city": "Rome"})
+    assert [one.counter for one in found] == [1, 3, 3, 3, 1, 1, 0]
+    assert [one.joins for one in found][2:5] == [{"combine": ["fetch_news"]}, {"combine": ["fetch_traffic", "fetch_news"]}, {}]
+    assert set(found[-1].outputs["combine"]) == {"fetch_weather", "fetch_traffic", "fetch_news"}
+
+
+def test_in_a_loop_no_two_tokens_are_called_the_same(world: World) -> None:
+    made = defined(NAMED["004_loop_back"], draft=lambda **_: {}, review=lambda **_: {"good": False})
+    run = world.start(made)
+    _ = run.result()
+    found = stood(world, made, run)
+    assert [one.counter for one in found] == [1] * 6 + [2, 1, 0]
+    applied = found[-1].applied
+    assert len(applied) == len(set(applied))
+    assert sum(key.startswith("emit:") for key in applied) == sum(key.startswith("consume:") for key in applied) == 7
+
+
+def test_what_stood_at_any_event_comes_from_the_log_alone(world: World) -> None:
+    made = defined(NAMED["004_fan_out"])
+    run = world.start(made)
+    _ = run.result()
+    before = stood(world, made, run)
+    world.crash()
+    bare = Definition.of(definition(NAMED["004_fan_out"]))
+    assert stood(world, bare, run) == before
+    assert before[-1].outputs == {"A": None, "B": None, "C": None, "D": {"B": None, "C": None}}
+
+
+def test_a_result_that_comes_twice_moves_its_token_once() -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        both = definition(NAMED["004_fan_out"])
+        flow = Definition.of(both, tools={name: Step(given, name=name, queue="elsewhere" if name == "B" else "") for name in "ABCD"}, name="flow")
+        engine = await c.engine(flow)
+        assert await c.start(engine, flow, {"x": 1})
+        await settle(1)
+        key = flow.key("e")
+        (opened,) = [event for event in await c.events(key) if isinstance(event, e.Opened) and event.path == (("B", 1),)]
+        for answer in ("first", "second"):
+            await c.tell(key, messages.Settle(opened.path, 1, Ok(values.encode(answer, "answer"))))
+        assert await c.result(engine, flow) == {"B": "first", "C": {"x": 1}}
+        assert (await c.settled(key)).count("B") == 1
+
+    claim()
+
+
+def test_an_approval_keeps_who_may_decide_what_about_and_until_when(world: World) -> None:
+    run = world.start(defined(NAMED["004_human"]), {"deal": 9})
+    (asked,) = run.children()
+    request = asked.query("approval")["request"]
+    assert (request["assignees"], request["details"], request["timeout_s"]) == (["sales-manager@company.com"], {"deal": 9}, 48 * 3600)
+    assert [one.path for one in run.steps()] == ["validate_high_value_deal", "manager_approval"]
+
+
+def test_a_second_decision_is_refused_and_changes_nothing(world: World) -> None:
+    run = world.start(defined(NAMED["004_approval"]))
+    (asked,) = run.children()
+    assert asked.ask("vote", Vote("ada", True, "fine")) == {"taken": True, "why": "", "decided": True}
+    with pytest.raises(Exception, match="has ended"):
+        asked.send("vote", Vote("bob", False))
+    assert run.result() == {"approved": True, "form": None, "by": "ada", "comment": "fine", "expired": False}
+
+
+def test_the_decision_goes_to_what_follows(world: World) -> None:
+    run = world.start(defined(NAMED["004_rejection"]))
+    befall(world, run, Voted("ask", False, comment="too dear"))
+    assert run.step("no").kwargs == {"approved": False, "form": None, "by": "ada", "comment": "too dear", "expired": False}
+
+
+def test_python_sees_what_the_nodes_before_came_to(world: World) -> None:
+    nodes = [
+        {"id": "last_month", "type": "task", "config": {"action": "LAST"}, "dependents": ["now"]},
+        {"id": "now", "type": "task", "config": {"action": "NOW"}, "branch": _branch()},
+        {"id": "holds", "type": "task"},
+        {"id": "fails", "type": "task"},
+    ]
+    run = world.start(defined(Example("", {"nodes": nodes}, False, ""), LAST=lambda **_: {"revenue": 100}, NOW=lambda **_: {"revenue": 130, "churn_rate": 0.01}))
+    _ = run.result()
+    assert [one.path for one in run.steps() if one.kind == "call"][-1] == "holds"
+
+
+def _branch() -> dict[str, Any]:
+    return {"enabled": True, "rules": [{**NAMED["004_python_sandbox"].document, "next_nodes": ["holds"]}], "default": ["fails"]}
+
+
+def test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision(world: World) -> None:
+    run = world.start(made(definition(Example("", PROCESS, False, "")), {"email": given}))
+    patched = applied(PROCESS, [*PATCH[:1], {"op": "add", "path": "/edges/-", "value": {"from": "wait", "to": "send_email"}}])
+    run.patch(made(definition(Example("", patched, False, "")), {"email": given}))
+    befall(world, run, Voted("wait"))
+    assert run.step("send_email").kwargs == {"to": "ops@example.com"}
+    assert run.status == "completed"
+
+
+def test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once(world: World) -> None:
+    run = world.start(made(definition(Example("", PROCESS, False, "")), {"email": given}))
+    run.patch(made(definition(Example("", applied(PROCESS, PATCH), False, "")), {"email": given}))
+    assert run.status == "waiting_approval"
+    assert run.step("send_email").kwargs == {"to": "ops@example.com"}
+
+
+def test_an_execution_goes_on_by_the_version_that_it_began_with(world: World) -> None:
+    run = world.start(made(definition(Example("", PROCESS, False, ""))))
+    other = {**PROCESS, "nodes": [*PROCESS["nodes"][:2], {"id": "end", "type": "task", "config": {"action": "OTHER"}}]}
+    world.restart(made(definition(Example("", other, False, ""))))
+    befall(world, run, Voted("wait"))
+    assert run.step("end").target == "end"
+
+
+@pytest.mark.perdure(crash_at="every", crashes_max=60)
+@pytest.mark.parametrize("name", ["004_fan_out", "004_loop_back", "004_approval"])
+def test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new(world: World, name: str) -> None:
+    made = defined(NAMED[name], draft=lambda **_: {}, review=lambda **_: {"good": False})
+    run = world.start(made)
+    if name == "004_approval":
+        befall(world, run, Skip("5m"))
+        befall(world, run, Voted("Approval"))
+    _ = run.result()
+    assert {"004_fan_out": [1, 2, 2, 1, 0], "004_loop_back": [1] * 6 + [2, 1, 0], "004_approval": [1, 0, 1, 0]}[name] == [
+        one.counter for one in stood(world, made, run)
+    ]
+
+
+def test_what_was_charged_is_given_back_when_the_execution_fails(world: World) -> None:
+    nodes = [{**NAMED["004_compensator"].document, "dependents": ["ship"]}, {"node_id": "ship", "type": "task", "retry": {"max_attempts": 1}}]
+    made = defined(Example("", {"nodes": nodes}, False, ""), ship=broken, **{"stripe.charge": lambda **_: {"id": "ch_1"}})
+    run = world.start(made)
+    with pytest.raises(Exception, match="Broken: no"):
+        run.result()
+    assert run.step("~undo/charge_customer").kwargs == {"id": "ch_1"}
