@@ -108,7 +108,7 @@ def test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all(w
     does = {"http": given, "search": lambda **_: ["news"], "function": given}
     found = in_turn(world, NAMED["004_enrichment"], "start", "fetch_news", "fetch_traffic", "fetch_weather", "combine", "display", **does, start=lambda **_: {"city": "Rome"})
     assert [one.counter for one in found] == [1, 3, 3, 3, 1, 1, 0]
-    assert [one.joins for one in found][2:5] == [{"combine": ["fetch_news"]}, {"combine": ["fetch_traffic", "fetch_news"]}, {}]
+    assert [one.joins for one in found][2:5] == [{"combine": ["fetch_news"]}, {"combine": ["fetch_news", "fetch_traffic"]}, {}]
     assert set(found[-1].outputs["combine"]) == {"fetch_weather", "fetch_traffic", "fetch_news"}
 
 
