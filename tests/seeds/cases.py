@@ -33,7 +33,7 @@ def broken(*_: Any, **__: Any) -> Any:
     raise Broken("no")
 
 
-def made(document: Mapping[str, Any], does: Mapping[str, Callable[..., Any]] = {}, calls: tuple[Definition, ...] = ()) -> Definition:  # noqa: B006  # never changed
+def made(document: Mapping[str, Any], does: Mapping[str, Callable[..., Any]] = {}, calls: tuple[Definition, ...] = ()) -> Definition:  # never changed
     """A definition in which everything that it needs is played."""
     needs = list(needed(Definition.of(document, calls=calls).ir))
     played = {what: {one.name: does.get(one.name, given) for one in needs if one.what == what} for what in ("tool", "kind")}

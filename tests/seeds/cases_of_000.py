@@ -21,7 +21,13 @@ def create_user(email: str) -> dict[str, Any]:
 
 CASES = [
     *(
-        Case(f"runs if it is {eligible!r}: {runs}", "000_when_truthy", {"eligible": eligible}, ran="validate checked" if runs else "validate", skipped="" if runs else "checked")
+        Case(
+            f"runs if it is {eligible!r}: {runs}",
+            "000_when_truthy",
+            {"eligible": eligible},
+            ran="validate checked" if runs else "validate",
+            skipped="" if runs else "checked",
+        )
         for eligible, runs in ((True, True), ("yes", True), ([0], True), (3, True), (False, False), ("", False), (0, False), (None, False), ([], True))
     ),
     Case("true is eligible", "000_when_eq", {"eligible": True}, ran="validate checked", result={"eligible": True}),

@@ -23,7 +23,14 @@ def says(answer: str) -> dict[str, Any]:
 
 
 CASES = [
-    Case("not urgent: two messages at a time, and then it counts", "003_inline", GIVEN, does=says("no"), ran=f"ask decide {REPLIES} count", result={"pageSize": 51}),
+    Case(
+        "not urgent: two messages at a time, and then it counts",
+        "003_inline",
+        GIVEN,
+        does=says("no"),
+        ran=f"ask decide {REPLIES} count",
+        result={"pageSize": 51},
+    ),
     Case(
         "urgent, and approved",
         "003_inline",

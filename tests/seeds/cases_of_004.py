@@ -151,13 +151,33 @@ LOOPS = [
 ]
 
 ROUTED = [
-    Case("large and rich: two ways", "004_branch", {"revenue": 200000}, does={"svc.scoring": lambda **_: {"score": 90}}, ran="enrich_data score_customer enterprise_sales send_gift"),
-    Case("large and poor: the second rule", "004_branch", {"revenue": 100}, does={"svc.scoring": lambda **_: {"score": 90}}, ran="enrich_data score_customer standard_sales"),
-    Case("60: the second rule", "004_branch", {"revenue": 200000}, does={"svc.scoring": lambda **_: {"score": 60}}, ran="enrich_data score_customer standard_sales"),
+    Case(
+        "large and rich: two ways",
+        "004_branch",
+        {"revenue": 200000},
+        does={"svc.scoring": lambda **_: {"score": 90}},
+        ran="enrich_data score_customer enterprise_sales send_gift",
+    ),
+    Case(
+        "large and poor: the second rule",
+        "004_branch",
+        {"revenue": 100},
+        does={"svc.scoring": lambda **_: {"score": 90}},
+        ran="enrich_data score_customer standard_sales",
+    ),
+    Case(
+        "60: the second rule",
+        "004_branch",
+        {"revenue": 200000},
+        does={"svc.scoring": lambda **_: {"score": 60}},
+        ran="enrich_data score_customer standard_sales",
+    ),
     Case("10: the third", "004_branch", {"revenue": 1}, does={"svc.scoring": lambda **_: {"score": 10}}, ran="enrich_data score_customer nurture_campaign"),
     Case("no score: the default", "004_branch", {"revenue": 1}, does={"svc.scoring": lambda **_: {}}, ran="enrich_data score_customer manual_review"),
     *(Case(f"the agent says {name}", "004_agent_branch", does=to(name), ran=f"enrich_data qualify_lead_agent {name}") for name in ROUTES),
-    Case("the agent names two", "004_agent_branch", does=to("enterprise_sales", "disqualify"), ran="enrich_data qualify_lead_agent enterprise_sales disqualify"),
+    Case(
+        "the agent names two", "004_agent_branch", does=to("enterprise_sales", "disqualify"), ran="enrich_data qualify_lead_agent enterprise_sales disqualify"
+    ),
     Case("the agent names none", "004_agent_branch", does=to(), ran="enrich_data qualify_lead_agent manual_review"),
     Case(
         "the agent names one that is not in its list",
@@ -170,9 +190,23 @@ ROUTED = [
         Case(f"{score}: {name}", "004_exclusive", {"score": score}, ran=f"A {name}", result={name: {"score": score}})
         for score, name in ((80, "high_value"), (79, "medium_value"), (50, "medium_value"), (49, "low_value"))
     ),
-    Case("approved: the account", "004_human", DEAL, script=(Skip("47h"), Voted("manager_approval", by=BOSS)), took=47 * 3600, ran="validate_high_value_deal manager_approval setup_enterprise_account"),
+    Case(
+        "approved: the account",
+        "004_human",
+        DEAL,
+        script=(Skip("47h"), Voted("manager_approval", by=BOSS)),
+        took=47 * 3600,
+        ran="validate_high_value_deal manager_approval setup_enterprise_account",
+    ),
     Case("nobody for 48 h: as well", "004_human", DEAL, took=48 * 3600, ran="validate_high_value_deal manager_approval setup_enterprise_account"),
-    Case("rejected: the path ends", "004_human", DEAL, script=(Voted("manager_approval", False, by=BOSS),), took=0, ran="validate_high_value_deal manager_approval"),
+    Case(
+        "rejected: the path ends",
+        "004_human",
+        DEAL,
+        script=(Voted("manager_approval", False, by=BOSS),),
+        took=0,
+        ran="validate_high_value_deal manager_approval",
+    ),
     Case("approved: yes", "004_rejection", script=(Voted("ask"),), ran="ask yes"),
     Case("rejected: no", "004_rejection", script=(Voted("ask", approve=False),), ran="ask no"),
     Case("nobody for an hour: no", "004_rejection", took=3600, ran="ask no"),
@@ -191,9 +225,17 @@ JOINED = [
     ),
     Case("three tries, each later than the one before", "004_task", does={"svc.validate": broken}, tries={"validate_customer": 3}, failed="Broken: no"),
     Case("thirty seconds a try", "004_task", takes={"svc.validate": "31s"}, tries={"validate_customer": 3}, failed="30 s"),
-    Case("the third try succeeds, and both follow", "004_task", answers={"svc.validate": [Broken("no"), Broken("no"), 1]}, ran="validate_customer kyc_check credit_check", took=None),
+    Case(
+        "the third try succeeds, and both follow",
+        "004_task",
+        answers={"svc.validate": [Broken("no"), Broken("no"), 1]},
+        ran="validate_customer kyc_check credit_check",
+        took=None,
+    ),
     Case("one after the other", "004_sequential", {"x": 1}, ran="A B C", result={"x": 1}),
-    Case("two at once, and once behind both", "004_fan_out", {"x": 1}, takes={"B": "1s", "C": "2s"}, ran="A B C D", took=2, result={"B": {"x": 1}, "C": {"x": 1}}),
+    Case(
+        "two at once, and once behind both", "004_fan_out", {"x": 1}, takes={"B": "1s", "C": "2s"}, ran="A B C D", took=2, result={"B": {"x": 1}, "C": {"x": 1}}
+    ),
     Case(
         "three sources at once, and once with all of them",
         "004_enrichment",

@@ -116,7 +116,15 @@ def test_a_step_that_fails_fails_the_execution_unless_its_port_leads_on(world: W
     with pytest.raises(ExecutionFailed, match="Broken: no"):
         alone.result()
     routed = {**bad, "nextSteps": {"success": "never", "failure": "told"}}
-    run = started(world, routed, asks("never", {}), asks("told", {"why": "{{ lastOutput.data.message }}"}), does={"FAILS": broken}, title="routed", retryPolicy={"maxRetries": 0})
+    run = started(
+        world,
+        routed,
+        asks("never", {}),
+        asks("told", {"why": "{{ lastOutput.data.message }}"}),
+        does={"FAILS": broken},
+        title="routed",
+        retryPolicy={"maxRetries": 0},
+    )
     assert run.result() == {"told": {"why": "no"}}
 
 
