@@ -98,7 +98,7 @@ def test_exists_is_an_operator_too(world: World, input: dict[str, Any], ran: lis
 def test_a_skipped_step_is_null_and_told_of(world: World) -> None:
     run = world.start(workflow(step("a", when={"ref": "@input.no"}), step("b", {"a": "@a", "deep": "@a.x.y"})))
     assert run.result() == {"a": None, "deep": None}
-    assert [(event.type, event.subject) for event in run.events() if event.type.startswith("step.")][0] == ("step.skipped", "a")
+    assert next((event.type, event.subject) for event in run.events() if event.type.startswith("step.")) == ("step.skipped", "a")
 
 
 def test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own(world: World) -> None:

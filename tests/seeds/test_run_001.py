@@ -48,7 +48,7 @@ def test_an_execution_says_what_it_runs_and_how_it_stands(world: World) -> None:
     wanted = workflow(*GATED, variables={"stage": "beta"})
     run = world.start(wanted, stage="dev")
     assert (run.status, run.why) == ("waiting_approval", "waits for gate (approval)")
-    assert wanted.read.hash.startswith("sha256:" + run.events()[0].data["definition"])
+    assert wanted.read.hash.startswith(f"sha256:{run.events()[0].data['definition']}")
     befall(world, run, Voted("gate"))
     assert run.status == "completed"
     assert [(one.path, one.state, one.attempts) for one in run.steps()] == [("before", "completed", 1), ("gate", "completed", 1), ("after", "completed", 1)]

@@ -33,7 +33,8 @@ claim   where
 39-53   later: recording comes with tools of MCP servers and agents, whose calls are recorded
 54      test_run_000: test_what_goes_round_in_references_is_refused
 55      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own; the tool of that name is later
-56      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own; row "recursion ends at the greatest depth, with an error that says so"
+56      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own;
+        row "recursion ends at the greatest depth, with an error that says so"
 57, 62  test_a_step_that_takes_longer_than_any_lease_is_left_alone below: who lives is asked of processes, never of steps
 58, 59  test_run_000: test_a_tool_has_thirty_seconds_and_code_has_ten;
         code/test_step: test_a_timeout_bounds_each_try_and_the_task_of_the_try_is_cancelled

@@ -26,7 +26,8 @@ claim   where
 34      test_what_was_set_stays_across_a_crash below
 35      test_the_batch_is_there_after_a_crash_too below
 36      programs/format/test_seed003: test_a_step_after_which_nothing_stands_ends_and_so_do_null_and_noop; case 003_inline
-37      programs/format/test_seed003: test_a_loop_without_a_body_leads_to_itself; programs/graph/test_loops: test_each_batch_is_seen_once_and_what_follows_sees_how_it_ended
+37      programs/format/test_seed003: test_a_loop_without_a_body_leads_to_itself;
+        programs/graph/test_loops: test_each_batch_is_seen_once_and_what_follows_sees_how_it_ended
 38      case 003_inline
 39-42   later: tables of definitions by organization come with the service; what an execution and an approval keep is in their logs
 43      test_an_execution_keeps_the_definition_that_it_began_with below

@@ -105,7 +105,8 @@ claim   where
 147     the log is written before anything is done: perdure.testing.conformance; figures are later
 148     row "cancelling an execution cancels the child that it waits for"
 149     row "the deadline ends the execution, whatever it waits for, and what was done is undone"
-150     case 004_compensator; test_what_was_charged_is_given_back_when_the_execution_fails below; row "what was done last is undone first, each with its own result";
+150     case 004_compensator; test_what_was_charged_is_given_back_when_the_execution_fails below;
+        row "what was done last is undone first, each with its own result";
         row "an undo that fails is tried again, and the rest is undone all the same"
 151-153  later: metrics, traces, alerts
 154     later: retention
@@ -115,7 +116,8 @@ claim   where
 157     test_what_stood_at_any_event_comes_from_the_log_alone below; a command for it is later
 158     every decision is in the store before it has effects: perdure.testing.conformance
 159-161  later: retention, tools, console
-162     row "a result that does not fit the step's schema fails the step"; row "an input that does not fit its schema fails the execution before anything is done"
+162     row "a result that does not fit the step's schema fails the step";
+        row "an input that does not fit its schema fails the execution before anything is done"
 163-165  later: tenancy, backpressure, costs
 166     this table
 167     format/test_canonical: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
@@ -160,7 +162,7 @@ ROUTED = Example(
     False,
     "tokens 1, 1, 2, 1, 0",
 )
-PROCESS = {
+PROCESS: dict[str, Any] = {
     "metadata": {"name": "process"},
     "nodes": [{"id": "process_data", "type": "task"}, {"id": "wait", "type": "human"}, {"id": "end", "type": "task"}],
     "edges": [{"from": "process_data", "to": "wait"}, {"from": "wait", "to": "end"}],
