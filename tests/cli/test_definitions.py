@@ -333,7 +333,7 @@ def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
 
 
 def test_killed_while_it_waits_and_run_again_it_goes_on_and_does_nothing_twice(writer: Shell) -> None:
-    (writer.directory / "noted.py").write_text("def add(x, y):\n    open('noted.txt', 'a').write(f'{x}+{y} ')\n    return x + y\n")
+    (writer.directory / "noted.py").write_text("def add(x, y):\n    with open('noted.txt', 'a') as file:\n        file.write(f'{x}+{y} ')\n    return x + y\n")
     words = ["run", str(DEFINITIONS / "pay.yaml"), "--tools", "noted.py", "-i", "amount=5", "--id", "k"]
     with subprocess.Popen([sys.executable, "-m", "perdure.cli", "--db", writer.db, *words], cwd=writer.directory) as process:
         while writer.run("approvals -o json").out in ("", "[]\n"):  # there is no database, or nobody asks yet
