@@ -136,7 +136,8 @@ CHOOSE = Fields(
     (Field("choose", ListOf(Id(), least=1), "the closed list", required=True), Field("default", TARGETS, "where to go on when none of it was chosen")),
     one_of=("choose",),
 )
-NEXT = Either((TARGETS, ListOf(RULE), CHOOSE, MapOf(PORT)), "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}")
+WAY = Either((CHOOSE, PORT, ListOf(RULE)), "the id of a step, a list of ids, {to: …}, a list of rules, or {choose: […]}")
+NEXT = Either((TARGETS, ListOf(RULE), CHOOSE, MapOf(WAY)), "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}")
 
 APPROVE = Fields(
     "approve",
