@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,20 @@ def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
     assert json.loads(reader.run(run).out) == {"sum": 16}
     assert json.loads(reader.run(run).out) == {"sum": 16}
     assert [step["path"] for step in json.loads(reader.run("show asks --json").out)["steps"]] == ["a", "ask", "b"]
+
+
+def test_killed_while_it_waits_and_run_again_it_goes_on_and_does_nothing_twice(writer: Shell) -> None:
+    (writer.directory / "noted.py").write_text("def add(x, y):\n    with open('noted.txt', 'a') as file:\n        file.write(f'{x}+{y} ')\n    return x + y\n")
+    words = ["run", str(DEFINITIONS / "pay.yaml"), "--tools", "noted.py", "-i", "amount=5", "--id", "k"]
+    with subprocess.Popen([sys.executable, "-m", "perdure.cli", "--db", writer.db, *words], cwd=writer.directory) as process:
+        while writer.run("approvals -o json").out in ("", "[]\n"):  # there is no database, or nobody asks yet
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    assert writer.run("resume k --decision approve").code == 0
+    assert json.loads(writer.run(" ".join(words)).out) == {"sum": 16}
+    sys.modules.pop("noted", None)
+    assert (writer.directory / "noted.txt").read_text() == "5+1 6+10 "
 
 
 def test_where_a_run_ends_each_approval_is_answerable(writer: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
