@@ -75,6 +75,14 @@ def test_a_tool_is_called_and_its_result_made_over_by_code(world: World) -> None
     assert world.run(workflow(made_over, step("b", {"of": "@a[1]"}), ts=code)) == {"of": "y@@here"}
 
 
+def test_the_schema_is_that_of_what_it_is_made_over_into(world: World) -> None:
+    made_over = step("a", {"x": 1}, action={"toolName": "ECHO", "transformCode": "input => input.x"}, outputSchema={"type": "integer"})
+    assert world.run(workflow(made_over, ts=lambda config, input: input["x"])) == 1
+    wrong = made(definition(Example("", {"title": "wrong", "steps": [made_over]}, False, "")), {"ts": lambda config, input: input})
+    with pytest.raises(ExecutionFailed, match="the result of a does not fit its schema"):
+        world.run(wrong)
+
+
 def test_nothing_that_can_make_it_over_is_an_error(world: World) -> None:
     document = {"title": "x", "steps": [step("a", action={"toolName": "ECHO", "transformCode": "x"})]}
     with pytest.raises(ExecutionFailed, match="this engine has nothing that does ts"):

@@ -106,6 +106,13 @@ def test_an_agent_s_message_is_its_content_its_message_or_its_goal(world: World)
     assert [one.get("content") or one.get("prompt") for one in said] == ["a", "b", "c"]
 
 
+def test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment(world: World) -> None:
+    command = {"type": "bash", "command": "git log @{upstream} --author=a@@b {{stage}}", "env": {"STAGE": "{{stage}}"}}
+    shell = {"bash": lambda config, input, env: [config, env]}
+    run = world.start(workflow(command, does=shell, variables={"stage": "beta"}))
+    assert run.result() == ["git log @{upstream} --author=a@@b {{stage}}", {"STAGE": "beta"}]
+
+
 @pytest.mark.parametrize(("policy", "most"), [({}, 50), ({"maxSteps": 60}, 60)])
 def test_it_begins_fifty_steps_at_most_unless_its_policy_says_otherwise(world: World, policy: dict[str, int], most: int) -> None:
     steps = [tool(f"s{number}") for number in range(most + 1)]

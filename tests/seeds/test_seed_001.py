@@ -40,7 +40,8 @@ claim   where
         test_run_001: test_what_was_done_before_an_approval_is_not_done_again_wherever_it_is_killed
 96      test_run_001: test_an_approval_is_called_the_same_after_any_crash
 97-114  later: proposals, versions and rollback of stored definitions
-115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten; to run it in a shell is later
+115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten;
+        test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment; to run it in a shell is later
 116     case 001_step_types
 117     test_run_001: test_an_agent_s_message_is_its_content_its_message_or_its_goal; agents themselves are later
 118     case 001_conditional

@@ -94,6 +94,7 @@ def test_steps_and_the_last_output_are_envelopes(world: World) -> None:
     output = {"type": "action", "data": {"x": 1}, "meta": {}}
     found = run.result()
     assert {name: found["of"]["output"][name] for name in output} == output
+    assert "name" not in found["of"]["output"]
     assert (found["of"]["stepType"], found["of"]["name"]) == ("action", "A")
     assert found["last"] == found["of"]["output"]
     assert found["first"] is None
