@@ -14,17 +14,17 @@ from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.ops import APPROVAL, Spawn
 from perdure.programs.code.approval import Request
-from perdure.programs.code.info import step_info
+from perdure.programs.code.info import StepInfo
 from perdure.programs.code.results import Vote
 from perdure.testing.definitions.facts import Decision, Facts, Json, Script
 from perdure.testing.definitions.told import Told
-from perdure.testing.definitions.tools import NAMES, Failure, behave
+from perdure.testing.definitions.twice import Twice
+from perdure.testing.definitions.work import Work
+from perdure.testing.moments import Crash
 from perdure.testing.runs import Run
 from perdure.testing.world import World
 
 ENDED = ("completed", "failed", "cancelled")
-ERRORS: dict[str, type[Exception]] = {"ValueError": ValueError, "OSError": OSError}
-
 Action = tuple[float, int, Callable[[], None]]
 
 
@@ -34,11 +34,16 @@ class DoesNotEnd(Exception):
 
 class WorldRunner:
     """Runs definitions, each in a world of its own. With `always_suspend`, an execution leaves memory at each of its waits; with a `seed`, what is ready at one
-    moment runs in an order drawn from it.
+    moment runs in an order drawn from it. The process is killed at `crash`; with `twice`, every message is delivered twice.
+
+    Of the last run, `writes` are the numbers of the durable writes, `reached` says whether the process was killed, and `again` how much came twice.
     """
 
-    def __init__(self, *, always_suspend: bool = False, seed: int | None = None) -> None:
-        self.always_suspend, self.seed = always_suspend, seed
+    def __init__(self, *, always_suspend: bool = False, seed: int | None = None, crash: Crash | None = None, twice: bool = False) -> None:
+        self.always_suspend, self.seed, self.crash, self.twice = always_suspend, seed, crash, twice
+        self.writes: Sequence[int] = ()
+        self.reached = False
+        self.again = 0
 
     def run(self, definition: dict[str, Json], script: Script) -> Facts:
         """Run `definition` to its end in the world of `script`; then its log is replayed, and gives the same.
@@ -48,22 +53,20 @@ class WorldRunner:
         """
         from perdure.definition import Definition
 
-        with World(always_suspend=self.always_suspend, seed=self.seed) as world:
-            run = world.start(Definition.of(definition, tools={name: _tool(name) for name in NAMES}), **script.input)
+        with World(always_suspend=self.always_suspend, seed=self.seed, crash=self.crash) as world:
+            postman = Twice(world.machine.store) if self.twice else None
+            work = Work(lambda info: _failures(world, info))
+            run = world.start(Definition.of(definition, tools=work.tools()), **script.input)
             _Stage(world, run, script).play()
+            self.writes = [write.number for write in world.machine.writes]
+            self.reached, self.again = world.machine.crashed_at is not None, 0 if postman is None else postman.again
             return Told(run.key, definition, events(world, run), world.machine.payload).facts()
 
 
-def _tool(name: str) -> Callable[..., Any]:
-    async def tool(_: Any = None, /, **arguments: Any) -> Any:
-        answer = behave(name, arguments, step_info().attempt)
-        if answer.takes_s:
-            await asyncio.sleep(answer.takes_s)
-        if isinstance(answer, Failure):
-            raise Fatal(answer.error) if answer.fatal else ERRORS[answer.error](f"{name} was to fail")
-        return answer.value
-
-    return tool
+def _failures(world: World, info: StepInfo) -> int:
+    found = world.machine.read(info.execution)
+    promise = None if found is None else fold(info.execution, log.decode_all(found.rows)).open.get(info.path)
+    return info.attempt - 1 if promise is None else promise.failures
 
 
 class _Stage:
