@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -22,11 +22,12 @@ import msgspec
 from perdure.core import compact
 from perdure.core.errors import StoreUnavailable
 from perdure.testing.audit import listening
+from perdure.testing.code_cases import CodeCase
 from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
 from perdure.testing.faults import Killed
 from perdure.testing.nodes import Program
 from perdure.testing.options import Kind, Options, drawn
-from perdure.testing.simulation import Simulation
+from perdure.testing.simulation import Case, Simulation
 from perdure.testing.virtual import VirtualLoop
 
 __all__ = ["Options", "Report", "drawn", "simulate"]
@@ -51,10 +52,16 @@ class Report(msgspec.Struct, frozen=True):
 
 def simulate(programs: Program | Sequence[Program], seed: int, options: Options) -> Report:
     """Run `programs` to their end in a world drawn from `seed`; the same arguments give the same report, in every process."""
+    several = [programs] if isinstance(programs, Program) else programs
+    return run(lambda simulation: [CodeCase(simulation, number, program) for number, program in enumerate(several)], seed, options)
+
+
+def run(made: Callable[[Simulation], Sequence[Case]], seed: int, options: Options) -> Report:
+    """Run cases to their end in a world drawn from `seed`."""
     loop = VirtualLoop(Random(f"{seed}: order"), handles_max=400_000)
     began_s = loop.now_s
     with _disk(options) as disk:
-        simulation = Simulation([programs] if isinstance(programs, Program) else programs, seed, options, loop, disk)
+        simulation = Simulation(made, seed, options, loop, disk)
         problems = simulation.auditor.problems
         with listening(problems), _compacting(options.compact_from):
             try:

@@ -1,6 +1,5 @@
 """Running a definition on a real engine, in a world of virtual time, and telling what came of it as plain facts."""
 
-import asyncio
 import heapq
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 
 from perdure.core import events as e
 from perdure.core import log, values
-from perdure.core.errors import Fatal
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.ops import APPROVAL, Spawn

@@ -23,8 +23,8 @@ class Twice:
         """See `Store.commit`."""
         answers = await self._commit(changes)
         kept = [change for change, answer in zip(changes, answers, strict=True) if isinstance(answer, Committed)]
-        for send in (send for change in kept for send in change.sends):
-            self._sent.setdefault((send.to, send.key), send)
+        for sent in (sent for change in kept for sent in change.sends):
+            self._sent.setdefault((sent.to, sent.key), sent)
         again = [send for change in kept for ack in change.acks if (send := self._to_repeat(ack)) is not None]
         if again:
             await self._commit([Post(sends=tuple(again))])
