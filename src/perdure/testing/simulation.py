@@ -24,9 +24,6 @@ from perdure.testing.options import Options
 from perdure.testing.processes import Process
 from perdure.testing.virtual import VirtualLoop
 
-PAUSE_MAX_S = 5.0
-"""How long an execution is paused at most: not so long that what is waited for with a timeout comes too late."""
-
 SETTLE_S = 3000.0
 """How long a world without faults may take to come to its end."""
 
@@ -97,9 +94,9 @@ class Simulation:
         self.processes = [Process(self, f"engine{number}") for number in range(self.options.engines)]
         self.processes += [Process(self, f"worker{number}", works=True) for number in range(self.options.workers)]
         for work in (*(process.live() for process in self.processes), self._relay(), self._look_after(), *(case.send() for case in self.cases)):
-            self._at_once(work)
+            self.at_once(work)
         for number, at_s in enumerate(self.options.deploys_at_s):
-            self._at_once(self._deploy(number + 1, at_s))
+            self.at_once(self._deploy(number + 1, at_s))
         trouble = [asyncio.create_task(work) for work in self._troubles()] if self.troubled else []
         await self._until_quiet()
         self._calm(trouble)
@@ -210,7 +207,7 @@ class Simulation:
 
     def _raise_epoch(self) -> None:
         self.counts["epochs"] += 1
-        self._at_once(self.store.raise_epoch())
+        self.at_once(self.store.raise_epoch())
 
     def _stray(self) -> None:
         """An answer that is late: to an earlier try, to one that has failed or was given up, or to what has settled."""
@@ -225,13 +222,13 @@ class Simulation:
             key, path, attempt = self.rng.choice(candidates)
             self.counts["stray answers"] += 1
             body = messages.encode(messages.Settle(path, attempt, Ok(values.encode("stray", "a stray"))))
-            self._at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self.counts['stray answers']}", body),))]))
+            self.at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self.counts['stray answers']}", body),))]))
 
     def _pause_one(self) -> None:
         """Somebody pauses an execution, begun or not, and soon has it go on."""
         if going := self._going():
             self.counts["pauses"] += 1
-            self._at_once(self._pause(self.rng.choice(going), self.counts["pauses"], self.rng.uniform(0.0, PAUSE_MAX_S)))
+            self.at_once(self._pause(self.rng.choice(going), self.counts["pauses"], self.rng.uniform(0.0, self.options.pause_max_s)))
 
     async def _pause(self, key: Key, number: int, duration_s: float) -> None:
         await self.store.commit([Post(sends=(Send(key, f"pause:{number}", messages.encode(messages.Pause())),))])
@@ -243,13 +240,14 @@ class Simulation:
         if going := self._going():
             self.counts["evictions"] += 1
             body = messages.encode(messages.Evict())
-            self._at_once(self.store.commit([Post(sends=(Send(self.rng.choice(going), f"evict:{self.counts['evictions']}", body),))]))
+            self.at_once(self.store.commit([Post(sends=(Send(self.rng.choice(going), f"evict:{self.counts['evictions']}", body),))]))
 
     def _going(self) -> list[Key]:
         known = self.auditor.known
         return [key for key in self.store.keys if key not in known or known[key].shadow.ended is None]
 
-    def _at_once(self, work: Coroutine[Any, Any, object]) -> None:
+    def at_once(self, work: Coroutine[Any, Any, object]) -> None:
+        """Have this done beside all else."""
         task = asyncio.create_task(work)
         self._tasks.append(task)
 

@@ -19,7 +19,7 @@ from typing import get_args
 
 import msgspec
 
-from perdure.core import compact
+from perdure.core import compact, limits
 from perdure.core.errors import StoreUnavailable
 from perdure.testing.audit import listening
 from perdure.testing.code_cases import CodeCase
@@ -63,7 +63,7 @@ def run(made: Callable[[Simulation], Sequence[Case]], seed: int, options: Option
     with _disk(options) as disk:
         simulation = Simulation(made, seed, options, loop, disk)
         problems = simulation.auditor.problems
-        with listening(problems), _compacting(options.compact_from):
+        with listening(problems), _tuned(options):
             try:
                 loop.run_until_complete(simulation.run())
             except RuntimeError as error:
@@ -100,14 +100,14 @@ def _disk(options: Options) -> Iterator[Disk]:
 
 
 @contextmanager
-def _compacting(dead_events: int) -> Iterator[None]:
-    """Have logs compacted when few of their events are dead; small worlds have few."""
-    before = compact.DEAD_EVENTS_MIN
-    compact.DEAD_EVENTS_MIN = dead_events
+def _tuned(options: Options) -> Iterator[None]:
+    """Have logs compacted when few of their events are dead, as small worlds have few; and where trouble is over at once, nobody waits after it."""
+    before = compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S
+    compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S = options.compact_from, 0.0 if options.at_once else limits.INTERRUPTION_WAIT_S
     try:
         yield
     finally:
-        compact.DEAD_EVENTS_MIN = before
+        compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S = before
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
