@@ -45,6 +45,8 @@ class Process:
             self._begin()
             await self.ended.wait()
             await self._bury()
+            if simulation.options.at_once and simulation.kills >= simulation.options.kills_max:
+                simulation.calm()  # at this moment, as many more would die before anybody looks
             down_s = simulation.down_until_s - simulation.loop.now_s
             await asyncio.sleep(max(down_s, simulation.rng.uniform(0.0, simulation.options.down_max_s) if simulation.troubled else 0.0))
 

@@ -99,7 +99,9 @@ class Simulation:
             self.at_once(self._deploy(number + 1, at_s))
         trouble = [asyncio.create_task(work) for work in self._troubles()] if self.troubled else []
         await self._until_quiet()
-        self._calm(trouble)
+        self.calm()
+        for task in trouble:
+            task.cancel()
         await self._until_over()
         for process in self.processes:
             process.warm_is_the_same()
@@ -109,10 +111,9 @@ class Simulation:
             process.gate.kill()
         self._judge()
 
-    def _calm(self, trouble: list[asyncio.Task[None]]) -> None:
+    def calm(self) -> None:
+        """From now on nothing bad happens."""
         self.troubled, self.faults, self.down_until_s = False, NO_FAULTS, 0.0
-        for task in trouble:
-            task.cancel()
         for process in self.processes:
             process.gate.thaw()
             if process.store is not None:

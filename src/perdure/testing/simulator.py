@@ -34,7 +34,10 @@ __all__ = ["Options", "Report", "drawn", "simulate"]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came of a world: `problems` is empty if all was as it must be; `digest` is that of every row that was written."""
+    """What came of a world: `problems` is empty if all was as it must be; `digest` is that of every row that was written.
+
+    `form` is what kind of world it is, as it is given to the command.
+    """
 
     seed: int
     options: Options
@@ -42,12 +45,14 @@ class Report(msgspec.Struct, frozen=True):
     digest: str
     counts: dict[str, int]
     virtual_s: float
+    form: str = ""
 
     @property
     def command(self) -> str:
         """How to see it again."""
         flags = {"--always-suspend": self.options.always_suspend, "--no-faults": not self.options.troubled, "--store sqlite": self.options.store == "sqlite"}
-        return " ".join(["python -m perdure.testing.simulator --seed", str(self.seed), *(flag for flag, given in flags.items() if given)])
+        words = ["python -m perdure.testing.simulator", *([self.form] if self.form else []), "--seed", str(self.seed)]
+        return " ".join([*words, *(flag for flag, given in flags.items() if given)])
 
 
 def simulate(programs: Program | Sequence[Program], seed: int, options: Options) -> Report:
@@ -110,19 +115,30 @@ def _tuned(options: Options) -> Iterator[None]:
         compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S = before
 
 
+def _of(seed: int, given: argparse.Namespace) -> Report:
+    """The report of a seed, in a world as it is asked for."""
+    if given.definitions:
+        from perdure.testing.definitions.worlds import drawn_definitions, simulate_definitions  # here, as it needs what runs definitions
+
+        plans, options = drawn_definitions(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
+        return simulate_definitions(plans, seed, options)
+    programs, options = drawn(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
+    return simulate(programs, seed, options)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the world of a seed, or worlds until one has a problem, and print what came of it; 1 if something was not as it must be."""
     parser = argparse.ArgumentParser(prog="python -m perdure.testing.simulator", description="Run a simulated world, and say what came of it.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--worlds", type=int, default=1, help="this seed and so many more")
+    parser.add_argument("--definitions", action="store_true", help="random definitions, in place of random programs")
     parser.add_argument("--always-suspend", action="store_true", help="every commit evicts, and the next message replays")
     parser.add_argument("--no-faults", action="store_true", help="nothing bad happens")
     parser.add_argument("--store", choices=get_args(Kind), default="memory", help="what the world is kept in; on sqlite nothing leaves a reach")
     given = parser.parse_args(arguments)
     begun_s, counts = time.perf_counter(), Counter[str]()
     for seed in range(given.seed, given.seed + given.worlds):
-        programs, options = drawn(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
-        report = simulate(programs, seed, options)
+        report = _of(seed, given)
         if given.worlds == 1 or report.problems:
             sys.stdout.write(f"{msgspec.json.format(msgspec.json.encode(report)).decode()}\n{report.command}\n")
         if report.problems:
@@ -132,6 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.worlds > 1:
         sys.stdout.write(f"{given.worlds} worlds from seed {given.seed} as predicted, in {took_s:.1f} s: {counts['kills']} crashes, ")
         sys.stdout.write(f"{counts['kills'] / took_s * 60:,.0f} a minute; {counts['commits']} commits, {counts['interruptions']} interruptions\n")
+        if given.definitions:
+            told = ", ".join(f"{counts[what]} {what}" for what in ("definitions", "zombies", "cancelled", "patched", "refused"))
+            sys.stdout.write(f"{told}\n")
     return 0
 
 
