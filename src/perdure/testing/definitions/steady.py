@@ -3,13 +3,12 @@
 A world in which engines die takes longer than one in which they don't. What a definition comes to there is known only if it does not hang on that.
 """
 
-from collections.abc import Callable
 from random import Random
 
 from msgspec.structs import replace
 
 from perdure.testing.definitions.comparing import differs
-from perdure.testing.definitions.facts import Decision, Json, Prediction, Script
+from perdure.testing.definitions.facts import Json, Prediction, Script
 from perdure.testing.definitions.outcomes import Stuck
 from perdure.testing.definitions.sequential import predict
 from perdure.testing.definitions.shape import Step
@@ -18,60 +17,50 @@ DRAWS = 8
 LONG_S = 400.0
 """How much longer a step may take to find out that its time is over: each time that it is interrupted, that begins anew."""
 
-Longer = Callable[[], float]
-
 
 def steady(definition: dict[str, Json], script: Script, prediction: Prediction, random: Random, late_s: float) -> bool:
     """Whether the same is predicted if each piece of work takes up to `late_s` longer, each in its own way."""
-    for _ in range(DRAWS):
-        longer = _drawn(random, late_s)
-        slow, later = _slow(definition, longer, _drawn(random, LONG_S)), _later(script, longer)
-        try:
-            other = predict(slow, later)
-        except Stuck:
-            return False
-        if other.doubts or differs(prediction, other.facts):
-            return False
-    return True
+    return all(_same(definition, script, prediction, Slower(random, late_s)) for _ in range(DRAWS))
 
 
-def _drawn(random: Random, most_s: float) -> Longer:
-    return lambda: random.choice((0.0, random.uniform(0.0, most_s), most_s))
+def _same(definition: dict[str, Json], script: Script, prediction: Prediction, slower: "Slower") -> bool:
+    try:
+        other = predict({**definition, "steps": [slower.step(one) for one in definition["steps"]]}, slower.script(script))
+    except Stuck:
+        return False
+    return not other.doubts and not differs(prediction, other.facts)
 
 
-def _slow(definition: dict[str, Json], longer: Longer, patient: Longer) -> dict[str, Json]:
-    return {**definition, "steps": [_slower(step, longer, patient) for step in definition["steps"]]}
+class Slower:
+    """What takes longer, drawn once."""
 
+    def __init__(self, random: Random, late_s: float) -> None:
+        self._random, self._late_s = random, late_s
 
-def _slower(step: Step, longer: Longer, patient: Longer) -> Step:
-    """A step, and all that stand in it, each of which takes longer; only what bounds the whole of a block, or a wait, stays."""
-    slow = {key: _inside(value, longer, patient) for key, value in step.items()}
-    if "tool" in step:
-        given = step.get("with", {})
-        takes_s = given.get("takes_s", 0.0) if isinstance(given, dict) else None
-        if isinstance(takes_s, int | float):
-            slow["with"] = {**given, "takes_s": takes_s + longer()}
-        if isinstance(step.get("timeout"), int | float):
-            slow["timeout"] = step["timeout"] + patient()
-    elif isinstance(step.get("sleep"), int | float):
-        slow["sleep"] = step["sleep"] + longer()
-    return slow
+    def step(self, step: Step) -> Step:
+        """A step, and all that stand in it, each of which takes longer; only what bounds the whole of a block, or a wait, stays."""
+        slow = {key: self._inside(value) for key, value in step.items()}
+        if "tool" in step:
+            slow["with"] = {**step.get("with", {}), "late": [self._random.random(), self._late_s]}
+            if isinstance(step.get("timeout"), int | float):
+                slow["timeout"] = step["timeout"] + self._longer(LONG_S)
+        elif isinstance(step.get("sleep"), int | float):
+            slow["sleep"] = step["sleep"] + self._longer(self._late_s)
+        return slow
 
+    def script(self, script: Script) -> Script:
+        """What the world does, later."""
+        messages = [message._replace(at_s=message.at_s + self._longer(self._late_s)) for message in script.messages]
+        decisions = {title: replace(one, after_s=one.after_s + self._longer(self._late_s)) for title, one in script.decisions.items()}
+        return Script(script.input, messages, decisions)
 
-def _inside(value: Json, longer: Longer, patient: Longer) -> Json:
-    match value:
-        case [{"id": _}, *_]:
-            return [_slower(one, longer, patient) for one in value]
-        case {"steps": [*_] as steps}:
-            return {**value, "steps": [_slower(one, longer, patient) for one in steps]}
-    return value
+    def _inside(self, value: Json) -> Json:
+        match value:
+            case [{"id": _}, *_]:
+                return [self.step(one) for one in value]
+            case {"steps": [*_] as steps}:
+                return {**value, "steps": [self.step(one) for one in steps]}
+        return value
 
-
-def _later(script: Script, longer: Longer) -> Script:
-    messages = [message._replace(at_s=message.at_s + longer()) for message in script.messages]
-    decisions = {title: _decided(one, longer) for title, one in script.decisions.items()}
-    return Script(script.input, messages, decisions)
-
-
-def _decided(decision: Decision, longer: Longer) -> Decision:
-    return replace(decision, after_s=decision.after_s + longer())
+    def _longer(self, most_s: float) -> float:
+        return self._random.choice((0.0, self._random.uniform(0.0, most_s), most_s))
