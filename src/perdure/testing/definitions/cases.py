@@ -64,7 +64,10 @@ def made(simulation: "Simulation", plans: Sequence[Plan]) -> "list[DefinitionCas
 
 
 class DefinitionCase:
-    """A definition in a world: its execution, all that was written of it, and what must come of it. Satisfies `perdure.testing.simulation.Case`."""
+    """A definition in a world: its execution, all that was written of it, and what must come of it. Satisfies `perdure.testing.simulation.Case`.
+
+    Once that was judged, `taken` are the definitions of the patches that were taken, in order.
+    """
 
     def __init__(self, simulation: "Simulation", number: int, plan: Plan, work: Work) -> None:
         from perdure.definition import Definition
@@ -76,6 +79,7 @@ class DefinitionCase:
         later = [message.at_s for message in plan.case.script.messages] + [patch.at_s for patch in plan.patches]
         self.last_s = max((*later, plan.cancel_s or 0.0), default=0.0)
         self.events: list[e.Event] = []
+        self.taken: list[bytes] = []
         self._asked: set[Path] = set()
 
     def workflows(self, _: int) -> list[GraphWorkflow]:
@@ -139,16 +143,12 @@ class DefinitionCase:
         """Whether somebody has cancelled it before it had ended."""
         return any(isinstance(event, e.Cancelling) for event in self.events)
 
-    @property
-    def taken(self) -> list[bytes]:
-        """The definitions of the patches that were taken, in order."""
-        return [self._payload(event.definition) for event in self.events if isinstance(event, e.Patched) and not event.refused]
-
     def judge(self) -> None:
         """See `Case.judge`."""
         auditor, counts = self._simulation.auditor, self._simulation.counts
         definition, prediction = self.plan.case.definition, self.plan.case.prediction
         refused = {patch.raw for patch in self.plan.patches if patch.prediction is None}
+        self.taken = [self._payload(event.definition) for event in self.events if isinstance(event, e.Patched) and not event.refused]
         for raw in self.taken:
             auditor.expect(raw not in refused, lambda: f"{self.key}: a patch was taken that changes what has begun")
             patch = next(patch for patch in self.plan.patches if patch.raw == raw)

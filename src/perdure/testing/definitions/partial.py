@@ -1,4 +1,5 @@
-"""What must be true of a definition that was cancelled in mid-flight: what it did is part of what was predicted, and all of that is undone, the last first."""
+"""What must be true of a definition that was cancelled in mid-flight: what it did is part of what was predicted, and all of that is undone, the last first,
+whatever the definition says of failures: who cancels has it so."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +19,7 @@ def _differences(definition: dict[str, Json], prediction: Prediction, facts: Fac
     predicted, ran = Counter(map(_named, prediction.facts.ran)), Counter(map(_named, facts.ran))
     yield from (f"{one} ran, which was not predicted" for one in sorted((ran - predicted).elements()))
     steps = {one["id"]: one for step in definition["steps"] for one in (step, *inside(step))}
-    undoes = definition.get("on_failure", {}).get("undo", True)
-    done = [one for one in facts.ran if undoes and not one.failed and "undo" in steps[one.step]]
+    done = [one for one in facts.ran if not one.failed and "undo" in steps[one.step]]
     undone = [(one.step, one.place) for one in facts.undone]
     if Counter(undone) != Counter((one.step, one.place) for one in done):
         yield f"undone was {undone}; done was {[(one.step, one.place) for one in done]}"
