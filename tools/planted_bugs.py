@@ -37,6 +37,7 @@ BRACES = (*PYTEST, "tests/expr/test_braces.py")
 AS_PREDICTED = (*PYTEST, "tests/testing/definitions/test_running.py")
 PREDICTING = (*PYTEST, "tests/testing/definitions/test_sequential.py")
 TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
+DEFINED = (*PYTEST, "tests/cli/test_definitions.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
 
 
@@ -1672,6 +1673,93 @@ BUGS = [
         "    if different:\n",
         "    if False:\n",
         dialect("seed000"),
+    ),
+    # the command line of definitions
+    Bug(
+        "input before a start",
+        "an input that a definition does not take starts nothing",
+        "programs/graph/inputs.py",
+        "(why := unfit(about, given[name]))",
+        "(why := '')",
+        (*DEFINED, "-k", "input_unfit"),
+    ),
+    Bug(
+        "unknown input",
+        "a misspelt input is told of, not passed over",
+        "cli/documents.py",
+        "for one in given if one not in ir.input]",
+        "for one in ()]",
+        (*DEFINED, "-k", "input_unknown"),
+    ),
+    Bug(
+        "what is needed",
+        "what a definition lacks is told before it is started",
+        "cli/documents.py",
+        "    if lacking:\n",
+        "    if False:\n",
+        (*DEFINED, "-k", "lacks"),
+    ),
+    Bug(
+        "what is hidden", "what is not public is no tool", "cli/targets.py", 'and not name.startswith("_")', "", (*DEFINED, "-k", "hidden_tools or worker_runs")
+    ),
+    Bug(
+        "what is imported",
+        "a function of another module is no tool",
+        "cli/targets.py",
+        " and function.__module__ == module.__name__",
+        "",
+        (*DEFINED, "-k", "hidden_tools"),
+    ),
+    Bug(
+        "one approval",
+        "of several approvals the one that is meant is named",
+        "cli/approving.py",
+        'place=given["place"], tenant=settings.tenant)\n        except',
+        "place='first', tenant=settings.tenant)\n        except",
+        (*DEFINED, "-k", "decision_several"),
+    ),
+    Bug(
+        "base of a patch",
+        "what somebody else has patched is not patched unseen",
+        "cli/graphing.py",
+        "    if base and not",
+        "    if False and not",
+        (*DEFINED, "-k", "patch_base"),
+    ),
+    Bug(
+        "written in one go",
+        "a file is changed whole or stays",
+        "cli/defining.py",
+        "Path(name).unlink(missing_ok=True)",
+        "pass",
+        (*DEFINED, "-k", "cannot_be_written"),
+    ),
+    Bug(
+        "what was taken", "a picture shows the ways that were taken", "programs/graph/standing.py", "in one.to and", "and", (*DEFINED, "-k", "graph_execution")
+    ),
+    Bug(
+        "folded notes",
+        "what a walk notes beside a step is shown with the step",
+        "programs/graph/seen.py",
+        "elif not _is_note(path):",
+        "elif True:",
+        (*DEFINED, "-k", "show_definition"),
+    ),
+    Bug(
+        "a name that is an option",
+        "an input may be called like an option",
+        "cli/documents.py",
+        'if {*OPTIONS, "db"} & found.keys() else',
+        "if False else",
+        (*DEFINED, "-k", "run_definition or comes_from_standard_input"),
+    ),
+    Bug(
+        "answerable before it ends",
+        "a run that ends where it asks leaves an approval that can be answered",
+        "cli/running.py",
+        'if status.status == "waiting_approval" and await _can_be_answered(client, key):',
+        'if status.status == "waiting_approval":',
+        (*DEFINED, "-k", "is_answerable"),
     ),
     Bug(
         "time of a stand-in",

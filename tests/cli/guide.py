@@ -2,7 +2,7 @@
 
     python -m tests.cli.guide
 
-Only what stands in blocks of ``console`` is run; the first block of Python is the file that it is about.
+Only what stands in blocks of ``console`` is run; the first block of Python is the file that it is about, blocks of YAML are files beside it.
 """
 
 import os
@@ -17,6 +17,7 @@ from pathlib import Path
 GUIDE = Path(__file__).parents[2] / "docs/guides/cli.md"
 SHOWN_AS = "/home/ada/shop"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+YAML = re.compile(r"^```yaml\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -77,6 +78,8 @@ def rewritten(text: str) -> str:
         session = Session(Path(place))
         name, source = file(text)
         (session.directory / name).write_text(source)
+        for document, content in YAML.findall(text):
+            (session.directory / document).write_text(content)
 
         def filled(found: re.Match[str]) -> str:
             parts = (f"$ {command}\n{session.said(command)}" for command in commands(found[1]))

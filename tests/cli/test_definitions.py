@@ -4,18 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import Definition
+from perdure.async_client import AsyncClient
 from perdure.cli import targets
+from perdure.client import Approval
 from tests.cli.conftest import copied
 from tests.cli.shell import Shell, agrees, steady, transcript
 from tests.cli.test_live import advancing
 
 DEFINITIONS = Path(__file__).parent / "definitions"
+TOOLS = Path(__file__).parent / "definition_tools.py"
 
 WRITING = {
     "validate": "validate DEFS/pay.yaml DEFS/wrong.yaml DEFS/reserved.yaml DEFS/circle.yaml DEFS/release.json",
@@ -24,7 +29,7 @@ WRITING = {
     "validate_strict": "validate DEFS/warned.yaml --strict",
     "validate_unicode": "validate DEFS/unicode.yaml",
     "validate_unreadable": "validate none.yaml empty.yaml binary.yaml . DEFS/pay.yaml",
-    "lint_definitions": "lint DEFS/wrong.yaml DEFS/warned.yaml DEFS/tools.py",
+    "lint_definitions": "lint DEFS/wrong.yaml DEFS/warned.yaml TOOLS",
     "lint_definitions_json": "lint DEFS/circle.yaml --json",
     "lint_definitions_left_out": "lint DEFS/wrong.yaml --select PD1",
     "fmt_check": "fmt --check DEFS/untidy.yaml DEFS/pay.yaml",
@@ -47,28 +52,28 @@ WRITING = {
 }
 
 RUNNING = {
-    "run_definition": "run DEFS/named.yaml --tools DEFS/tools.py -i id=007 -i tenant=4 --id n1",
-    "run_definition_json": "run DEFS/named.yaml --tools DEFS/tools.py --input input.yaml -o json",
-    "run_definition_asks": "run DEFS/pay.yaml --tools DEFS/tools.py -i amount=2 --id p9 --no-wait",
-    "run_definition_watched": "run DEFS/pay.yaml --tools DEFS/tools.py -i amount=2 --id p9 --no-wait --watch",
-    "run_definition_of_001": "run DEFS/release.json --tools DEFS/tools.py --id r1 --no-wait",
-    "run_definition_calls": "run DEFS/caller.yaml --tools DEFS/tools.py --calls DEFS/named.yaml",
-    "run_definition_lacks": "run DEFS/http.yaml --tools DEFS/tools.py",
+    "run_definition": "run DEFS/named.yaml --tools TOOLS -i id=007 -i tenant=4 --id n1",
+    "run_definition_json": "run DEFS/named.yaml --tools TOOLS --input input.yaml -o json",
+    "run_definition_asks": "run DEFS/pay.yaml --tools TOOLS -i amount=2 --id p9 --no-wait",
+    "run_definition_watched": "run DEFS/pay.yaml --tools TOOLS -i amount=2 --id p9 --no-wait --watch",
+    "run_definition_of_001": "run DEFS/release.json --tools TOOLS --id r1 --no-wait",
+    "run_definition_calls": "run DEFS/caller.yaml --tools TOOLS --calls DEFS/named.yaml",
+    "run_definition_lacks": "run DEFS/http.yaml --tools TOOLS",
     "run_definition_without_tools": "run DEFS/pay.yaml -i amount=2",
-    "run_definition_wrong": "run DEFS/wrong.yaml --tools DEFS/tools.py",
-    "run_definition_input_missing": "run DEFS/pay.yaml --tools DEFS/tools.py",
-    "run_definition_input_unfit": "run DEFS/pay.yaml --tools DEFS/tools.py -i amount=much",
-    "run_definition_input_unknown": "run DEFS/pay.yaml --tools DEFS/tools.py -i amuont=2",
-    "run_definition_input_position": "run DEFS/pay.yaml --tools DEFS/tools.py 2",
-    "run_definition_input_list": "run DEFS/pay.yaml --tools DEFS/tools.py --input list.json",
-    "run_definition_input_broken": "run DEFS/pay.yaml --tools DEFS/tools.py --input DEFS/reserved.yaml",
+    "run_definition_wrong": "run DEFS/wrong.yaml --tools TOOLS",
+    "run_definition_input_missing": "run DEFS/pay.yaml --tools TOOLS",
+    "run_definition_input_unfit": "run DEFS/pay.yaml --tools TOOLS -i amount=much",
+    "run_definition_input_unknown": "run DEFS/pay.yaml --tools TOOLS -i amuont=2",
+    "run_definition_input_position": "run DEFS/pay.yaml --tools TOOLS 2",
+    "run_definition_input_list": "run DEFS/pay.yaml --tools TOOLS --input list.json",
+    "run_definition_input_broken": "run DEFS/pay.yaml --tools TOOLS --input DEFS/reserved.yaml",
     "run_definition_no_file": "run none.yaml",
     "run_definition_empty": "run empty.yaml",
     "run_definition_binary": "run binary.yaml",
     "run_definition_directory": "run directory.yaml",
     "run_definition_no_tools": "run DEFS/pay.yaml --tools none.py -i amount=2",
     "run_definition_hidden_tools": "run DEFS/pay.yaml --tools hidden.py -i amount=2",
-    "run_code_with_tools": "run FLOWS:greet Ada --tools DEFS/tools.py",
+    "run_code_with_tools": "run FLOWS:greet Ada --tools TOOLS",
     "start_definition": "start DEFS/pay.yaml -i amount=2 --id p9",
     "start_definition_input": "start DEFS/pay.yaml -i amount=x",
 }
@@ -107,7 +112,7 @@ LOOKING = {
     "patch_same": "patch asks DEFS/pay.yaml",
     "patch_no_step": "patch asks --set nothing.with.y=3",
     "patch_pair": "patch asks --set b=3",
-    "patch_base": "patch asks changed.yaml --base sha256:0000",
+    "patch_base": "patch asks changed.yaml --base sha256:0000 --dry-run",
     "patch_code": "patch ada changed.yaml",
     "patch_ended": "patch done DEFS/tour.yaml --timeout 1s",
     "patch_wrong": "patch asks DEFS/wrong.yaml",
@@ -159,7 +164,7 @@ def prepared(directory: Path) -> None:
 
 
 def typed(command: str) -> str:
-    return command.replace("DEFS", str(DEFINITIONS))
+    return command.replace("DEFS", str(DEFINITIONS)).replace("TOOLS", str(TOOLS))
 
 
 def said_of(shell: Shell, command: str, stdin: str = "") -> str:
@@ -173,7 +178,7 @@ def forgets_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Modules that commands have imported by their paths are gone behind each test."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
-    for name in ("tools", "hidden"):
+    for name in ("definition_tools", "hidden"):
         sys.modules.pop(name, None)
 
 
@@ -192,7 +197,7 @@ def story(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("definitions")
     copied(history, directory)
     prepared(directory)
-    shell, tools = Shell(f"sqlite:///{directory}/perdure.db"), f"--tools {DEFINITIONS}/tools.py"
+    shell, tools = Shell(f"sqlite:///{directory}/perdure.db"), f"--tools {TOOLS}"
     for command in (
         f"run {DEFINITIONS}/pay.yaml {tools} -i amount=5 --id asks --no-wait",
         f"run {DEFINITIONS}/tour.yaml {tools} --id done --no-wait",
@@ -228,7 +233,7 @@ def test_of_executions_of_definitions_the_command_says_what_its_golden_file_says
 
 @pytest.mark.parametrize("name", LIVE)
 def test_beside_an_engine_that_has_the_definition_the_command_says_what_its_golden_file_says(name: str, reader: Shell) -> None:
-    code = targets.code([str(DEFINITIONS / "pay.yaml")], [str(DEFINITIONS / "tools.py")])
+    code = targets.code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
     with advancing(reader.db, [one.code for one in code.workflows]):
         agrees(name, said_of(reader, LIVE[name]))
 
@@ -242,7 +247,7 @@ def test_what_is_refused_has_started_nothing(name: str, writer: Shell) -> None:
 
 
 def test_a_definition_comes_from_standard_input(writer: Shell) -> None:
-    tools = f"--tools {DEFINITIONS}/tools.py"
+    tools = f"--tools {TOOLS}"
     text = (DEFINITIONS / "release.json").read_text()
     said = writer.run(f"run - {tools} --id r1 --no-wait", stdin=text)
     assert (said.code, said.out) == (31, "")
@@ -258,7 +263,7 @@ def test_a_definition_comes_from_standard_input(writer: Shell) -> None:
 
 
 def test_its_input_comes_from_standard_input_and_names_win(writer: Shell) -> None:
-    run = f"run {DEFINITIONS}/named.yaml --tools {DEFINITIONS}/tools.py --input -"
+    run = f"run {DEFINITIONS}/named.yaml --tools {TOOLS} --input -"
     assert json.loads(writer.run(run, stdin="id: x\ntenant: 1").out) == {"id": "x", "a": 2}
     assert json.loads(writer.run(f"{run} -i tenant=8", stdin='{"id": "x", "tenant": 1}').out) == {"id": "x", "a": 9}
 
@@ -319,7 +324,7 @@ def test_the_schema_is_that_of_the_format(writer: Shell) -> None:
 
 
 def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
-    run = f"run {DEFINITIONS}/pay.yaml --tools {DEFINITIONS}/tools.py -i amount=5 --id asks"
+    run = f"run {DEFINITIONS}/pay.yaml --tools {TOOLS} -i amount=5 --id asks"
     assert reader.run(f"{run} --no-wait").code == 31
     assert reader.run("resume asks --decision approve").code == 0
     assert json.loads(reader.run(run).out) == {"sum": 16}
@@ -327,14 +332,43 @@ def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
     assert [step["path"] for step in json.loads(reader.run("show asks --json").out)["steps"]] == ["a", "ask", "b"]
 
 
+def test_killed_while_it_waits_and_run_again_it_goes_on_and_does_nothing_twice(writer: Shell) -> None:
+    (writer.directory / "noted.py").write_text("def add(x, y):\n    with open('noted.txt', 'a') as file:\n        file.write(f'{x}+{y} ')\n    return x + y\n")
+    words = ["run", str(DEFINITIONS / "pay.yaml"), "--tools", "noted.py", "-i", "amount=5", "--id", "k"]
+    with subprocess.Popen([sys.executable, "-m", "perdure.cli", "--db", writer.db, *words], cwd=writer.directory) as process:
+        while writer.run("approvals -o json").out in ("", "[]\n"):  # there is no database, or nobody asks yet
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    assert writer.run("resume k --decision approve").code == 0
+    assert json.loads(writer.run(" ".join(words)).out) == {"sum": 16}
+    sys.modules.pop("noted", None)
+    assert (writer.directory / "noted.txt").read_text() == "5+1 6+10 "
+
+
+def test_where_a_run_ends_each_approval_is_answerable(writer: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals, looks = AsyncClient.approvals, []
+
+    async def late(client: AsyncClient, *args: Any, **given: Any) -> list[Approval]:
+        """None has begun when they are first looked at."""
+        looks.append(args)
+        return [] if len(looks) == 1 else await approvals(client, *args, **given)
+
+    monkeypatch.setattr(AsyncClient, "approvals", late)
+    assert writer.run("run two.yaml --id t --no-wait").code == 31
+    assert len(looks) >= 2
+    for step in ("first", "second"):
+        assert writer.run(f"resume t --decision approve --approval {step}").code == 0
+
+
 def test_a_denied_approval_ends_it_as_cancelled(reader: Shell) -> None:
     assert reader.run("resume asks --decision deny --as bob --reason 'too much'").code == 0
-    said = reader.run(f"run {DEFINITIONS}/pay.yaml --tools {DEFINITIONS}/tools.py -i amount=5 --id asks")
+    said = reader.run(f"run {DEFINITIONS}/pay.yaml --tools {TOOLS} -i amount=5 --id asks")
     assert (said.code, "rejected by bob: too much" in said.err) == (41, True)
 
 
 def test_a_worker_runs_definitions_with_their_tools_and_those_that_they_call(writer: Shell) -> None:
-    found = targets.code([str(DEFINITIONS / "caller.yaml")], [str(DEFINITIONS / "tools.py")], [str(DEFINITIONS / "named.yaml")])
+    found = targets.code([str(DEFINITIONS / "caller.yaml")], [str(TOOLS)], [str(DEFINITIONS / "named.yaml")])
     assert [one.code.name for one in found.workflows] == ["named", "caller"]
     caller = found.workflows[1]
     assert isinstance(caller, Definition) and caller.lacks() == []
@@ -346,6 +380,6 @@ def test_a_worker_runs_definitions_with_their_tools_and_those_that_they_call(wri
 
 def test_one_name_for_two_tools_is_refused(writer: Shell) -> None:
     (writer.directory / "more.py").write_text("def add(x, y):\n    return x\n")
-    said = writer.run(f"run {DEFINITIONS}/pay.yaml --tools {DEFINITIONS}/tools.py --tools more.py -i amount=1")
+    said = writer.run(f"run {DEFINITIONS}/pay.yaml --tools {TOOLS} --tools more.py -i amount=1")
     sys.modules.pop("more", None)
     assert (said.code, "the only one to have a tool called add" in said.err) == (10, True)

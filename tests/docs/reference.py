@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT
 DIRECTORY = ROOT / "docs/reference"
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Declaring": ("step", "workflow", "Step", "Workflow", "Retry", "Signal", "Queue", "Rate"),
+    "Declaring": ("step", "workflow", "Step", "Workflow", "Definition", "Retry", "Signal", "Queue", "Rate"),
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),

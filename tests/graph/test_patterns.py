@@ -35,7 +35,7 @@ def test_it_has_it_leaving_memory_at_each_wait(world: World, pattern: Pattern) -
 @pytest.mark.parametrize("pattern", HAD)
 def test_it_has_it_wherever_its_process_is_killed(world: World, pattern: Pattern) -> None:
     assert pattern.row is not None
-    check(world, pattern.row, play(world, pattern.row), undisturbed=False)
+    check(world, pattern.row, play(world, pattern.row, undisturbed=False), undisturbed=False)
 
 
 def test_all_that_have_to_be_there_are_there() -> None:

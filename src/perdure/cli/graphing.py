@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,8 @@ def graph(settings: Settings, /, *, what: str, form: str, number: int | None, ta
 
     FILE is YAML or JSON, - is standard input; an ID is that of an execution, in any form.
     """
+    import asyncio
+
     from perdure.cli import documents, words
     from perdure.cli.defining import valid
     from perdure.cli.screen import screen
@@ -76,6 +77,8 @@ async def _standing(settings: Settings, text: str, number: int | None) -> Standi
 
 def show_tokens(settings: Settings, key: Key, number: int | None, format: str) -> None:
     """Print where the tokens of an execution are, or were after an event."""
+    import asyncio
+
     from perdure.cli import output
     from perdure.cli.render_tokens import lines
     from perdure.cli.screen import screen
@@ -96,6 +99,8 @@ async def _tokens(settings: Settings, key: Key, number: int | None) -> Tokens:
 
 def told_of(settings: Settings, status: Status) -> Told:
     """What is told of an execution beside its status and its steps: of a definition, its version, and what its steps are; of code, nothing."""
+    import asyncio
+
     from perdure.cli.render_steps import Caption, Told
 
     if not status.definition:
@@ -125,6 +130,8 @@ def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason
 
     What has begun stays as it is. What does not fit that is refused whole. An engine has to be running to judge it.
     """
+    import asyncio
+
     from perdure.cli import asking, words
     from perdure.cli.complaints import name
     from perdure.programs.format import diff

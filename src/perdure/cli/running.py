@@ -15,6 +15,7 @@ from perdure.cli.root import Command
 from perdure.cli.settings import F, Settings, input_options, value_format
 
 if TYPE_CHECKING:
+    from perdure.async_client import AsyncClient
     from perdure.core.paths import Key
     from perdure.runtime.engine import Engine
     from perdure.sdk import Workflow
@@ -108,7 +109,7 @@ async def _until_asked(settings: Settings, running: Coroutine[Any, Any, Any], ke
                 status = await (await client.get(key)).status()
             except NotFound:  # it is about to be started
                 continue
-            if status.status == "waiting_approval":
+            if status.status == "waiting_approval" and await _can_be_answered(client, key):
                 task.cancel()
                 _ = await asyncio.wait({task})
                 raise not_ended(status)
@@ -160,6 +161,16 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
             with watching(settings, handle.key) if watch else nullcontext():
                 result = waited(handle, timeout)
             output.value(result, format)
+
+
+async def _can_be_answered(client: AsyncClient, key: Key) -> bool:
+    """Whether all approvals for which an execution waits have begun, so that they can be decided when nobody runs it."""
+    from perdure.cli.approving import ALL
+    from perdure.core.ops import APPROVAL
+
+    wanted = [step for step in await (await client.get(key)).steps() if step.settled_at_s is None and (step.kind == "approve" or step.target == APPROVAL)]
+    begun = [one for one in await client.approvals(limit=ALL, tenant=key.tenant) if one.asked_by == key]
+    return 0 < len(wanted) <= len(begun)
 
 
 class _Asked(NamedTuple):

@@ -28,7 +28,7 @@ def wanted(workflow: Workflow | str, args: tuple[Any, ...], given: dict[str, Any
     options = {name: given[name] for name in OPTIONS & given.keys() if given[name] is not None}
     kwargs = {name: value for name, value in given.items() if name not in OPTIONS}
     code = None if isinstance(workflow, str) else workflow
-    name = checked_name(workflow, "workflow") if isinstance(workflow, str) else workflow.name
+    name = workflow.name if isinstance(workflow, Workflow) else checked_name(workflow, "workflow")
     of = checked_name(given.get("tenant", tenant), "tenant")
     id = options.get("id", code and code.calling.id)
     in_row = "debounce" in options or bool(options.get("singleton"))

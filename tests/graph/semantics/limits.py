@@ -43,6 +43,19 @@ ROWS = [
         failed="exceeded_max_hops",
     ),
     Row(
+        "max_bytes bounds what all results take",
+        """
+        order: listed
+        limits: {max_bytes: 20}
+        steps:
+          - {id: a, tool: SAY, with: {value: 0123456789}}
+          - {id: b, tool: SAY, with: {value: 0123456789}}
+          - {id: c, tool: SAY}
+        """.replace("0123456789", '"0123456789"'),
+        ran="a b",
+        failed="exceeded_max_bytes: the results take 22 bytes, and at most 20 are allowed",
+    ),
+    Row(
         "max_fanout bounds how many steps one leads to",
         """
         order: ports

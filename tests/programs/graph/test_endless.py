@@ -47,3 +47,10 @@ def test_the_log_of_a_loop_without_end_stays_short(text: str, always_suspend: bo
         assert len(log.decode_all(found.rows)) < 300
         world.skip("2m")
         assert run.result() == 240
+
+
+@pytest.mark.parametrize("text", [REPEAT, CYCLE], ids=["repeat", "cycle"])
+def test_the_limits_of_a_definition_hold_for_one_turn_of_a_loop_without_end(world: World, text: str) -> None:
+    run = world.start(Definition.of(f"{text}limits: {{max_steps: 12, max_hops: 12}}\n", tools=TOOLS))
+    world.skip("121m")
+    assert run.result() == 240

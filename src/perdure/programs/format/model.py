@@ -111,32 +111,21 @@ REPEAT = Fields(
 )
 
 TARGETS = ListOf(Id(), sugar=True)
-RULE = Fields(
-    "a rule",
-    (
-        Field("when", Condition(roots=("self",)), "holds if the rule is taken; absent: always"),
-        Field("to", TARGETS, "where to go on", required=True),
-        Field("max", Whole(1), "how often it is taken, where it leads back"),
-        Field("endless", Flag(), "no bound is wanted", default=False),
-        Field("on_max", TARGETS, "where to go on when it was taken so often"),
-    ),
+ON = (
+    Field("to", TARGETS, "where to go on", required=True),
+    Field("max", Whole(1), "how often it is taken, where it leads back"),
+    Field("endless", Flag(), "no bound is wanted", default=False),
+    Field("on_max", TARGETS, "where to go on when it was taken so often"),
 )
-PORT = Fields(
-    "a port",
-    (
-        Field("to", TARGETS, "where to go on", required=True),
-        Field("max", Whole(1), "how often it is taken, where it leads back"),
-        Field("endless", Flag(), "no bound is wanted", default=False),
-        Field("on_max", TARGETS, "where to go on when it was taken so often"),
-    ),
-    sugar="to",
-)
+RULE = Fields("a rule", (Field("when", Condition(roots=("self",)), "holds if the rule is taken; absent: always"), *ON))
+PORT = Fields("a port", ON, sugar="to")
 CHOOSE = Fields(
     "next",
     (Field("choose", ListOf(Id(), least=1), "the closed list", required=True), Field("default", TARGETS, "where to go on when none of it was chosen")),
     one_of=("choose",),
 )
-NEXT = Either((TARGETS, ListOf(RULE), CHOOSE, MapOf(PORT)), "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}")
+WAY = Either((CHOOSE, PORT, ListOf(RULE)), "the id of a step, a list of ids, {to: …}, a list of rules, or {choose: […]}")
+NEXT = Either((TARGETS, ListOf(RULE), CHOOSE, MapOf(WAY)), "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}")
 
 APPROVE = Fields(
     "approve",

@@ -31,7 +31,8 @@ def wire(draft: Draft) -> None:
 
 def _wire_places(draft: Draft, listing: Listing) -> None:
     for before, after in zip(listing.members, listing.members[1:], strict=False):
-        draft.edge(before, after, ALWAYS)
+        if not draft.joins(before, after):  # who needs the one before does not run when that was skipped
+            draft.edge(before, after, ALWAYS)
 
 
 def _wire_needs(draft: Draft, site: Site) -> None:

@@ -23,7 +23,10 @@ KEEP = 1
 
 
 class Beginning(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a turn begins with: results by id (encoded, port, kind), variables, the result of the turn before, and what was counted so far."""
+    """What a turn begins with: results by id (encoded, port, kind), variables, the result of the turn before, and what was counted before the first turn.
+
+    The limits of hops and steps hold for one turn of such a loop, not for all.
+    """
 
     outputs: dict[str, tuple[bytes, str, str]]
     variables: bytes = NOTHING
@@ -37,16 +40,19 @@ class Endless:
 
     def __init__(self, run: "Instance") -> None:
         self.run = run
+        self.counted: dict[Path, tuple[int, int]] = {}
 
     def begin(self, path: Path, turn: int, ids: list[str], names: Names, before: Output, keep: int = 0) -> None:
         """Note with what a turn begins, and forget turns."""
         run = self.run
+        hops, steps = self.counted.setdefault(path, (run.walk.hops, run.started_steps))
+        run.walk.hops, run.started_steps = hops, steps
 
         def beginning() -> bytes:
             known = {id: names.outputs[id] for id in ids if id in names.outputs}
             outputs = {id: (output.raw, output.port, output.kind) for id, output in known.items()}
             variables = values.encode(run.roots.variables, "the variables")
-            return values.encode(Beginning(outputs, variables, before.raw, run.walk.hops, run.started_steps), "the state of loop", path)
+            return values.encode(Beginning(outputs, variables, before.raw, hops, steps), "the state of loop", path)
 
         _ = run.log.note((*path, turn), Keep(NOTHING if run.log.replaying else beginning(), "turn"))
         if turn > (keep or KEEP):
@@ -64,7 +70,7 @@ class Endless:
         for id, (raw, port, kind) in known.outputs.items():
             names.outputs[id] = Output(raw, port, kind)
         run.roots.variables = values.decode(known.variables, dict, "the variables") or {}
-        run.walk.hops, run.started_steps = known.hops, known.steps
+        self.counted[event.path] = run.walk.hops, run.started_steps = known.hops, known.steps
         run.walk.forget()
         return Output(known.before)
 

@@ -49,6 +49,7 @@ class Instance:
         "is_traced",
         "log",
         "plan",
+        "results_bytes",
         "roots",
         "routing",
         "started_steps",
@@ -75,7 +76,7 @@ class Instance:
     def _begin_anew(self) -> None:
         self.works: deque[Callable[[], None]] = deque()
         self.finished = False
-        self.started_steps = 0
+        self.started_steps = self.results_bytes = 0
         self.log.clear()
 
     # as a program
@@ -221,6 +222,8 @@ class Instance:
 
     def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: str = "") -> None:
         """Go on from a node that has settled with `output`, by these edges: those of its `port`, or of what was `chosen`."""
+        if self.ending.is_begun:
+            return
         place, frame = firing.place, firing.frame
         limit = self.plan.ir.limits.max_fanout
         try:
@@ -248,6 +251,10 @@ class Instance:
         if isinstance(names, Names):
             names.outputs[node.id] = output
         self.roots.last = output
+        self.results_bytes += output.size_bytes
+        if 0 < (limit := self.plan.ir.limits.max_bytes) < self.results_bytes:
+            why = f"the results take {self.results_bytes:,} bytes, and at most {limit:,} are allowed; keep less, or raise limits.max_bytes"
+            self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_bytes", why)))
         if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
             self.roots.variables = {**self.roots.variables, **output.value}
 

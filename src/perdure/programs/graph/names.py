@@ -46,6 +46,11 @@ class Output:
         return self._raw
 
     @property
+    def size_bytes(self) -> int:
+        """How much it takes, encoded."""
+        return sum(part.size_bytes for part in self._raw) if isinstance(self._raw, list) else len(self._raw)
+
+    @property
     def value(self) -> Any:
         """The result as plain data. It is shared, and nobody changes it."""
         if self._value is None and self._raw is not NOTHING:
