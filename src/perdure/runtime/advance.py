@@ -138,7 +138,7 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
         raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
     host = engine.host if not warm.threads else Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
     number = 0 if item.mail is None else item.mail.number
-    decision = await drive(engine.payloads, decide(execution, item.message, instance, engine.clock.now_s(), host, number))
+    decision = await drive(engine.payloads, decide(execution, item.message, instance, engine.clock.now_s(), host, number), total.blobs)
     total.events += decision.events
     total.sends += decision.sends
     total.acks += decision.acks

@@ -1,7 +1,7 @@
 """Driving: the generators of the core, which ask for blobs and nothing else, run to their end in an event loop."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 from perdure.core.rebuild import Load
@@ -11,8 +11,8 @@ from perdure.runtime.payloads import Payloads
 T = TypeVar("T")
 
 
-async def drive(payloads: Payloads, deciding: Generator[Load, bytes, T]) -> T:
-    """Run a generator of the core to its end, fetching the blobs that it asks for.
+async def drive(payloads: Payloads, deciding: Generator[Load, bytes, T], unwritten: Mapping[str, bytes] = {}) -> T:
+    """Run a generator of the core to its end, fetching the blobs that it asks for; those that are `unwritten` are at hand.
 
     Raises:
         LogDamaged: one of them is missing.
@@ -21,7 +21,7 @@ async def drive(payloads: Payloads, deciding: Generator[Load, bytes, T]) -> T:
     try:
         while True:
             asked = await _outside_of_tasks(deciding, answer) if ONE_TASK_PER_THREAD else deciding.send(answer)
-            answer = await payloads.get(asked.blob.sha256)
+            answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -46,7 +46,7 @@ class Known:
 
 
 class Auditor:
-    """What is known to be true of a world so far. `problems` has what should not be."""
+    """What is known to be true of a world so far. `problems` has what should not be. `tell` is told of each event that was written."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -60,6 +60,7 @@ class Auditor:
         self.zombies: Counter[CallKey] = Counter()
         self.done_by: Counter[tuple[TryKey, str]] = Counter()
         self.acknowledged: set[int] = set()
+        self.tell: Callable[[Key, e.Event], None] = lambda _, __: None
         self._deploy_of: Callable[[str], int] = lambda _: sys.maxsize
         self._needs: Callable[[Key], int] = lambda _: 0
 
@@ -99,6 +100,7 @@ class Auditor:
             self._of_its_code(known, event, commit.holder)
             known.shadow.apply(event)
             self._after(known, event)
+            self.tell(commit.key, event)
         shadow = known.shadow
         self.expect(shadow.version == version, lambda: f"{commit.key}: the fold is at {shadow.version}, the head at {version}")
         self.expect(shadow.status == commit.status, lambda: f"{commit.key}: {commit.status} in the head, {shadow.status} by the log")

@@ -59,11 +59,12 @@ class Killed(BaseException):
 
 
 class Gate:
-    """What stands between one process and the store. `on_kill` is called once, when the process is killed."""
+    """What stands between one process and the store. `on_kill` is called once, when the process is killed; `on_freeze` when it begins to stand still, for
+    so many seconds."""
 
-    def __init__(self, on_kill: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, on_kill: Callable[[], object] = lambda: None, on_freeze: Callable[[float], object] = lambda _: None) -> None:
         self.dead = False
-        self._on_kill = on_kill
+        self._on_kill, self._on_freeze = on_kill, on_freeze
         self._thaws_at_s = 0.0
 
     @property
@@ -80,6 +81,7 @@ class Gate:
     def freeze(self, duration_s: float) -> None:
         """Let nothing pass for so many seconds; what has arrived at the store takes effect, but is not answered."""
         self._thaws_at_s = max(self._thaws_at_s, asyncio.get_running_loop().time() + duration_s)
+        self._on_freeze(duration_s)
 
     def thaw(self) -> None:
         """Let what waits pass at its next look, at most a second from now."""

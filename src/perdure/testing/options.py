@@ -12,6 +12,9 @@ from perdure.testing.faults import NO_FAULTS, Faults
 from perdure.testing.nodes import Program
 from perdure.testing.programs import generate
 
+PAUSE_MAX_S = 5.0
+"""How long an execution is paused at most: not so long that what is waited for with a timeout comes too late."""
+
 Kind = Literal["memory", "sqlite"]
 """What the store of a world is kept in."""
 
@@ -24,6 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     `compact_from` dead events on. Programs are hastened, unless they are to be run `as_written`. Only a store in memory has several
     `reaches`. At each of `deploys_at_s` newer code begins to come to one process after the other, `rollout_s` apart at most; `pinned`, it is a
     newer version of the programs. What waits in queues is done by `workers`; in those without limits, by the first engine too if `an_engine_serves`.
+    If trouble is over `at_once`, who has died or stands still is known to be dead at that moment, and is begun anew; nobody need wait for leases or look.
     """
 
     engines: int = 2
@@ -51,6 +55,10 @@ class Options(msgspec.Struct, frozen=True):
     lines: tuple[n.Line, ...] = ()
     workers: int = 0
     an_engine_serves: bool = False
+    at_once: bool = False
+    lease_s: float = 5.0
+    poll_s: float = 1.0
+    pause_max_s: float = PAUSE_MAX_S
 
     @property
     def troubled(self) -> bool:

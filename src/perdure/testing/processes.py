@@ -14,9 +14,6 @@ from perdure.testing.faults import FaultyStore, Gate
 if TYPE_CHECKING:
     from perdure.testing.simulation import Simulation
 
-LEASE_S = 5.0
-POLL_S = 1.0
-
 
 class Process:
     """One engine after another, or one worker, each on the store through a gate of its own, and with the code of the latest deploy that has come here."""
@@ -48,6 +45,8 @@ class Process:
             self._begin()
             await self.ended.wait()
             await self._bury()
+            if simulation.options.at_once and simulation.kills >= simulation.options.kills_max:
+                simulation.calm()  # at this moment, as many more would die before anybody looks
             down_s = simulation.down_until_s - simulation.loop.now_s
             await asyncio.sleep(max(down_s, simulation.rng.uniform(0.0, simulation.options.down_max_s) if simulation.troubled else 0.0))
 
@@ -55,7 +54,7 @@ class Process:
         simulation = self._simulation
         self._lives += 1
         self.ended = ended = asyncio.Event()
-        self.gate = Gate(ended.set)
+        self.gate = Gate(ended.set, self._stands_still)
         self.store = store = FaultyStore(simulation.store, simulation.rng, simulation.faults, gate=self.gate, counts=simulation.counts)
         holder = f"{self.name}.{self._lives}"
         self.runs = runs = self._worker(store, holder) if self.works else self._engine(store, holder)
@@ -72,15 +71,16 @@ class Process:
             queues=simulation.served if self.name == "engine0" else (),
             declares=simulation.queues.values(),
             holder=holder,
-            lease_s=LEASE_S,
-            poll_s=POLL_S,
+            lease_s=simulation.options.lease_s,
+            poll_s=simulation.options.poll_s,
             idle_s=idle_s,
             seed=lambda: seeds.getrandbits(62),
         )
 
     def _worker(self, store: FaultyStore, holder: str) -> Worker:
         simulation = self._simulation
-        return Worker(store, simulation.steps, queues=simulation.queues, limit=simulation.rng.choice((1, 3, 10)), holder=holder, lease_s=LEASE_S, poll_s=POLL_S)
+        lease_s, poll_s = simulation.options.lease_s, simulation.options.poll_s
+        return Worker(store, simulation.steps, queues=simulation.queues, limit=simulation.rng.choice((1, 3, 10)), holder=holder, lease_s=lease_s, poll_s=poll_s)
 
     async def _bury(self) -> None:
         """End what the dead still do."""
@@ -93,7 +93,19 @@ class Process:
         while left := [one for one in (task, *_tasks(runs), *self.starts) if not one.done()]:
             await self._simulation.loop.kill(left)
         self.starts.clear()
+        if self._simulation.options.at_once:
+            await self._simulation.store.renew(self.holder, 0)
         self.runs = None
+
+    def _stands_still(self, duration_s: float) -> None:
+        if self._simulation.options.at_once:
+            self._simulation.at_once(self._taken_for_dead(self.gate, self.holder, duration_s))
+
+    async def _taken_for_dead(self, gate: Gate, holder: str, duration_s: float) -> None:
+        """Others take over what a process has that stands still; it comes back, does what it was about to do, and dies."""
+        await self._simulation.store.renew(holder, 0)
+        await asyncio.sleep(2 * duration_s)
+        gate.kill()
 
     @property
     def engine(self) -> Engine | None:

@@ -4,54 +4,59 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
-from typing import Any
-
-import msgspec
+from typing import Any, Protocol
 
 from perdure.core import log, messages, values
 from perdure.core.errors import StoreUnavailable
 from perdure.core.folding import fold
-from perdure.core.mail import Opening, Send
-from perdure.core.messages import Message
+from perdure.core.mail import Send
 from perdure.core.ops import Call, Ok
 from perdure.core.paths import Key, Path
-from perdure.core.program import program_name
-from perdure.programs.code.codec import NO_ARGS
-from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.declare import Step
+from perdure.programs.workflows import Workflow
 from perdure.stores.base import Post
-from perdure.testing import nodes as n
 from perdure.testing.audit import Auditor
 from perdure.testing.audited import AuditedStore, AuditedWorld
 from perdure.testing.disks import Disk
 from perdure.testing.faults import NO_FAULTS, FaultyStore
-from perdure.testing.hasten import hasten
-from perdure.testing.interpreter import Code, as_queue, as_workflow, children, steps, undoing
+from perdure.testing.interpreter import as_queue
 from perdure.testing.options import Options
-from perdure.testing.oracle import Prediction, predict
 from perdure.testing.processes import Process
 from perdure.testing.virtual import VirtualLoop
-
-PAUSE_MAX_S = 5.0
-"""How long an execution is paused at most: not so long that what is waited for with a timeout comes too late."""
 
 SETTLE_S = 3000.0
 """How long a world without faults may take to come to its end."""
 
 
-class Case(msgspec.Struct):
-    """A program in a world: its execution, what its steps act upon, and what must come of it."""
+class Case(Protocol):
+    """What runs in a world, and what must come of it: the execution `key`, whose effects happen in `world`; from outside it is told nothing after `last_s`."""
 
     key: Key
-    program: n.Program
     world: AuditedWorld
-    workflows: dict[int, list[CodeWorkflow]]
-    prediction: Prediction
+    last_s: float
+
+    def workflows(self, deploy: int) -> Sequence[Workflow]:
+        """All that an engine must know of it, in the code of a deploy."""
+        ...
+
+    @property
+    def steps(self) -> Sequence[Step[Any, Any, Any]]:
+        """What workers do of it."""
+        ...
+
+    async def send(self) -> None:
+        """Start it, and tell it from outside what it is told, in time."""
+        ...
+
+    def judge(self) -> None:
+        """Compare what came of it with what was predicted."""
+        ...
 
 
 class Simulation:
-    """A world: cases, engines, a store, and what befalls them."""
+    """A world: cases, engines, a store, and what befalls them. The cases are made by `made`, when all else is there."""
 
-    def __init__(self, programs: Sequence[n.Program], seed: int, options: Options, loop: VirtualLoop, disk: Disk) -> None:
+    def __init__(self, made: "Callable[[Simulation], Sequence[Case]]", seed: int, options: Options, loop: VirtualLoop, disk: Disk) -> None:
         self.options = options
         self.loop = loop
         self.rng = Random(f"{seed}: faults")
@@ -65,31 +70,16 @@ class Simulation:
         self.processes: list[Process] = []
         self.queues = {line.name: as_queue(line) for line in options.lines}
         self.served = [line.name for line in options.lines if options.an_engine_serves and not line.is_limited]
-        self.cases = [self._case(number, program) for number, program in enumerate(programs)]
         self.deploys: dict[str, int] = {}
-        newest = self._code(len(options.deploys_at_s))
-        self.steps = [step for case in self.cases for step in steps(case.program, case.world, newest)]
-        self.auditor.permits(self._deploy_of, self._needs)
         self._tasks: list[asyncio.Task[Any]] = []
         self._began_s = loop.now_s
+        self.cases = made(self)
+        self.steps = [step for case in self.cases for step in case.steps]
+        self.auditor.permits(self._deploy_of, self._needs)
 
-    def _case(self, number: int, program: n.Program) -> Case:
-        fast = program if self.options.as_written else hasten(program, f"{number}.")
-        world = AuditedWorld(self.store, str(number))
-        name = f"program{number}"
-        codes = [self._code(deploy) for deploy in range(len(self.options.deploys_at_s) + 1)]
-        workflows = {
-            code.deploy: [code.declared(as_workflow(fast, world, code), name), *(child.code for child in children(fast, world, code).values())]
-            for code in codes
-        }
-        return Case(Key("t", name, "x"), fast, world, workflows, predict(fast))
-
-    def _code(self, deploy: int) -> Code:
-        return Code(deploy, self.options.pinned, self.queues)
-
-    def workflows(self, deploy: int) -> list[CodeWorkflow]:
+    def workflows(self, deploy: int) -> list[Workflow]:
         """All workflows, in the code of a deploy."""
-        return [workflow for case in self.cases for workflow in case.workflows[deploy]]
+        return [workflow for case in self.cases for workflow in case.workflows(deploy)]
 
     def _deploy_of(self, holder: str) -> int:
         """Whose code a process runs that holds something under this name."""
@@ -103,13 +93,15 @@ class Simulation:
         """All of it: trouble, then quiet, then what must be true at the end."""
         self.processes = [Process(self, f"engine{number}") for number in range(self.options.engines)]
         self.processes += [Process(self, f"worker{number}", works=True) for number in range(self.options.workers)]
-        for work in (*(process.live() for process in self.processes), self._relay(), self._look_after(), *(self._send(case) for case in self.cases)):
-            self._at_once(work)
+        for work in (*(process.live() for process in self.processes), self._relay(), self._look_after(), *(case.send() for case in self.cases)):
+            self.at_once(work)
         for number, at_s in enumerate(self.options.deploys_at_s):
-            self._at_once(self._deploy(number + 1, at_s))
+            self.at_once(self._deploy(number + 1, at_s))
         trouble = [asyncio.create_task(work) for work in self._troubles()] if self.troubled else []
         await self._until_quiet()
-        self._calm(trouble)
+        self.calm()
+        for task in trouble:
+            task.cancel()
         await self._until_over()
         for process in self.processes:
             process.warm_is_the_same()
@@ -119,10 +111,9 @@ class Simulation:
             process.gate.kill()
         self._judge()
 
-    def _calm(self, trouble: list[asyncio.Task[None]]) -> None:
+    def calm(self) -> None:
+        """From now on nothing bad happens."""
         self.troubled, self.faults, self.down_until_s = False, NO_FAULTS, 0.0
-        for task in trouble:
-            task.cancel()
         for process in self.processes:
             process.gate.thaw()
             if process.store is not None:
@@ -130,44 +121,8 @@ class Simulation:
 
     # what happens in it
 
-    async def _send(self, case: Case) -> None:
-        """Start the execution, and send it its messages in time."""
-        store, started = FaultyStore(self.store, self.rng, msgspec.structs.replace(self.options.faults, kill_before=0.0, kill_after=0.0)), False
-        began_s = self.loop.now_s
-        cancel_s = self.options.cancel_after_s
-        later = [
-            (message.at_s, f"outside:{message.key}", messages.Signal(message.name, values.encode(message.body, "a body"), message.key))
-            for message in case.program.messages
-        ]
-        mail: list[tuple[float, str, Message]] = [*later, *([] if cancel_s is None else [(cancel_s, "cancel", messages.Cancel("because"))])]
-        for at_s, key, message in sorted(mail, key=lambda one: one[0]):
-            if at_s > 0 and not started:
-                await self._start(case, store)
-                started = True
-            await asyncio.sleep(max(0.0, began_s + at_s - self.loop.now_s))
-            await self._post(store, Send(case.key, key, messages.encode(message)))
-        if not started:
-            await self._start(case, store)
-
-    async def _deploy(self, deploy: int, at_s: float) -> None:
-        """Newer code comes to one process after the other; until it has, that may begin again with what it had."""
-        await asyncio.sleep(at_s)
-        self.counts["deploys"] += 1
-        for process in self.rng.sample(self.processes, len(self.processes)):
-            process.upgrade(deploy)
-            await asyncio.sleep(self.rng.uniform(0.0, self.options.rollout_s))
-
-    async def _start(self, case: Case, store: FaultyStore) -> None:
-        # A start that comes by mail comes after the messages that were sent before it; one that is made here, at any time.
-        queue = case.program.queue
-        if self.rng.random() < 0.3 and not queue and all(message.at_s > 0 for message in case.program.messages):
-            self.rng.choice(self.processes).start(case.key, NO_ARGS)
-            await asyncio.sleep(self.rng.uniform(0.0, 3.0))
-        version = self.rng.randint(0, len(self.options.deploys_at_s) + 1) if self.options.pinned else 1
-        opening = Opening(program_name(case.key.workflow, version), case.key, queue, case.world.name if queue else "")
-        await self._post(store, Send(case.key, "start", messages.encode(messages.Start(version, NO_ARGS, 7)), opens=opening))
-
-    async def _post(self, store: FaultyStore, send: Send) -> None:
+    async def post(self, store: FaultyStore, send: Send) -> None:
+        """Send this, however often that fails."""
         while True:
             store.faults = NO_FAULTS if not self.troubled else store.faults
             try:
@@ -176,6 +131,14 @@ class Simulation:
                 await asyncio.sleep(0.2)
                 continue
             return
+
+    async def _deploy(self, deploy: int, at_s: float) -> None:
+        """Newer code comes to one process after the other; until it has, that may begin again with what it had."""
+        await asyncio.sleep(at_s)
+        self.counts["deploys"] += 1
+        for process in self.rng.sample(self.processes, len(self.processes)):
+            process.upgrade(deploy)
+            await asyncio.sleep(self.rng.uniform(0.0, self.options.rollout_s))
 
     async def _relay(self) -> None:
         """Carry over what leaves its reach: late, out of the order of reaches, and now and then again."""
@@ -245,7 +208,7 @@ class Simulation:
 
     def _raise_epoch(self) -> None:
         self.counts["epochs"] += 1
-        self._at_once(self.store.raise_epoch())
+        self.at_once(self.store.raise_epoch())
 
     def _stray(self) -> None:
         """An answer that is late: to an earlier try, to one that has failed or was given up, or to what has settled."""
@@ -260,13 +223,13 @@ class Simulation:
             key, path, attempt = self.rng.choice(candidates)
             self.counts["stray answers"] += 1
             body = messages.encode(messages.Settle(path, attempt, Ok(values.encode("stray", "a stray"))))
-            self._at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self.counts['stray answers']}", body),))]))
+            self.at_once(self.store.commit([Post(sends=(Send(key, f"stray:{self.counts['stray answers']}", body),))]))
 
     def _pause_one(self) -> None:
         """Somebody pauses an execution, begun or not, and soon has it go on."""
         if going := self._going():
             self.counts["pauses"] += 1
-            self._at_once(self._pause(self.rng.choice(going), self.counts["pauses"], self.rng.uniform(0.0, PAUSE_MAX_S)))
+            self.at_once(self._pause(self.rng.choice(going), self.counts["pauses"], self.rng.uniform(0.0, self.options.pause_max_s)))
 
     async def _pause(self, key: Key, number: int, duration_s: float) -> None:
         await self.store.commit([Post(sends=(Send(key, f"pause:{number}", messages.encode(messages.Pause())),))])
@@ -278,13 +241,14 @@ class Simulation:
         if going := self._going():
             self.counts["evictions"] += 1
             body = messages.encode(messages.Evict())
-            self._at_once(self.store.commit([Post(sends=(Send(self.rng.choice(going), f"evict:{self.counts['evictions']}", body),))]))
+            self.at_once(self.store.commit([Post(sends=(Send(self.rng.choice(going), f"evict:{self.counts['evictions']}", body),))]))
 
     def _going(self) -> list[Key]:
         known = self.auditor.known
         return [key for key in self.store.keys if key not in known or known[key].shadow.ended is None]
 
-    def _at_once(self, work: Coroutine[Any, Any, object]) -> None:
+    def at_once(self, work: Coroutine[Any, Any, object]) -> None:
+        """Have this done beside all else."""
         task = asyncio.create_task(work)
         self._tasks.append(task)
 
@@ -305,7 +269,7 @@ class Simulation:
     def _over(self) -> bool:
         known = self.auditor.known
         ended = all(case.key in known for case in self.cases) and all(key in known and known[key].shadow.ended is not None for key in self.store.keys)
-        last_s = max((message.at_s for case in self.cases for message in case.program.messages), default=0.0)
+        last_s = max((case.last_s for case in self.cases), default=0.0)
         return ended and not self.store.left and self.loop.now_s > self._began_s + max(last_s, self.options.cancel_after_s or 0.0) + 5.0
 
     async def _until_over(self) -> None:
@@ -319,41 +283,10 @@ class Simulation:
                 self.auditor.complain(f"it has not ended {SETTLE_S} s after the last fault: {f'{going}; left: {self.store.left}':.1500}")
 
     def _judge(self) -> None:
-        """Compare what came of it with what was predicted."""
+        """Compare what came of all of it with what was predicted."""
         auditor = self.auditor
         for key in self.store.keys if not auditor.problems else ():
             whole = fold(key, log.decode_all(self.store.rows(key)), auditor.known[key].shadow.root)
             auditor.same("the whole log", whole, auditor.known[key].shadow)
         for case in self.cases if not auditor.problems else ():
-            self._judge_result(case)
-            self._judge_effects(case)
-
-    def _judge_result(self, case: Case) -> None:
-        ended = self.auditor.known[case.key].shadow.ended
-        if ended is not None and ended.status == "cancelled" and self.options.cancel_after_s is not None:
-            self.counts["cancelled"] += 1
-            return
-        outcome = ended.outcome if ended is not None else None
-        value = outcome.value if isinstance(outcome, Ok) else None
-        raw = self.store.payload(value.sha256) if isinstance(value, values.Blob) else value
-        result = None if raw is None else msgspec.msgpack.decode(raw)
-        self.auditor.expect(
-            result == case.prediction.result, lambda: f"{case.key}: {result if raw is not None else ended}, predicted was {case.prediction.result}"
-        )
-
-    def _judge_effects(self, case: Case) -> None:
-        auditor, prediction = self.auditor, case.prediction
-        ended = auditor.known[case.key].shadow.ended
-        cancelled = ended is not None and ended.status == "cancelled"
-        lost = self.kills + sum(self.counts[fault] for fault in ("failed before", "failed after", "stopped", "frozen before", "frozen after"))
-        lost += sum(auditor.counts[answer] for answer in ("Conflict", "Superseded"))
-        for effect in sorted({*prediction.effects, *case.world.effects}):
-            count, calls = case.world.effects[effect], auditor.effects.get((case.world.name, effect), set())
-            least = prediction.effects.get(effect, 0)
-            again = sum(auditor.interruptions[call] + self.store.lines.again(call, auditor.tries[call]) for call in calls) if calls else lost
-            most = (least or prediction.maybe.get(effect, 0)) + again
-            if cancelled and effect.startswith(undoing("")):  # what was done until then is undone
-                most += case.world.effects[effect.removeprefix(undoing(""))]
-            skipped = sum(1 for call in calls for attempt in range(1, auditor.tries[call] + 1) if not auditor.runs[(*call, attempt)])
-            auditor.expect(cancelled or count >= least - skipped, lambda: f"{effect} happened {count} times, predicted was {least}")  # noqa: B023  # called at once
-            auditor.expect(count <= most, lambda: f"{effect} happened {count} times, at most {most} was predicted, {again} interruptions included")  # noqa: B023  # called at once
+            case.judge()

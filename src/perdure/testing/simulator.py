@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -19,21 +19,25 @@ from typing import get_args
 
 import msgspec
 
-from perdure.core import compact
+from perdure.core import compact, limits
 from perdure.core.errors import StoreUnavailable
 from perdure.testing.audit import listening
+from perdure.testing.code_cases import CodeCase
 from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
 from perdure.testing.faults import Killed
 from perdure.testing.nodes import Program
 from perdure.testing.options import Kind, Options, drawn
-from perdure.testing.simulation import Simulation
+from perdure.testing.simulation import Case, Simulation
 from perdure.testing.virtual import VirtualLoop
 
 __all__ = ["Options", "Report", "drawn", "simulate"]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came of a world: `problems` is empty if all was as it must be; `digest` is that of every row that was written."""
+    """What came of a world: `problems` is empty if all was as it must be; `digest` is that of every row that was written.
+
+    `form` is what kind of world it is, as it is given to the command.
+    """
 
     seed: int
     options: Options
@@ -41,22 +45,30 @@ class Report(msgspec.Struct, frozen=True):
     digest: str
     counts: dict[str, int]
     virtual_s: float
+    form: str = ""
 
     @property
     def command(self) -> str:
         """How to see it again."""
         flags = {"--always-suspend": self.options.always_suspend, "--no-faults": not self.options.troubled, "--store sqlite": self.options.store == "sqlite"}
-        return " ".join(["python -m perdure.testing.simulator --seed", str(self.seed), *(flag for flag, given in flags.items() if given)])
+        words = ["python -m perdure.testing.simulator", *([self.form] if self.form else []), "--seed", str(self.seed)]
+        return " ".join([*words, *(flag for flag, given in flags.items() if given)])
 
 
 def simulate(programs: Program | Sequence[Program], seed: int, options: Options) -> Report:
     """Run `programs` to their end in a world drawn from `seed`; the same arguments give the same report, in every process."""
+    several = [programs] if isinstance(programs, Program) else programs
+    return run(lambda simulation: [CodeCase(simulation, number, program) for number, program in enumerate(several)], seed, options)
+
+
+def run(made: Callable[[Simulation], Sequence[Case]], seed: int, options: Options) -> Report:
+    """Run cases to their end in a world drawn from `seed`."""
     loop = VirtualLoop(Random(f"{seed}: order"), handles_max=400_000)
     began_s = loop.now_s
     with _disk(options) as disk:
-        simulation = Simulation([programs] if isinstance(programs, Program) else programs, seed, options, loop, disk)
+        simulation = Simulation(made, seed, options, loop, disk)
         problems = simulation.auditor.problems
-        with listening(problems), _compacting(options.compact_from):
+        with listening(problems), _tuned(options):
             try:
                 loop.run_until_complete(simulation.run())
             except RuntimeError as error:
@@ -93,14 +105,25 @@ def _disk(options: Options) -> Iterator[Disk]:
 
 
 @contextmanager
-def _compacting(dead_events: int) -> Iterator[None]:
-    """Have logs compacted when few of their events are dead; small worlds have few."""
-    before = compact.DEAD_EVENTS_MIN
-    compact.DEAD_EVENTS_MIN = dead_events
+def _tuned(options: Options) -> Iterator[None]:
+    """Have logs compacted when few of their events are dead, as small worlds have few; and where trouble is over at once, nobody waits after it."""
+    before = compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S
+    compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S = options.compact_from, 0.0 if options.at_once else limits.INTERRUPTION_WAIT_S
     try:
         yield
     finally:
-        compact.DEAD_EVENTS_MIN = before
+        compact.DEAD_EVENTS_MIN, limits.INTERRUPTION_WAIT_S = before
+
+
+def _of(seed: int, given: argparse.Namespace) -> Report:
+    """The report of a seed, in a world as it is asked for."""
+    if given.definitions:
+        from perdure.testing.definitions.worlds import drawn_definitions, simulate_definitions  # here, as it needs what runs definitions
+
+        plans, options = drawn_definitions(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
+        return simulate_definitions(plans, seed, options)
+    programs, options = drawn(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
+    return simulate(programs, seed, options)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,14 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perdure.testing.simulator", description="Run a simulated world, and say what came of it.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--worlds", type=int, default=1, help="this seed and so many more")
+    parser.add_argument("--definitions", action="store_true", help="random definitions, in place of random programs")
     parser.add_argument("--always-suspend", action="store_true", help="every commit evicts, and the next message replays")
     parser.add_argument("--no-faults", action="store_true", help="nothing bad happens")
     parser.add_argument("--store", choices=get_args(Kind), default="memory", help="what the world is kept in; on sqlite nothing leaves a reach")
     given = parser.parse_args(arguments)
     begun_s, counts = time.perf_counter(), Counter[str]()
     for seed in range(given.seed, given.seed + given.worlds):
-        programs, options = drawn(seed, faults=not given.no_faults, always_suspend=given.always_suspend, store=given.store)
-        report = simulate(programs, seed, options)
+        report = _of(seed, given)
         if given.worlds == 1 or report.problems:
             sys.stdout.write(f"{msgspec.json.format(msgspec.json.encode(report)).decode()}\n{report.command}\n")
         if report.problems:
@@ -125,6 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.worlds > 1:
         sys.stdout.write(f"{given.worlds} worlds from seed {given.seed} as predicted, in {took_s:.1f} s: {counts['kills']} crashes, ")
         sys.stdout.write(f"{counts['kills'] / took_s * 60:,.0f} a minute; {counts['commits']} commits, {counts['interruptions']} interruptions\n")
+        if given.definitions:
+            told = ", ".join(f"{counts[what]} {what}" for what in ("definitions", "zombies", "cancelled", "patched", "refused"))
+            sys.stdout.write(f"{told}\n")
     return 0
 
 

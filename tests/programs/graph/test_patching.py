@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from perdure import Definition, PatchRefused
+from perdure.core import messages
+from perdure.core.mail import Send
+from perdure.stores.base import Post
 from perdure.testing import World
+from perdure.testing.aside import unwaiting
 
 BEFORE = """
 perdure: 1
@@ -46,6 +50,17 @@ def test_an_edge_that_is_new_behind_a_settled_step_is_taken_by_the_port_by_which
     assert ran(run) == ["a", "wait", "quick", "added"]
     world.skip("1h")
     assert run.result() == {"added": {"v": 2}, "z": {"v": 1}}
+
+
+def test_a_patch_that_is_read_together_with_a_pause_before_it_and_its_end_behind_it_is_taken(world: World) -> None:
+    run = world.start(definition(BEFORE))
+    after = definition(BEFORE.replace('with: {v: "@a.v"}', 'with: {v: "@quick.v"}')).graph.definition
+    assert after is not None
+    letters: list[messages.Message] = [messages.Pause(), messages.Patch(after), messages.Resume()]
+    together = Post(sends=tuple(Send(run.key, str(number), messages.encode(letter)) for number, letter in enumerate(letters)))
+    unwaiting(world.machine.store.commit([together]))
+    world.skip("1h")
+    assert run.result() == {"quick": {"v": 2}, "z": {"v": 2}}
 
 
 @pytest.mark.parametrize(

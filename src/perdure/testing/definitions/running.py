@@ -1,37 +1,28 @@
 """Running a definition on a real engine, in a world of virtual time, and telling what came of it as plain facts."""
 
-import asyncio
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from perdure.core import events as e
 from perdure.core import log, values
-from perdure.core.errors import Fatal
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
-from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Receive, Send, Sleep, Spawn
-from perdure.core.paths import UNDO, Path
-from perdure.core.promise import Settlement
-from perdure.programs.code.approval import Request, Verdict
-from perdure.programs.code.info import step_info
+from perdure.core.ops import APPROVAL, Spawn
+from perdure.programs.code.approval import Request
+from perdure.programs.code.info import StepInfo
 from perdure.programs.code.results import Vote
-from perdure.testing.definitions.facts import Decision, Facts, Json, Place, Ran, Script, Undone
-from perdure.testing.definitions.shape import Step, inside, shaped
-from perdure.testing.definitions.tools import NAMES, Failure, behave
+from perdure.testing.definitions.facts import Decision, Facts, Json, Script
+from perdure.testing.definitions.told import Told
+from perdure.testing.definitions.twice import Twice
+from perdure.testing.definitions.work import Work
+from perdure.testing.moments import Crash
 from perdure.testing.runs import Run
 from perdure.testing.world import World
 
 ENDED = ("completed", "failed", "cancelled")
-STANDS_IN = ("on_error", 0)
-"""What stands in a path before the steps that stand in for one that has failed."""
-
-ERRORS: dict[str, type[Exception]] = {"ValueError": ValueError, "OSError": OSError}
-
 Action = tuple[float, int, Callable[[], None]]
 
 
@@ -41,11 +32,16 @@ class DoesNotEnd(Exception):
 
 class WorldRunner:
     """Runs definitions, each in a world of its own. With `always_suspend`, an execution leaves memory at each of its waits; with a `seed`, what is ready at one
-    moment runs in an order drawn from it.
+    moment runs in an order drawn from it. The process is killed at `crash`; with `twice`, every message is delivered twice.
+
+    Of the last run, `writes` are the numbers of the durable writes, `reached` says whether the process was killed, and `again` how much came twice.
     """
 
-    def __init__(self, *, always_suspend: bool = False, seed: int | None = None) -> None:
-        self.always_suspend, self.seed = always_suspend, seed
+    def __init__(self, *, always_suspend: bool = False, seed: int | None = None, crash: Crash | None = None, twice: bool = False) -> None:
+        self.always_suspend, self.seed, self.crash, self.twice = always_suspend, seed, crash, twice
+        self.writes: Sequence[int] = ()
+        self.reached = False
+        self.again = 0
 
     def run(self, definition: dict[str, Json], script: Script) -> Facts:
         """Run `definition` to its end in the world of `script`; then its log is replayed, and gives the same.
@@ -55,22 +51,20 @@ class WorldRunner:
         """
         from perdure.definition import Definition
 
-        with World(always_suspend=self.always_suspend, seed=self.seed) as world:
-            run = world.start(Definition.of(definition, tools={name: _tool(name) for name in NAMES}), **script.input)
+        with World(always_suspend=self.always_suspend, seed=self.seed, crash=self.crash) as world:
+            postman = Twice(world.machine.store) if self.twice else None
+            work = Work(lambda info: _failures(world, info))
+            run = world.start(Definition.of(definition, tools=work.tools()), **script.input)
             _Stage(world, run, script).play()
-            return _Told(world, run, definition).facts()
+            self.writes = [write.number for write in world.machine.writes]
+            self.reached, self.again = world.machine.crashed_at is not None, 0 if postman is None else postman.again
+            return Told(run.key, definition, events(world, run), world.machine.payload).facts()
 
 
-def _tool(name: str) -> Callable[..., Any]:
-    async def tool(_: Any = None, /, **arguments: Any) -> Any:
-        answer = behave(name, arguments, step_info().attempt)
-        if answer.takes_s:
-            await asyncio.sleep(answer.takes_s)
-        if isinstance(answer, Failure):
-            raise Fatal(answer.error) if answer.fatal else ERRORS[answer.error](f"{name} was to fail")
-        return answer.value
-
-    return tool
+def _failures(world: World, info: StepInfo) -> int:
+    found = world.machine.read(info.execution)
+    promise = None if found is None else fold(info.execution, log.decode_all(found.rows)).open.get(info.path)
+    return info.attempt - 1 if promise is None else promise.failures
 
 
 class _Stage:
@@ -126,91 +120,3 @@ def events(world: World, run: Run[Any]) -> Sequence[e.Event]:
     """The log of an execution."""
     found = world.machine.read(run.key)
     return () if found is None else log.decode_all(found.rows)
-
-
-class _Told:
-    """What the log of an execution says, as facts."""
-
-    def __init__(self, world: World, run: Run[Any], definition: dict[str, Json]) -> None:
-        self._world, self._run = world, run
-        self._settled: dict[Path, Settlement] = {}
-        self._execution = Execution(run.key)
-        for event in events(world, run):
-            self._execution.apply(event)
-            path = event.path if isinstance(event, e.Opened | e.Settled | e.Received) else None
-            if path is not None and (known := self._execution.settled.get(path)) is not None:
-                self._settled[path] = known  # which loops forget
-        self._steps: dict[str, Step] = {one["id"]: one for step in definition["steps"] for one in (step, *inside(step))}
-        self._heads = {cycle.head for cycle in shaped(definition["steps"], definition.get("order", "refs")).cycles}
-
-    def facts(self) -> Facts:
-        """All of it."""
-        ended = self._execution.ended
-        assert ended is not None
-        result = self._plain(ended.outcome.value) if isinstance(ended.outcome, Ok) else None
-        return Facts(ended.status, result, "", list(self._ran()), list(self._undone()), [item.value for item in self._run.stream()])
-
-    def _ran(self) -> Iterator[Ran]:
-        for path, known in self._settled.items():
-            if path[0] == UNDO or any(isinstance(segment, tuple) and segment[1] == 0 and segment != STANDS_IN for segment in path):
-                continue
-            step_name, place = self._place(path)
-            match known.op:
-                case Call():
-                    yield self._called(step_name, place, known)
-                case Spawn():
-                    yield self._decided(step_name, place, known)
-                case Receive():
-                    late = isinstance(known.outcome, Err)
-                    bodies = [self._plain(letter.body) for letter in known.letters]
-                    yield Ran(step_name, place, None, "timeout") if late else Ran(step_name, place, bodies[0] if known.op.limit == 1 else bodies)
-                case Sleep() | Send():
-                    yield Ran(step_name, place)
-                case Keep() if "emit" in self._steps[step_name] and known.op.port != "skipped":
-                    yield Ran(step_name, place)
-
-    def _called(self, step_name: str, place: Place, known: Settlement) -> Ran:
-        if isinstance(known.outcome, Err):
-            return Ran(step_name, place, None, known.outcome.kind, known.attempt)
-        return Ran(step_name, place, self._plain(known.outcome.value) if isinstance(known.outcome, Ok) else None, "", known.attempt)
-
-    def _decided(self, step_name: str, place: Place, known: Settlement) -> Ran:
-        """An approval: whether it was approved, or time was over."""
-        assert isinstance(known.outcome, Ok)
-        verdict: Verdict = values.decode(self._world.machine.payload(known.outcome.value), Verdict, "a verdict")
-        if verdict.expired and self._steps[step_name]["approve"].get("on_timeout", "fail") == "fail":
-            return Ran(step_name, place, None, "timeout")
-        return Ran(step_name, place, {"approved": verdict.approved, "expired": verdict.expired})
-
-    def _undone(self) -> Iterator[Undone]:
-        for event in events(self._world, self._run):
-            if isinstance(event, e.Opened) and event.path[0] == UNDO and isinstance(event.op, Call):
-                path = event.path[1:]
-                outcome = self._settled[path].outcome
-                step_name, place = self._place(path)
-                yield Undone(step_name, place, self._plain(outcome.value) if isinstance(outcome, Ok) else None)
-
-    def _plain(self, value: Any) -> Json:
-        return msgspec.msgpack.decode(self._world.machine.payload(value)) if value else None
-
-    def _place(self, path: Path) -> tuple[str, Place]:
-        """The step that an operation is of, and the frames around it: a number behind a head is a turn of its cycle, else an item, else a turn of the step."""
-        place: list[str] = []
-        stays: set[str] = set()
-        step_name, numbers = "", 0
-        for segment in path:
-            if segment == STANDS_IN:
-                continue
-            if isinstance(segment, tuple):
-                step_name, numbers = segment[0], 0
-                turning = step_name in self._heads and step_name not in stays
-                continue
-            step = self._steps[step_name]
-            if turning:
-                stays.add(step_name)
-                place.append(f"{step_name}~{segment}")
-                turning = False
-            else:
-                place.append(f"{step_name}[{segment}]" if "each" in step and not numbers else f"{step_name}~{segment}")
-                numbers += 1
-        return step_name, tuple(place)

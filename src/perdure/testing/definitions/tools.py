@@ -2,10 +2,12 @@
 it and whoever predicts it agree.
 
 Arguments of all of them: `takes_s` (how long it takes; 0) and `nth`, a number that adds `STRIDE_S` for each; `fails` (how many tries fail; 0, or a list
-of the values of `nth` for which all do), `error` (with which type) and `fatal` (so that it is not tried again).
+of the values of `nth` for which all do), `error` (with which type) and `fatal` (so that it is not tried again). With `late`, a number and a most, it takes
+up to that many seconds longer, by a chance that is drawn from the number and all arguments.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from random import Random
 from typing import NamedTuple
 
 from perdure.testing.definitions.facts import Json
@@ -42,7 +44,7 @@ def behave(tool: str, arguments: Json, attempt: int = 1) -> Answer | Failure:
     """
     given = arguments if isinstance(arguments, dict) else {}
     value, nth, fails = given.get("value"), total(given.get("nth")), given.get("fails", 0)
-    takes_s = float(given.get("takes_s", 0.0)) + STRIDE_S * nth
+    takes_s = float(given.get("takes_s", 0.0)) + STRIDE_S * nth + _late(given, attempt)
     if attempt <= (ALWAYS * (nth in fails) if isinstance(fails, list) else fails):
         return Failure(takes_s, str(given.get("error", "ValueError")), bool(given.get("fatal", False)))
     match tool:
@@ -61,6 +63,14 @@ def behave(tool: str, arguments: Json, attempt: int = 1) -> Answer | Failure:
         case "UNDO":
             return Answer(takes_s, None)
     raise KeyError(f"no tool {tool!r}; there are {', '.join(NAMES)}")
+
+
+def _late(given: Mapping[str, Json], attempt: int) -> float:
+    if "late" not in given:
+        return 0.0
+    number, most_s = given["late"]
+    random = Random(f"{number}: {attempt} of {sorted(given.items())}")
+    return float(random.choice((0.0, random.uniform(0.0, most_s), most_s)))
 
 
 def _turn(values: Json, nth: int) -> Json:
