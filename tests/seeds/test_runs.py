@@ -17,5 +17,19 @@ def test_an_example_comes_to_what_it_states(world: World, case: Case) -> None:
     check(world, case, play(world, case, NAMED[case.definition]))
 
 
+@pytest.mark.prove
+@pytest.mark.perdure(always_suspend=True)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.definition}: {case.claim}")
+def test_it_comes_to_the_same_leaving_memory_at_each_wait(world: World, case: Case) -> None:
+    check(world, case, play(world, case, NAMED[case.definition]))
+
+
+@pytest.mark.prove
+@pytest.mark.perdure(crash_at="every", crashes_max=100)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.definition}: {case.claim}")
+def test_it_comes_to_the_same_wherever_its_process_is_killed(world: World, case: Case) -> None:
+    check(world, case, play(world, case, NAMED[case.definition]), undisturbed=False)
+
+
 def test_every_example_is_run() -> None:
     assert {case.definition for case in CASES} == set(NAMED)

@@ -40,7 +40,8 @@ claim   where
 55      case 004_exclusive
 56, 57  nothing is checked for: an execution has ended when nothing in it is live; what stands still for long is told of later, by alerts
 58, 59  test_definitions_004: test_a_workflow_that_never_ends_has_to_say_so; case 004_endless
-60, 62, 63 case 004_join; test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
+60, 62, 63 case 004_join; test_without_waiting_for_all_a_node_runs_once_for_each_token_with_what_that_brought below;
+        test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
 61, 64, 65 test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
 66      case 004_join, case 004_enrichment; test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
 67      row "behind an exclusive choice, a join waits only for the way that was taken"
@@ -248,6 +249,15 @@ def test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all(w
     assert [one.counter for one in found] == [1, 3, 3, 3, 1, 1, 0]
     assert [one.joins for one in found][2:5] == [{"combine": ["fetch_news"]}, {"combine": ["fetch_news", "fetch_traffic"]}, {}]
     assert set(found[-1].outputs["combine"]) == {"fetch_weather", "fetch_traffic", "fetch_news"}
+
+
+@pytest.mark.parametrize(("takes", "order"), [((1, 1), "AB"), ((1, 2), "AB"), ((2, 1), "BA"), ((0, 0), "AB")])
+def test_without_waiting_for_all_a_node_runs_once_for_each_token_with_what_that_brought(world: World, takes: tuple[int, int], order: str) -> None:
+    for name, seconds in zip("AB", takes, strict=True):
+        world.mock(name, returns={"by": name}, takes=seconds)
+    run = world.start(defined(NAMED["004_each_token"]))
+    _ = run.result()
+    assert [run.step(path).kwargs["by"] for path in ("C", "C#2")] == list(order)
 
 
 def test_in_a_loop_no_two_tokens_are_called_the_same(world: World) -> None:
