@@ -437,7 +437,6 @@ BUGS = [
         "            await _write(engine, warm, decision, tuple(",
         "            act(engine, warm, decision.events)\n            await _write(engine, warm, decision, tuple(",
         FAULTS,
-        quick=True,
     ),
     Bug("put back", "messages of a decision that was not written are decided again", ADVANCE, "        warm.put_back(batch)\n", "        pass\n", WEATHER),
     Bug(
@@ -547,7 +546,6 @@ BUGS = [
         "        self._alarm.at(claimed.next_at_s)\n",
         "",
         runtime("on_time"),
-        quick=True,
     ),
     Bug(
         "next time of a worker's claim",
@@ -1259,7 +1257,6 @@ BUGS = [
         "        if self.grammar.depth > DEPTH_MAX:\n",
         "        if False:\n",
         BRACES,
-        quick=True,
     ),
     Bug(
         "secrets in braces",
@@ -1268,7 +1265,6 @@ BUGS = [
         "            if not passed_on or len(parts) != 1:\n",
         "            if False:\n",
         BRACES,
-        quick=True,
     ),
     Bug(
         "cost of braces",
@@ -1277,19 +1273,10 @@ BUGS = [
         "        if self.steps > STEPS_MAX:\n",
         "        if self.steps > 60 * STEPS_MAX:\n",
         BRACES,
-        quick=True,
     ),
-    Bug(
-        "conditions in conditions",
-        "conditions on items nest only so deep",
-        "expr/braces_items.py",
-        "if run.nested >= NESTED_MAX:",
-        "if False:",
-        BRACES,
-        quick=True,
-    ),
-    Bug("null in filters", "what has no price is not cheap", "expr/braces_meaning.py", "None not in (one, two) and ", "", BRACES, quick=True),
-    Bug("numerals", "text is a number as in JavaScript, not as in Python", "expr/loose.py", "not _NUMERAL.issuperset(numeral) or ", "", BRACES, quick=True),
+    Bug("conditions in conditions", "conditions on items nest only so deep", "expr/braces_items.py", "if run.nested >= NESTED_MAX:", "if False:", BRACES),
+    Bug("null in filters", "what has no price is not cheap", "expr/braces_meaning.py", "None not in (one, two) and ", "", BRACES),
+    Bug("numerals", "text is a number as in JavaScript, not as in Python", "expr/loose.py", "not _NUMERAL.issuperset(numeral) or ", "", BRACES),
     Bug(
         "braces in values",
         "what stands in a value is never read as an expression",
@@ -1297,7 +1284,6 @@ BUGS = [
         '        return "".join(_shown(run, made))\n',
         '        joined = "".join(_shown(run, made))\n        return text(joined).evaluate(run.scope) if "{{" in joined else joined\n',
         BRACES,
-        quick=True,
     ),
     Bug(
         "loops without a body",
@@ -1306,7 +1292,6 @@ BUGS = [
         '        if said == "loop" and not found.get("loop"):\n',
         "        if False:\n",
         formats("seed003"),
-        quick=True,
     ),
     Bug(
         "failures in a loop",
@@ -1324,7 +1309,6 @@ BUGS = [
         'return "done" if verb == "loop" else AFTER',
         "return AFTER",
         formats("seed003"),
-        quick=True,
     ),
     Bug(
         "loops begun again",
@@ -1341,7 +1325,6 @@ BUGS = [
         "if items is not None and not isinstance(items, list):",
         "if not isinstance(items, list):",
         TICKS,
-        quick=True,
     ),
     # definitions
     Bug(
@@ -1489,7 +1472,6 @@ BUGS = [
         "            failed = found.type() == self._error\n            value = str(value) if failed else found.plain_value()\n",
         "            failed, value = False, True\n",
         expr("cel"),
-        quick=True,
     ),
     Bug("secrets in CEL", "no condition looks at a secret", "expr/cel.py", "        _refuse(text, found)\n", "", expr("cel")),
     Bug("growth in CEL", "nothing grows without end", "expr/cel_cost.py", "        if names.growth > GROWTH_MAX:", "        if False:", expr("cel")),
@@ -1810,6 +1792,7 @@ BUGS = [
         "if live and (live >= wanted if wanted else arrivals.undecided == 0):",
         "if live and live >= wanted:",
         walks("joins"),
+        quick=True,
     ),
     Bug(
         "dead tokens",
