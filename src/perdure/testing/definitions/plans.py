@@ -22,6 +22,10 @@ ENDLESS = 0.2
 """How many of all have loops whose old turns are forgotten."""
 
 
+LONG_S = 1000.0
+"""What takes longer is not run: a world is given up some time after its last fault."""
+
+
 class Patch(NamedTuple):
     """A patch: when it comes, the definition, and what is predicted if it is taken; None: it is refused."""
 
@@ -49,7 +53,7 @@ def drawn_plan(random: Random, size: int, late_s: float) -> Plan:
     while True:
         drawn = random_case(random, size)
         case = unbounded(drawn) if endless else drawn
-        if case is not None and steady(case.definition, case.script, case.prediction, random, late_s):
+        if case is not None and case.prediction.ended_s < LONG_S and steady(case.definition, case.script, case.prediction, random, late_s):
             break
     ended_s = case.prediction.ended_s
     patches = [one for made in (_behind, _changed, _renamed) if random.random() < 0.3 and (one := made(random, case, late_s)) is not None]
