@@ -74,6 +74,7 @@ ROWS = [
         """,
         result={"n": 7},
     ),
+    Row("return: true gives true where nothing stands in with", "steps:\n  - {id: r, return: true}\n", result=True),
     Row(
         "without output, the result is that of the last step in listed order",
         """

@@ -309,9 +309,10 @@ def race(run: "Instance", doing: Doing) -> None:
 
 
 def return_(run: "Instance", doing: Doing) -> None:
-    """The end of the execution, with a result."""
+    """The end of the execution, with a result: what stands in `with`, if all that is said is true."""
     config = doing.node.config
-    template = doing.node.input if config is True else config
+    is_given = config is True and (doing.node.input is not None or run.dialect == "000")
+    template = doing.node.input if is_given else config
     kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(template).evaluate(doing.names), "the result")))
     if isinstance(kept, Keep):
         run.ending.complete(Output(run.log.raw(kept.value)))

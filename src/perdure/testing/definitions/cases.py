@@ -143,6 +143,13 @@ class DefinitionCase:
         """Whether somebody has cancelled it before it had ended."""
         return any(isinstance(event, e.Cancelling) for event in self.events)
 
+    @property
+    def is_discarded(self) -> bool:
+        """Whether it was cancelled while it needed attention, and so as it stood."""
+        parked = [event for event in self.events if isinstance(event, e.Parked | e.Resumed)]
+        needs_attention = bool(parked) and isinstance(parked[-1], e.Parked) and parked[-1].reason == "interrupted"
+        return self.plan.cancel_s is not None and needs_attention and not self.is_cancelled
+
     def judge(self) -> None:
         """See `Case.judge`."""
         auditor, counts = self._simulation.auditor, self._simulation.counts
@@ -155,9 +162,12 @@ class DefinitionCase:
             definition, prediction = patch.definition, patch.prediction or prediction
         counts["patched"] += bool(self.taken)
         counts["refused"] += sum(isinstance(event, e.Patched) and bool(event.refused) for event in self.events)
-        counts["cancelled"] += self.is_cancelled
+        counts["cancelled"] += self.is_cancelled or self.is_discarded
         facts: Facts = Told(self.key, definition, self.events, self._payload).facts()
-        found = differs_from_part(definition, prediction, facts) if self.is_cancelled else differs(prediction, facts)
+        if self.is_discarded:
+            found = [] if not facts.undone else [f"it was cancelled as it stood, and {facts.undone} undone"]
+        else:
+            found = differs_from_part(definition, prediction, facts) if self.is_cancelled else differs(prediction, facts)
         for problem in found:
             auditor.complain(f"{self.key}: {problem}")
         for what, events in (("log", log.decode_all(self._simulation.store.rows(self.key))), ("whole log", self.events)):

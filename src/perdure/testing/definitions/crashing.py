@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from perdure.testing.definitions.comparing import differs
+from perdure.testing.definitions.endless import unbounded
 from perdure.testing.definitions.generator import Case, random_case
 from perdure.testing.definitions.running import DoesNotEnd, WorldRunner
 from perdure.testing.definitions.steady import steady
@@ -31,6 +32,8 @@ def steady_case(seed: int, size: int, late_s: float = LATE_S, order: str = "") -
     random = Random(f"{seed}: steady")
     while True:
         case = random_case(random, size, order)
+        if random.random() < 0.5:
+            case = unbounded(case) or case
         if steady(case.definition, case.script, case.prediction, random, late_s):
             return case
 

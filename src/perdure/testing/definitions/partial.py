@@ -4,6 +4,8 @@ whatever the definition says of failures: who cancels has it so."""
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from perdure.testing.definitions.facts import Facts, Json, Prediction, Ran
 from perdure.testing.definitions.shape import inside
 
@@ -28,4 +30,4 @@ def _differences(definition: dict[str, Json], prediction: Prediction, facts: Fac
 
 
 def _named(one: Ran) -> str:
-    return f"{'/'.join((*one.place, one.step))} = {one.failed or one.result}"
+    return f"{'/'.join((*one.place, one.step))} = {one.failed or msgspec.json.encode(one.result, order='sorted').decode()}"

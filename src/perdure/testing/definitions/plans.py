@@ -7,6 +7,7 @@ from perdure.core.errors import BadDefinition
 from perdure.programs.format.canonical import bytes_of, canonical
 from perdure.programs.format.compile import compiled
 from perdure.testing.definitions.comparing import differs
+from perdure.testing.definitions.endless import unbounded
 from perdure.testing.definitions.facts import Json, Prediction
 from perdure.testing.definitions.generator import Case, random_case
 from perdure.testing.definitions.outcomes import Stuck
@@ -15,6 +16,14 @@ from perdure.testing.definitions.steady import steady
 
 BEHIND_S = 3.0
 """How long the step takes that a patch adds behind the end."""
+
+
+ENDLESS = 0.2
+"""How many of all have loops whose old turns are forgotten."""
+
+
+LONG_S = 1000.0
+"""What takes longer is not run: a world is given up some time after its last fault."""
 
 
 class Patch(NamedTuple):
@@ -40,9 +49,11 @@ class Plan(NamedTuple):
 
 def drawn_plan(random: Random, size: int, late_s: float) -> Plan:
     """A case of about `size` steps, of which the same is predicted if all takes up to `late_s` longer."""
+    endless = random.random() < ENDLESS
     while True:
-        case = random_case(random, size)
-        if steady(case.definition, case.script, case.prediction, random, late_s):
+        drawn = random_case(random, size)
+        case = unbounded(drawn) if endless else drawn
+        if case is not None and case.prediction.ended_s < LONG_S and steady(case.definition, case.script, case.prediction, random, late_s):
             break
     ended_s = case.prediction.ended_s
     patches = [one for made in (_behind, _changed, _renamed) if random.random() < 0.3 and (one := made(random, case, late_s)) is not None]

@@ -15,6 +15,7 @@ from perdure.programs.code.approval import Request
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.results import Vote
 from perdure.testing.definitions.facts import Decision, Facts, Json, Script
+from perdure.testing.definitions.keeping import Kept
 from perdure.testing.definitions.told import Told
 from perdure.testing.definitions.twice import Twice
 from perdure.testing.definitions.work import Work
@@ -52,13 +53,14 @@ class WorldRunner:
         from perdure.definition import Definition
 
         with World(always_suspend=self.always_suspend, seed=self.seed, crash=self.crash) as world:
+            kept = Kept(world.machine.store)
             postman = Twice(world.machine.store) if self.twice else None
             work = Work(lambda info: _failures(world, info))
             run = world.start(Definition.of(definition, tools=work.tools()), **script.input)
             _Stage(world, run, script).play()
             self.writes = [write.number for write in world.machine.writes]
             self.reached, self.again = world.machine.crashed_at is not None, 0 if postman is None else postman.again
-            return Told(run.key, definition, events(world, run), world.machine.payload).facts()
+            return Told(run.key, definition, kept.events[run.key], world.machine.payload).facts()
 
 
 def _failures(world: World, info: StepInfo) -> int:

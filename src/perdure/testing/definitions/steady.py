@@ -13,7 +13,7 @@ from perdure.testing.definitions.outcomes import Stuck
 from perdure.testing.definitions.sequential import predict
 from perdure.testing.definitions.shape import Step
 
-DRAWS = 8
+DRAWS = 30
 LONG_S = 400.0
 """How much longer a step may take to find out that its time is over: each time that it is interrupted, that begins anew."""
 
