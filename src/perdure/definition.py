@@ -67,6 +67,7 @@ class Definition(Workflow[..., Any]):
         tools: Tools = (),
         calls: Sequence[Workflow[..., Any]] = (),
         kinds: Mapping[str, Callable[..., Any]] | None = None,
+        secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
         name: str = "",
     ) -> Definition:
         """The definition that a text, or plain data, is.
@@ -93,6 +94,7 @@ class Definition(Workflow[..., Any]):
             release=release,
             tools=steps(tools),
             kinds=steps({PYTHON: _judged, **(kinds or {})}),
+            secrets=secrets.get if isinstance(secrets, Mapping) else secrets,
             imports=imported,
             family=family,
             deadline_s=release.deadline_s,

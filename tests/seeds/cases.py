@@ -38,7 +38,7 @@ def made(document: Mapping[str, Any], does: Mapping[str, Callable[..., Any]] = {
     needs = list(needed(Definition.of(document, calls=calls).ir))
     played = {what: {one.name: does.get(one.name, given) for one in needs if one.what == what} for what in ("tool", "kind")}
     others = {name: fn for name, fn in does.items() if name not in played["kind"]}
-    return Definition.of(document, tools=played["tool"] | others, kinds=played["kind"], calls=calls)
+    return Definition.of(document, tools=played["tool"] | others, kinds=played["kind"], calls=calls, secrets={"TOKEN": "hush-hush"})
 
 
 def called(name: str, version: str) -> Definition:

@@ -313,15 +313,18 @@ ROWS = [
         crashes=True,
     ),
     Row(
-        "an endless loop is bounded by max_hops",
+        "max_hops bounds each turn of an endless loop, and not all of them",
         """
         order: ports
-        limits: {max_hops: 10}
+        limits: {max_hops: 2}
         steps:
-          - {id: a, tool: SAY, next: [{when: {ref: "@self", eq: done}, to: b}, {to: a, endless: true}]}
-          - {id: b, tool: SAY}
+          - {id: a, tool: SAY, with: {value: x}, next: [b, c, d]}
+          - {id: b, tool: SAY, next: [{when: {ref: "@self", eq: done}, to: e}, {to: a, endless: true}]}
+          - {id: c, tool: SAY}
+          - {id: d, tool: SAY}
+          - {id: e, tool: SAY}
         """,
-        failed="exceeded_max_hops: more than 10 hops were made; bound the loop, or raise limits.max_hops",
+        failed="exceeded_max_hops: more than 2 hops were made; bound the loop, or raise limits.max_hops",
     ),
     Row(
         "in dialect 004 loops need no bound of their own, for max_hops bounds them",

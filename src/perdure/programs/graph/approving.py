@@ -89,7 +89,7 @@ def _form(form: Any) -> dict[str, Any] | None:
 def _request(run: "Instance", doing: Doing, refused: str) -> Request:
     given = _config(doing)
     form = given.get("form")
-    said: dict[str, Any] = run.template({name: value for name, value in given.items() if name != "form"}).evaluate(doing.names)
+    said: dict[str, Any] = run.evaluated({name: value for name, value in given.items() if name != "form"}, doing.names)
 
     def times_s(name: str) -> float | None:
         return None if said.get(name) is None else seconds(said[name], f"approve({name})")

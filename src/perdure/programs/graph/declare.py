@@ -33,12 +33,13 @@ class Release:
 class GraphWorkflow:
     """A definition as a workflow that an engine knows. `release` is what is started if nobody says otherwise; `family` are the releases of all
     definitions that it may call, by name; `tools` the steps by the names by which definitions call them, and `kinds` what does the work of kinds of steps
-    that Perdure does not do itself; `imports` finds the function that ``py:package.function`` names."""
+    that Perdure does not do itself; `secrets` finds the value of a secret; `imports` finds the function that ``py:package.function`` names."""
 
     name: str
     release: Release | None = None
     tools: Mapping[str, Step[Any, Any, Any]] = dataclasses.field(default_factory=dict)
     kinds: Mapping[str, Step[Any, Any, Any]] = dataclasses.field(default_factory=dict)
+    secrets: Callable[[str], str | None] | None = None
     imports: Callable[[str], Step[Any, Any, Any]] | None = None
     family: Mapping[str, Sequence[Release]] = dataclasses.field(default_factory=dict)
     version: int = WALK_VERSION

@@ -70,7 +70,7 @@ class Eaching:
             self._refill()
 
     def _items(self) -> Keep | None:
-        found = self.run.template(self.each.items).evaluate(self.doing.names)
+        found = self.run.evaluated(self.each.items, self.doing.names)
         if found is None and self.run.dialect in ("000", "003"):
             found = []
         if not isinstance(found, list):
@@ -169,7 +169,7 @@ class Repeating:
         self._perform()
 
     def _state(self) -> Keep:
-        return Keep(values.encode(self.run.template(self.repeat.state).evaluate(self.doing.names), "the state of", self.doing.path), label="state")
+        return Keep(values.encode(self.run.evaluated(self.repeat.state, self.doing.names), "the state of", self.doing.path), label="state")
 
     def _names(self, **result: Any) -> Names:
         """What can be read in a turn; after it, its `result` too."""
@@ -226,7 +226,7 @@ class Repeating:
         if self.repeat.delay is None:
             self.run.works.append(self._begin_turn)
             return
-        asked = self.run.log.attempted(path, lambda: Sleep(seconds(self.run.template(self.repeat.delay).evaluate(names), "delay")))
+        asked = self.run.log.attempted(path, lambda: Sleep(seconds(self.run.evaluated(self.repeat.delay, names), "delay")))
         if isinstance(asked, Err):
             self.doing.then(asked)
         else:

@@ -75,7 +75,7 @@ class Ending:
         """The result: as the definition says, or that of the steps with which it ends."""
         run, ir = self.run, self.run.plan.ir
         if ir.has_output:
-            return Output.of(run.template(ir.output).evaluate(Names(run.roots, outputs=run.roots.outputs)), "the output")
+            return Output.of(run.evaluated(ir.output, Names(run.roots, outputs=run.roots.outputs)), "the output")
         last = [place for place in run.plan.places if not place.out and self._is_outermost(place.node.region)]
         if ir.order == "listed":
             last = last[-1:]
@@ -168,7 +168,7 @@ class Ending:
 
     def _given(self, template: Any, result: Any) -> Any:
         names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
-        return self.run.template(template).evaluate(names)
+        return self.run.evaluated(template, names)
 
     def _node(self, path: Path) -> Any:
         """The node that an operation is of: the innermost that its path names."""

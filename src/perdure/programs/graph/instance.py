@@ -285,6 +285,20 @@ class Instance:
         """A value template of the definition, compiled."""
         return template.compiled(value, self.missing(in_condition=False), self.plan.ir.dialect == "003")
 
+    def evaluated(self, value: Any, names: Names, may_have_secrets: bool = False) -> Any:
+        """What a value template comes to, with what stands for secrets in their places if it may have them.
+
+        Raises:
+            ExpressionFailed: something is missing that has to be there.
+            Failure: it reads a secret, and may not have any; what stands for one must not go out instead.
+        """
+        compiled = self.template(value)
+        if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
+            raise self.failure(
+                "it reads a secret, and nothing gives it one here: that takes Definition.of(..., secrets=...) and a tool of this engine", "NoSecrets"
+            )
+        return compiled.evaluate(names)
+
     def condition(self, value: Any, names: Names) -> Condition:
         """A condition of the definition, compiled. ``$`` in it is the step's own result where there is one, else all steps."""
         return condition.compiled(value, self.missing(in_condition=True), "self" if names.has("self") else "steps")

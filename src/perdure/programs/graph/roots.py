@@ -50,7 +50,7 @@ class Roots:
         if template.constant:
             self.variables = template.evaluate(names)
             return None
-        kept = run.log.judged((("vars", 0),), lambda: Keep(values.encode(template.evaluate(names), "the variables"), label="vars"))
+        kept = run.log.judged((("vars", 0),), lambda: Keep(values.encode(run.evaluated(given, names), "the variables"), label="vars"))
         if isinstance(kept, Keep):
             self.variables = values.decode(run.log.raw(kept.value), dict[str, Any], "the variables")
         return kept if isinstance(kept, Err) else None

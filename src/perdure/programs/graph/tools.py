@@ -15,6 +15,7 @@ from perdure.programs.code.children import own_id
 from perdure.programs.code.declare import Retry, Step
 from perdure.programs.graph import ir
 from perdure.programs.graph.declare import WALK_VERSION, Release
+from perdure.programs.graph.secrets import places, resolving
 from perdure.programs.graph.versions import best
 
 if TYPE_CHECKING:
@@ -79,8 +80,15 @@ def stepped(run: "Instance", node: ir.Node, name: str) -> Step[Any, Any, Any]:
         step = dataclasses.replace(step, timeout=node.timeout_s)
     if node.idempotent is not None:
         step = dataclasses.replace(step, idempotent=node.idempotent)
+    if may_have_secrets(run, node, step) and run.workflow.secrets is not None and (where := list(places(run.template(node.input)))):
+        step = resolving(step, where, run.workflow.secrets)
     place.memory[str(known)] = (tool, step)
     return step
+
+
+def may_have_secrets(run: "Instance", node: ir.Node, step: Step[Any, Any, Any]) -> bool:
+    """Whether a step may be given secrets: it is performed here, where something finds them."""
+    return node.kind in ("tool", "call") and isinstance(node.input, dict) and not step.queue and run.workflow.secrets is not None
 
 
 def call(run: "Instance", node: ir.Node, name: str, given: Any, path: Path) -> Call:

@@ -39,13 +39,20 @@ def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
 
 
 def _given(run: "Instance", doing: Doing) -> Any:
-    return None if doing.node.input is None else run.template(doing.node.input).evaluate(doing.names)
+    return None if doing.node.input is None else run.evaluated(doing.node.input, doing.names)
 
 
 def tool(run: "Instance", doing: Doing) -> None:
     """A step that the app registered."""
     name = str(doing.node.config)
-    _work(run, doing, name, lambda: tools.call(run, doing.node, name, _given(run, doing), doing.path))
+    _work(run, doing, name, lambda: _called(run, doing, name))
+
+
+def _called(run: "Instance", doing: Doing, name: str) -> Op:
+    node = doing.node
+    secret = tools.may_have_secrets(run, node, tools.stepped(run, node, name))
+    given = None if node.input is None else run.evaluated(node.input, doing.names, secret)
+    return tools.call(run, node, name, given, doing.path)
 
 
 def task(run: "Instance", doing: Doing) -> None:
@@ -83,9 +90,9 @@ def other(run: "Instance", doing: Doing) -> None:
 
     def made() -> Op:
         node = doing.node
-        given = {"config": node.config if kind in SOURCES else run.template(node.config).evaluate(doing.names), "input": _given(run, doing)}
+        given = {"config": node.config if kind in SOURCES else run.evaluated(node.config, doing.names), "input": _given(run, doing)}
         if node.env is not None:
-            given["env"] = run.template(node.env).evaluate(doing.names)
+            given["env"] = run.evaluated(node.env, doing.names)
         args = tools.arguments(given, doing.path)
         return Call(kind, args, step.queue, step.rule, doing.node.timeout_s or step.timeout_s, doing.node.idempotent is not False)
 
@@ -101,7 +108,7 @@ def call(run: "Instance", doing: Doing) -> None:
     config = doing.node.config if isinstance(doing.node.config, dict) else {"target": doing.node.config}
     target = str(config["target"])
     if target.startswith("py:"):
-        _work(run, doing, target, lambda: tools.call(run, doing.node, target, _given(run, doing), doing.path))
+        _work(run, doing, target, lambda: _called(run, doing, target))
         return
     awaited, blobs = bool(config.get("wait", True)), list[tuple[str, bytes]]()
 
@@ -149,8 +156,8 @@ def sleep(run: "Instance", doing: Doing) -> None:
     def made() -> Op:
         until = doing.node.config.get("until") if isinstance(doing.node.config, dict) else None
         if until is None:
-            return Sleep(seconds(run.template(doing.node.config).evaluate(doing.names), "sleep"))
-        when = run.template(until).evaluate(doing.names)
+            return Sleep(seconds(run.evaluated(doing.node.config, doing.names), "sleep"))
+        when = run.evaluated(until, doing.names)
         return Sleep(until_s=float(when) if isinstance(when, int | float) else _moment(run, when))
 
     op = run.log.attempted(doing.path, made)
@@ -175,8 +182,8 @@ def listen(run: "Instance", doing: Doing) -> None:
     bodies: list[Any] = []
 
     def asked(timeout: Any, most: int, is_first: bool) -> Op:
-        names = run.template(config["names"]).evaluate(doing.names)
-        timeout_s = None if timeout is None else seconds(run.template(timeout).evaluate(doing.names), "timeout" if is_first else "gather")
+        names = run.evaluated(config["names"], doing.names)
+        timeout_s = None if timeout is None else seconds(run.evaluated(timeout, doing.names), "timeout" if is_first else "gather")
         return Receive(tuple(names) if isinstance(names, list) else (str(names),), most, not is_first, timeout_s)
 
     def received(settlement: Settlement, is_first: bool) -> None:
@@ -204,7 +211,7 @@ def emit(run: "Instance", doing: Doing) -> None:
 
     def made() -> Op:
         config = doing.node.config if isinstance(doing.node.config, dict) else {"body": doing.node.config}
-        said = run.template(config).evaluate(doing.names)
+        said = run.evaluated(config, doing.names)
         body = values.encode(said.get("body", _given(run, doing)), "the body of", doing.path)
         if "to" not in said:
             shown = body if "name" not in said else values.encode({"name": said["name"], "body": said.get("body")}, "the item of", doing.path)
@@ -246,7 +253,7 @@ def _first_tick(run: "Instance", doing: Doing) -> Tick | Err:
     config = doing.node.config if isinstance(doing.node.config, dict) else {"items": doing.node.config}
 
     def items() -> Keep:
-        found = run.template({"items": config.get("items"), "batch": config.get("batch", 1)}).evaluate(doing.names)
+        found = run.evaluated({"items": config.get("items"), "batch": config.get("batch", 1)}, doing.names)
         begun = first(found["items"], found["batch"])
         if isinstance(begun, str):
             raise run.failure(begun)
@@ -274,7 +281,7 @@ def test(run: "Instance", doing: Doing) -> None:
 
 def set_(run: "Instance", doing: Doing) -> None:
     """Variables, from here on."""
-    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(doing.node.config).evaluate(doing.names), "the value of", doing.path)))
+    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.evaluated(doing.node.config, doing.names), "the value of", doing.path)))
     doing.then(kept if isinstance(kept, Err) else Done("success", Output(run.log.raw(kept.value))) if isinstance(kept, Keep) else Done("success", Output()))
 
 
@@ -313,7 +320,7 @@ def return_(run: "Instance", doing: Doing) -> None:
     config = doing.node.config
     is_given = config is True and (doing.node.input is not None or run.dialect == "000")
     template = doing.node.input if is_given else config
-    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.template(template).evaluate(doing.names), "the result")))
+    kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.evaluated(template, doing.names), "the result")))
     if isinstance(kept, Keep):
         run.ending.complete(Output(run.log.raw(kept.value)))
     elif isinstance(kept, Err):
@@ -325,7 +332,7 @@ def fail(run: "Instance", doing: Doing) -> None:
     config = doing.node.config if isinstance(doing.node.config, dict) else {"message": doing.node.config}
 
     def refuse() -> Keep | None:
-        said = run.template(config).evaluate(doing.names)
+        said = run.evaluated(config, doing.names)
         raise run.failure(str(said.get("message") or "the definition says so"), str(said.get("type") or "Failed"))
 
     error = run.log.judged((*doing.path, ("error", 0)), refuse)
