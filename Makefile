@@ -70,7 +70,7 @@ $(TOOLS): $(PACKAGE)
 # What Perdure is measured against, in an environment of its own.
 $(PEER):
 	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS, LangGraph and Prefect"; "$$python" -m venv --clear .venv-bench
-	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' || $(NO_INDEX)
+	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' 'fastapi<0.150' || $(NO_INDEX)
 	@touch $@
 
 # Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing

@@ -53,7 +53,9 @@ async def langgraph(executions: int, nodes: int) -> dict[str, Any]:
 async def prefect(executions: int, nodes: int) -> dict[str, Any]:
     """A flow of tasks, with the ephemeral server on SQLite in this process, results persisted."""
     with tempfile.TemporaryDirectory() as directory:
-        os.environ |= {"PREFECT_HOME": directory, "PREFECT_LOGGING_LEVEL": "CRITICAL", "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true", "DO_NOT_TRACK": "1"}
+        settings = {"SERVER_ALLOW_EPHEMERAL_MODE": "true", "SERVER_ANALYTICS_ENABLED": "false", "SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120"}
+        settings |= {"HOME": directory, "LOGGING_LEVEL": "CRITICAL"}
+        os.environ |= {"DO_NOT_TRACK": "1", **{f"PREFECT_{name}": value for name, value in settings.items()}}
         library: Any = import_module("prefect")
 
         async def increment(x: int) -> int:

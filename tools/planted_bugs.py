@@ -39,6 +39,7 @@ AS_PREDICTED = (*PYTEST, "tests/testing/definitions/test_running.py")
 PREDICTING = (*PYTEST, "tests/testing/definitions/test_sequential.py")
 TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 DEFINED = (*PYTEST, "tests/cli/test_definitions.py")
+SEEDS = (*PYTEST, "tests/seeds/test_runs.py", "tests/seeds/test_run_000.py", "tests/seeds/test_run_001.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
 
 
@@ -437,7 +438,6 @@ BUGS = [
         "            await _write(engine, warm, decision, tuple(",
         "            act(engine, warm, decision.events)\n            await _write(engine, warm, decision, tuple(",
         FAULTS,
-        quick=True,
     ),
     Bug("put back", "messages of a decision that was not written are decided again", ADVANCE, "        warm.put_back(batch)\n", "        pass\n", WEATHER),
     Bug(
@@ -547,7 +547,6 @@ BUGS = [
         "        self._alarm.at(claimed.next_at_s)\n",
         "",
         runtime("on_time"),
-        quick=True,
     ),
     Bug(
         "next time of a worker's claim",
@@ -1259,7 +1258,6 @@ BUGS = [
         "        if self.grammar.depth > DEPTH_MAX:\n",
         "        if False:\n",
         BRACES,
-        quick=True,
     ),
     Bug(
         "secrets in braces",
@@ -1268,7 +1266,6 @@ BUGS = [
         "            if not passed_on or len(parts) != 1:\n",
         "            if False:\n",
         BRACES,
-        quick=True,
     ),
     Bug(
         "cost of braces",
@@ -1277,19 +1274,10 @@ BUGS = [
         "        if self.steps > STEPS_MAX:\n",
         "        if self.steps > 60 * STEPS_MAX:\n",
         BRACES,
-        quick=True,
     ),
-    Bug(
-        "conditions in conditions",
-        "conditions on items nest only so deep",
-        "expr/braces_items.py",
-        "if run.nested >= NESTED_MAX:",
-        "if False:",
-        BRACES,
-        quick=True,
-    ),
-    Bug("null in filters", "what has no price is not cheap", "expr/braces_meaning.py", "None not in (one, two) and ", "", BRACES, quick=True),
-    Bug("numerals", "text is a number as in JavaScript, not as in Python", "expr/loose.py", "not _NUMERAL.issuperset(numeral) or ", "", BRACES, quick=True),
+    Bug("conditions in conditions", "conditions on items nest only so deep", "expr/braces_items.py", "if run.nested >= NESTED_MAX:", "if False:", BRACES),
+    Bug("null in filters", "what has no price is not cheap", "expr/braces_meaning.py", "None not in (one, two) and ", "", BRACES),
+    Bug("numerals", "text is a number as in JavaScript, not as in Python", "expr/loose.py", "not _NUMERAL.issuperset(numeral) or ", "", BRACES),
     Bug(
         "braces in values",
         "what stands in a value is never read as an expression",
@@ -1297,7 +1285,6 @@ BUGS = [
         '        return "".join(_shown(run, made))\n',
         '        joined = "".join(_shown(run, made))\n        return text(joined).evaluate(run.scope) if "{{" in joined else joined\n',
         BRACES,
-        quick=True,
     ),
     Bug(
         "loops without a body",
@@ -1306,7 +1293,6 @@ BUGS = [
         '        if said == "loop" and not found.get("loop"):\n',
         "        if False:\n",
         formats("seed003"),
-        quick=True,
     ),
     Bug(
         "failures in a loop",
@@ -1324,7 +1310,6 @@ BUGS = [
         'return "done" if verb == "loop" else AFTER',
         "return AFTER",
         formats("seed003"),
-        quick=True,
     ),
     Bug(
         "loops begun again",
@@ -1341,7 +1326,6 @@ BUGS = [
         "if items is not None and not isinstance(items, list):",
         "if not isinstance(items, list):",
         TICKS,
-        quick=True,
     ),
     # definitions
     Bug(
@@ -1489,7 +1473,6 @@ BUGS = [
         "            failed = found.type() == self._error\n            value = str(value) if failed else found.plain_value()\n",
         "            failed, value = False, True\n",
         expr("cel"),
-        quick=True,
     ),
     Bug("secrets in CEL", "no condition looks at a secret", "expr/cel.py", "        _refuse(text, found)\n", "", expr("cel")),
     Bug("growth in CEL", "nothing grows without end", "expr/cel_cost.py", "        if names.growth > GROWTH_MAX:", "        if False:", expr("cel")),
@@ -1867,6 +1850,7 @@ BUGS = [
         "if live and (live >= wanted if wanted else arrivals.undecided == 0):",
         "if live and live >= wanted:",
         walks("joins"),
+        quick=True,
     ),
     Bug(
         "dead tokens",
@@ -2021,6 +2005,88 @@ BUGS = [
         "    while end < len(events) and type(events[end]) in e.ASKED:\n",
         "    while False:\n",
         (*PYTEST, "tests/graph/test_counters.py"),
+    ),
+    # kinds of steps, and what is told of steps
+    Bug(
+        "sources as they stand",
+        "in the source of a step an @ is an @",
+        "programs/graph/verbs.py",
+        "node.config if kind in SOURCES else run.template(node.config).evaluate(doing.names)",
+        "run.template(node.config).evaluate(doing.names)",
+        (*SEEDS, "-k", "as_it_stands"),
+    ),
+    Bug("env of steps", "a step has its env", "programs/graph/verbs.py", "if node.env is not None:", "if False:", (*SEEDS, "-k", "nightly")),
+    Bug(
+        "transforms",
+        "the result of a step is made over before anybody reads it",
+        "programs/graph/doing.py",
+        "doing if doing.node.transform is None else transformed(run, doing)",
+        "doing",
+        (*SEEDS, "-k", "made_over"),
+    ),
+    Bug(
+        "transforms by nobody",
+        "a transform that nothing here does is an error",
+        "programs/graph/transforming.py",
+        "doing.then(refused(run, doing, kind))",
+        "doing.then(done)",
+        (*SEEDS, "-k", "nothing_that_can"),
+    ),
+    Bug(
+        "schemas of transforms",
+        "what a result was made into is held against the schema",
+        "programs/graph/transforming.py",
+        "fitting(run, doing, Done(done.port, result.output))",
+        "Done(done.port, result.output)",
+        (*SEEDS, "-k", "schema_is_that"),
+    ),
+    Bug(
+        "schemas before transforms",
+        "what is still to be made over is not held against the schema",
+        "programs/graph/verbs.py",
+        " and doing.node.transform is None else how",
+        " else how",
+        (*SEEDS, "-k", "schema_is_that"),
+    ),
+    Bug(
+        "approvals in events",
+        "a decision is told",
+        "core/views.py",
+        'port="approved" | "denied" | "expired" as',
+        'port="success" as',
+        (*SEEDS, "-k", "told_in_events"),
+    ),
+    Bug(
+        "waiting for approvals",
+        "who waits for a person is told to be waiting",
+        "core/views.py",
+        'WAITING = ("waiting", "waiting_approval")',
+        'WAITING = ("waiting",)',
+        (*SEEDS, "-k", "told_in_events"),
+    ),
+    Bug(
+        "names of steps",
+        "in seed 003 a step is called what people call it",
+        "programs/graph/names.py",
+        '{**envelope, "name": name} if name else envelope',
+        "envelope",
+        (*PYTEST, "tests/seeds/test_seed_003.py", "-k", "envelopes"),
+    ),
+    Bug(
+        "commands of seed 001",
+        "in a command of seed 001 an @ is an @",
+        "programs/format/references.py",
+        'if self.document.get("dialect") == "001":',
+        "if False:",
+        (*SEEDS, "-k", "as_it_stands"),
+    ),
+    Bug(
+        "names in envelopes",
+        "the output of a step in seed 003 has no name in it",
+        "expr/braces_meaning.py",
+        'if name != "name"',
+        "if True",
+        (*PYTEST, "tests/seeds/test_seed_003.py", "-k", "envelopes"),
     ),
 ]
 

@@ -72,7 +72,8 @@ class Definition(Workflow[..., Any]):
         """The definition that a text, or plain data, is.
 
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
-        work of a kind of steps that Perdure does not do itself; `name` is its name if it does not say one.
+        work of a kind of steps that Perdure does not do itself, and is given its `config`, its `input`, and its `env` if it has one; `name` is its name if
+        it does not say one.
 
         Raises:
             BadDefinition: it is none; with all that is wrong with it.

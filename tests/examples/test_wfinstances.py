@@ -1,6 +1,11 @@
 """Scientific workflows run as definitions: every task once, never before its parents, within the bound; and clear words for bad files."""
 
 import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,3 +106,42 @@ def test_each_real_workflow_keeps_its_bound(tmp_path: Path) -> None:
         scale = BOUND_S / wfinstances.bound_s(wfinstances.load(file, 1.0), 8)
         tries = (late_s(file, scale, 8, f"sqlite:///{tmp_path}/{number}.db") for number in range(3))  # others may use the machine too
         assert any(late <= 0 for late in tries), file.name
+
+
+def killed(file: Path, directory: Path, kills: int) -> list[str]:
+    """Run a file in processes that are killed, so many times, and then to its end; return what its tasks have written."""
+    ledger, scale = directory / "ledger", 1.0 / wfinstances.bound_s(wfinstances.load(file, 1.0), 8)
+    command = [sys.executable, "-m", "tests.examples.mortal", str(file), str(scale), str(directory / "it.db"), str(ledger)]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    for number in range(kills):
+        before = ledger.stat().st_size if ledger.exists() else 0
+        process = subprocess.Popen(command, cwd=ROOT, env=environment)
+        while process.poll() is None and (ledger.stat().st_size if ledger.exists() else 0) <= before + 20 * number:
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+    return ledger.read_text(encoding="utf-8").splitlines()
+
+
+def check_killed(file: Path, directory: Path, kills: int) -> None:
+    """Every task is done; none begins before its parents have ended; again is done only what a kill interrupted."""
+    tasks, done = wfinstances.load(file, 1.0), killed(file, directory, kills)
+    ended = Counter(line.removeprefix("ended ") for line in done if line.startswith("ended "))
+    began = Counter(line.removeprefix("began ") for line in done if line.startswith("began "))
+    assert set(ended) == {task.id for task in tasks}
+    for task in tasks:
+        first = done.index(f"began {task.id}")
+        assert all(done.index(f"ended {parent}") < first for parent in task.parents), task.id
+    assert began.total() - len(tasks) <= 8 * kills, "what had settled was done again"
+
+
+def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
+    check_killed(SMALL, tmp_path, 2)
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not REAL, reason="there are no input files beside the project")
+@pytest.mark.parametrize("file", REAL, ids=lambda file: file.stem)
+def test_each_real_workflow_goes_on_when_it_is_killed(file: Path, tmp_path: Path) -> None:
+    check_killed(file, tmp_path, 4)

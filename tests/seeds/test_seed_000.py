@@ -1,11 +1,43 @@
-"""Seed 000, claims 57 to 69 as `requirements.md` numbers them: each here as a test, or the name of the test that shows it.
+"""Seed 000, claims 1 to 80 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
 
-The others are about definitions and their kinds of steps, a later stage.
+A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs.
 
 claim   where
+1, 9    test_run_000: test_what_goes_round_in_references_is_refused
+2       later: executions are started from outside by triggers; steps are begun by decisions, with no event between
+3       code/test_step: test_each_step_costs_one_commit; graph/semantics: test_it_does_the_same_wherever_its_process_is_killed
+4       test_definitions_000: test_each_example_compiles_in_the_order_of_its_references; case 000_early_exit
+5, 6    test_run_000: test_steps_begin_together_unless_one_refers_to_another
+7       test_run_000: test_an_execution_keeps_the_steps_that_it_was_created_with
+8       test_run_000: test_when_all_steps_are_done_it_has_succeeded
+10      test_run_000: test_a_tool_is_called_and_its_result_made_over_by_code; case 000_references
+11      later: tools of MCP servers
+12      the code is given its input, and its result is the step's: case 000_early_exit; its sandbox is later
+13, 33  case 000_early_exit; test_definitions_000: test_the_early_exit_returns_its_input_and_is_ordered_by_what_it_looks_at
+14, 15  case 000_references; test_definitions_000: test_references_are_whole_words_in_all_their_spellings
+16, 17  case 000_for_each; test_definitions_000: test_a_failed_item_is_null_unless_the_step_says_that_it_fails
+18, 19  test_definitions_000: test_the_four_conditions_are_rows_with_at_most_one_operator
+20, 22  test_run_000: test_a_condition_of_another_shape_is_refused
+21, 30  case 000_when_truthy; test_run_000: test_exists_is_an_operator_too
+23, 24  row "a condition is judged once all that it reads is there, before the step's input is made"
+25      test_run_000: test_a_skipped_step_is_null_and_told_of
+26, 31  case 000_when_truthy, case 000_when_eq, case 000_when_gt, case 000_when_neq
+27      test_definitions_000: test_the_early_exit_returns_its_input_and_is_ordered_by_what_it_looks_at
+28      case 000_skips_cascade; row "skips cascade through conditions that need the step"
+29      later: the form belongs to the console
+32      test_run_000: test_a_condition_of_another_shape_is_refused
+34, 35  case 000_early_exit; row "return: true gives what stands in with"
+36      row "a return ends the execution with its result, while others are in flight"
+37      case 000_early_exit: it says so for no address, an empty one and one
+38      row "a skipped return ends nothing"; case 000_early_exit
+39-53   later: recording comes with tools of MCP servers and agents, whose calls are recorded
+54      test_run_000: test_what_goes_round_in_references_is_refused
+55      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own; the tool of that name is later
+56      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own;
+        row "recursion ends at the greatest depth, with an error that says so"
 57, 62  test_a_step_that_takes_longer_than_any_lease_is_left_alone below: who lives is asked of processes, never of steps
-58, 59  `timeout=` of a step: code/test_step: test_a_timeout_bounds_each_try_and_the_task_of_the_try_is_cancelled;
-        the defaults of 30 and 10 s come with the kinds of steps, a later stage
+58, 59  test_run_000: test_a_tool_has_thirty_seconds_and_code_has_ten;
+        code/test_step: test_a_timeout_bounds_each_try_and_the_task_of_the_try_is_cancelled
 60, 61  test_a_deadline_that_has_passed_fails_the_execution below
 63      test_a_deadline_passes_also_while_a_step_hangs_and_while_nobody_runs below
 64      test_what_was_running_at_a_crash_is_found_and_goes_on below; with real processes: runtime/test_cluster_kill, runtime/test_kill
@@ -14,6 +46,10 @@ claim   where
 67      test_a_start_that_comes_twice_starts_once below; perdure.testing.simulator, which delivers everything twice now and then
 68      test_after_a_crash_a_step_runs_again_only_if_it_bears_that below
 69      the log has its own events; what they stand for: created = Started, execute = Opened and Tried, completed = Settled
+70      test_tidy: test_the_package_keeps_the_rule
+71-74   format/test_published: test_the_examples_fit_as_written_and_in_canonical_form; as 18, 13 and 27
+75-79   as 23, 27, 34, 35 and 25
+80      test_run_000: test_a_skipped_step_is_null_and_told_of
 """
 
 import asyncio

@@ -1,16 +1,76 @@
-"""Seed 001, what `requirements.md` says there of crashes, repeats and states: each claim here as a test, or the name of the test that shows it.
+"""Seed 001, claims 1 to 143 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
 
-The others are about triggers, approvals, proposals and definitions, later stages.
+A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs.
 
 claim   where
+1       what of it is in this release is said below
+2       case 001_row; test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; the table itself is later, with the service
+3-8     test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; that they start executions is later
+9       test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands; sessions, initiators and triggers of it are later
+10      test_an_id_starts_one_execution_however_many_ask below
 11      test_each_try_is_remembered_with_its_number_and_nothing_of_it_is_overwritten below
-16      test_from_a_terminal_state_nothing_leads_away below; waiting_approval with approvals, a later stage
+12, 13  later: proposals and versions of stored definitions
+14      later: triggers
+15      case 001_single_step; row "with on_timeout: approve, time approves"; row "an approval for which the time is over is an error"
+16      test_from_a_terminal_state_nothing_leads_away below;
+        test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
+17      later: proposals
+18      later: how many are active at once for each user is a limit of triggers and of the service
+19-47   later: the HTTP interface; what it is for is in perdure.Client and the command line
+48, 52  later: sessions and sandboxes
+49, 50  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says; row "a cancelled execution is undone as well"
 51      who runs an execution, since when: heads and leases; cli/test_golden: `show`, `engines`
 53      runtime/test_engine: test_a_store_that_is_down_for_a_minute_loses_nothing_and_work_goes_on
-95      test_what_goes_on_after_a_wait_replays_results_and_runs_nothing_again below; earlier decisions come from the log like all else
+54      format/test_canonical: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
+55, 56  later: definitions are found by name in what an engine has; by what a service stores, later
+57      as 10
+58, 60  later: sessions
+59, 61  test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
+62, 63  later: sandboxes
+64      test_run_001: test_what_happens_is_told_in_events
+65      later: sandboxes
+66      case 001_step_types
+67      test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
+68-84   later: triggers
+85-89   test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
+90, 91  later: the HTTP interface; perdure approve and reject, and Client.approvals, do it
+92      test_run_001: test_a_decision_for_another_approval_changes_nothing
+93, 94  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
+95      test_what_goes_on_after_a_wait_replays_results_and_runs_nothing_again below;
+        test_run_001: test_what_was_done_before_an_approval_is_not_done_again_wherever_it_is_killed
+96      test_run_001: test_an_approval_is_called_the_same_after_any_crash
+97-114  later: proposals, versions and rollback of stored definitions
+115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten;
+        test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment; to run it in a shell is later
+116     case 001_step_types
+117     test_run_001: test_an_agent_s_message_is_its_content_its_message_or_its_goal; agents themselves are later
+118     case 001_conditional
+119     case 001_parallel; row "with concurrency, so many branches at a time, in the order in which they are written";
+        row "the first branch that fails, fails the block, and the others are dropped"; row "tools, sleeps and people run beside one another"
+120     case 001_step_types
+121     case 001_loops; test_definitions_001: test_loops_go_over_items_a_count_of_turns_or_as_long_as_a_condition_holds
+122     case 001_subworkflow; row "cancelling an execution cancels the child that it waits for";
+        row "recursion ends at the greatest depth, with an error that says so"
+123     test_run_001: test_it_begins_fifty_steps_at_most_unless_its_policy_says_otherwise
+124     case 001_conditional; test_definitions_001: test_what_a_step_stores_is_its_result_and_the_output_of_the_workflow
+125     test_run_001: test_what_happens_is_told_in_events
+126     cli: test_killed_at_its_approval_and_run_again_it_goes_on, test_a_denied_approval_ends_it_as_cancelled, test_a_definition_comes_from_standard_input
+127     later: proposals
 128     cli/test_exits: test_every_code_is_explained, and the codes in every golden file
+129     test_run_001: test_every_type_of_the_seed_is_known_and_no_other
+130     test_definitions_001: test_steps_without_an_id_are_called_by_their_path
+131     format/test_canonical: test_the_hash_is_that_of_the_meaning
+132     test_definitions_001: test_what_the_validator_of_the_seed_refuses_is_an_error
+133     test_run_001: test_every_type_of_the_seed_is_known_and_no_other; there is one validator, of which the command line, the SDK and engines make use
 134     test_an_id_starts_one_execution_however_many_ask below
+135     later: proposals
+136     later: triggers
+137     as 119
+138     later: definitions that a service stores
+139     format/test_published: test_it_is_a_schema_of_draft_2020_12
+140     test_definitions_001: test_a_subworkflow_is_called_in_its_version_and_limits_are_read; what heeds it is later, with proposals
 141     test_steps_can_be_watched_while_it_runs below
+142, 143 later: the console
 """
 
 import asyncio

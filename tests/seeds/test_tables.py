@@ -1,18 +1,62 @@
-"""The tables of the seeds name tests; these are there."""
+"""The tables of the seeds say of each claim where it is shown; the tests, rows and cases that they name are there."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.graph.semantics.test_semantics import NOUNS
+from tests.seeds.test_runs import NAMED
+
 TESTS = Path(__file__).parents[1]
 TABLES = sorted(Path(__file__).parent.glob("test_seed_*.py"))
+LINE = re.compile(r"(\d+(?:-\d+)?(?:, \d+(?:-\d+)?)*) +(.+)")
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
-def test_every_test_that_a_table_names_is_there(table: Path) -> None:
+def table(file: Path) -> str:
+    """The table of a seed."""
+    return file.read_text().split('"""', 2)[1]
+
+
+def entries(text: str) -> list[tuple[list[int], str]]:
+    """Its lines: the claims, and where they are shown."""
+    found: list[tuple[list[int], str]] = []
+    for line in text.partition("claim   where\n")[2].splitlines():
+        if match := LINE.fullmatch(line):
+            found.append(([number for part in match[1].split(",") for number in span(part)], match[2]))
+        elif line:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    return found
+
+
+def span(part: str) -> range:
+    """The numbers of ``7`` or ``7-9``."""
+    first, _, last = part.strip().partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
+def test_every_test_that_a_table_names_is_there(file: Path) -> None:
     written = {name for file in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)\(", file.read_text())}
     modules = {file.stem for file in TESTS.rglob("test_*.py")}
-    told = set(re.findall(r"\btest_\w+", table.read_text().split('"""', 2)[1]))
+    told = set(re.findall(r"\btest_\w+", table(file)))
     assert told - modules
     assert told <= written | modules, f"named, and not there: {told - written - modules}"
+
+
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
+def test_every_row_and_every_case_that_a_table_names_is_there(file: Path) -> None:
+    rows = {row.claim for module in NOUNS for row in module.ROWS}
+    whole = " ".join(table(file).split())
+    assert set(re.findall(r'\brow "([^"]+)"', whole)) <= rows
+    assert set(re.findall(r"\bcase (\d\d\d_\w+)", whole)) <= set(NAMED)
+
+
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
+def test_a_table_says_of_each_claim_just_once_where_it_is_shown_or_why_not(file: Path) -> None:
+    text = table(file)
+    bounds = re.match(r"Seed \d+, claims (\d+) to (\d+) ", text)
+    assert bounds, "it says which claims it is about"
+    found = entries(text)
+    assert sorted(number for numbers, _ in found for number in numbers) == list(range(int(bounds[1]), int(bounds[2]) + 1))
+    assert all(where.strip() for _, where in found)

@@ -10,7 +10,7 @@ import msgspec
 from perdure.core import events as e
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
-from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Op, Outcome, Spawn, kind, target
+from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Op, Outcome, Spawn, asks_a_person, kind, target
 from perdure.core.paths import UNDO, Key, Path, text
 from perdure.core.promise import Settlement
 
@@ -63,6 +63,10 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str
 
 
+WAITING = ("waiting", "waiting_approval")
+"""The states in which an execution goes on when something has come about."""
+
+
 def history(key: Key, rows: Iterable[Sequence[e.Event]]) -> Iterator[PublicEvent]:
     """The public events of a log, given as the events of each commit."""
     execution = Execution(key)
@@ -71,7 +75,7 @@ def history(key: Key, rows: Iterable[Sequence[e.Event]]) -> Iterator[PublicEvent
         for event in row:
             yield from public(execution, event)
             execution.apply(event)
-        if execution.status == "waiting" != before:
+        if execution.status in WAITING and execution.status != before:
             yield PublicEvent(execution.version, "execution.waiting", key, execution.now_s, data={"why": why(execution)})
 
 
@@ -93,6 +97,8 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             yield "execution.started", (), by
         case e.Opened(path, Keep(port="skipped")):
             yield "step.skipped", path, {}
+        case e.Opened(path, op) if asks_a_person(op):
+            yield "approval.required", path, {}
         case e.Opened(path, Call() as op):
             yield "step.started", path, {"target": target(op), "attempt": 1}
         case e.Tried(path, attempt):
@@ -106,6 +112,8 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
         case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
             name = "step.failed" if isinstance(outcome, Err) else "step.completed"
             yield name, path, {"attempt": execution.open[path].attempt, **_error(outcome)}
+        case e.Settled(path, Ok(port="approved" | "denied" | "expired" as decision)) if asks_a_person(execution.open[path].op):
+            yield f"approval.{decision}", path, {}
         case e.Dropped(path) if path in execution.open and isinstance(execution.open[path].op, Call):
             yield "step.cancelled", path, {}
         case e.Arrived(number, name):

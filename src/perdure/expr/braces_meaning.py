@@ -268,13 +268,17 @@ def _indexed(run: Run, value: Any, index: Any) -> Any:
 
 def _entry(run: Run, id: str) -> Any:
     """What ``steps.NAME`` stands for: its type and name, and what it gave."""
-    output = _output(run.envelope(id))
-    return None if output is None else {"stepType": output.get("type"), "name": output.get("name", id), "output": output}
+    envelope = run.envelope(id)
+    output = _output(envelope)
+    return None if output is None else {"stepType": output.get("type"), "name": envelope.get("name", id), "output": output}
 
 
 def _output(envelope: Any) -> Any:
     """What a step gave, with the type that seed 003 has for its verb."""
-    return {**envelope, "type": TYPES.get(str(envelope.get("type")), envelope.get("type"))} if isinstance(envelope, dict) else None
+    if not isinstance(envelope, dict):
+        return None
+    known = {name: value for name, value in envelope.items() if name != "name"}
+    return known | {"type": TYPES.get(str(envelope.get("type")), envelope.get("type"))}
 
 
 def _variable(name: str) -> Meaning:

@@ -226,7 +226,7 @@ async def history(access: Access, key: Key, after: int, follow: bool) -> AsyncGe
         while (grown := await fold.more(_public)) is not None:
             shift = 0 if grown.snapshot is None else grown.snapshot.version - grown.snapshot.kept
             execution = fold.execution
-            if execution.status == "waiting" != before:
+            if execution.status in views.WAITING and execution.status != before:
                 grown.taken.append(PublicEvent(execution.version - shift, "execution.waiting", key, execution.now_s, data={"why": views.why(execution)}))
             for event in grown.taken:
                 if event.id + shift > last:

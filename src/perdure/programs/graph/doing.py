@@ -251,9 +251,10 @@ def turns(run: "Instance", doing: Doing) -> None:
 
 def perform(run: "Instance", doing: Doing) -> None:
     """Do the verb of a node once."""
-    from perdure.programs.graph.verbs import VERBS  # here, as blocks do nodes again
+    from perdure.programs.graph.transforming import transformed  # here, as they do nodes again
+    from perdure.programs.graph.verbs import VERBS
 
-    VERBS.get(doing.node.kind, VERBS[""])(run, doing)
+    VERBS.get(doing.node.kind, VERBS[""])(run, doing if doing.node.transform is None else transformed(run, doing))
 
 
 def _short(value: object) -> str:

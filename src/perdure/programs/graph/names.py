@@ -81,6 +81,10 @@ class World(Protocol):
         """Whether a step without a result is not going to have one any more."""
         ...
 
+    def name_of(self, id: str) -> str:
+        """What a step is called for people; empty, if nobody says."""
+        ...
+
 
 class Names:
     """What can be read at one place: names given here, those around it, and the roots of the execution. Satisfies `perdure.expr`'s scope.
@@ -134,8 +138,9 @@ class Names:
 
     def envelope(self, id: str) -> Any:
         """The result of a step with what it came by."""
-        found = self.output(id)
-        return Output(port="skipped").envelope if found is None else found.envelope
+        found, name = self.output(id), self._world.name_of(id)
+        envelope = (Output(port="skipped") if found is None else found).envelope
+        return {**envelope, "name": name} if name else envelope
 
 
 def unfit(shape: Any, value: Any) -> str:

@@ -21,6 +21,8 @@ def needed(ir: IR) -> Iterator[Need]:
     """All that a definition needs, step by step."""
     for node in ir.nodes:
         yield from _of(node)
+        if node.transform is not None:
+            yield from (Need("kind", kind, node.id) for kind in node.transform)
         if node.undo is not None:
             yield Need("tool", node.undo.tool, node.id)
     if ir.on_failure.call:

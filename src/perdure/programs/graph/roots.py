@@ -78,6 +78,11 @@ class Roots:
                 return {id: {"output": output.envelope} for id, output in self.outputs.items()}
         raise KeyError(name)
 
+    def name_of(self, id: str) -> str:
+        """What a step is called for people; empty, if nobody says."""
+        place = self.run.plan.by_id.get(id)
+        return "" if place is None else place.node.name
+
     def is_out(self, id: str) -> bool:
         """Whether a step without a result is not going to have one any more: it was passed by, or the block in which it stands is over without it."""
         plan, walk = self.run.plan, self.run.walk

@@ -13,11 +13,15 @@ from perdure.programs.code.durations import seconds
 from perdure.programs.graph import tools
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.names import Done, Output, unfit
+from perdure.programs.graph.names import Done, Output
 from perdure.programs.graph.ticks import Tick, first
+from perdure.programs.graph.transforming import fitting, refused
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
+
+SOURCES = frozenset(("ts", "python", "bash"))
+"""The kinds of steps behind which stands a source text, in which an @ is an @."""
 
 
 def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> None:
@@ -31,18 +35,7 @@ def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> N
 
 def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
     how = run.log.result(settlement)
-    if isinstance(how, Done) and doing.node.schema is not None:
-        output = how.output
-
-        def fits() -> Keep | None:
-            why = unfit(doing.node.schema, output.value)
-            if why:
-                raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
-            return None
-
-        wrong = run.log.judged((*doing.path, ("schema", 0)), fits)
-        how = wrong if isinstance(wrong, Err) else how
-    doing.then(how)
+    doing.then(fitting(run, doing, how) if isinstance(how, Done) and doing.node.transform is None else how)
 
 
 def _given(run: "Instance", doing: Doing) -> Any:
@@ -85,14 +78,14 @@ def other(run: "Instance", doing: Doing) -> None:
     kind = doing.node.kind
     step = run.workflow.kinds.get(kind)
     if step is None:
-        error = run.log.judged(
-            (*doing.path, ("error", 0)), lambda: _refuse(run, f"this engine has nothing that does {kind}; give it one, and retry the execution")
-        )
-        doing.then(error if isinstance(error, Err) else Err("fatal", ErrorInfo("UnknownKind", kind)))
+        doing.then(refused(run, doing, kind))
         return
 
     def made() -> Op:
-        given = {"config": run.template(doing.node.config).evaluate(doing.names), "input": _given(run, doing)}
+        node = doing.node
+        given = {"config": node.config if kind in SOURCES else run.template(node.config).evaluate(doing.names), "input": _given(run, doing)}
+        if node.env is not None:
+            given["env"] = run.template(node.env).evaluate(doing.names)
         args = tools.arguments(given, doing.path)
         return Call(kind, args, step.queue, step.rule, doing.node.timeout_s or step.timeout_s, doing.node.idempotent is not False)
 
@@ -101,10 +94,6 @@ def other(run: "Instance", doing: Doing) -> None:
         doing.then(op)
     else:
         run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.tuned(step, doing.node.retry, run.plan.ir.retry))
-
-
-def _refuse(run: "Instance", why: str) -> Keep | None:
-    raise run.failure(why, "UnknownKind")
 
 
 def call(run: "Instance", doing: Doing) -> None:

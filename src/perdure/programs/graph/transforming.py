@@ -1,0 +1,70 @@
+"""Transforms: what a step has come to, as source text in a sandbox makes it over before anybody reads it."""
+
+from typing import TYPE_CHECKING
+
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import Call, Err, Keep
+from perdure.core.promise import Settlement
+from perdure.programs.graph import tools
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.names import Done, unfit
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+
+def transformed(run: "Instance", doing: Doing) -> Doing:
+    """The same to do, whose result is made over before it is told."""
+    return doing._replace(then=lambda how: _transform(run, doing, how))
+
+
+def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
+    if isinstance(how, Err):
+        doing.then(how)
+        return
+    done = how
+    path = (*doing.path, ("transform", 0))
+    ((kind, source),) = doing.node.transform.items()
+    step = run.workflow.kinds.get(kind)
+    if step is None:
+        doing.then(refused(run, doing, kind))
+        return
+
+    def made() -> Call:
+        args = tools.arguments({"config": source, "input": done.output.value}, path)
+        return Call(kind, args, step.queue, step.rule, step.timeout_s)
+
+    def told(settlement: Settlement) -> None:
+        result = run.log.result(settlement)
+        doing.then(fitting(run, doing, Done(done.port, result.output)) if isinstance(result, Done) else result)
+
+    op = run.log.attempted(path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+    else:
+        run.log.wait(path, told, step)
+
+
+def refused(run: "Instance", doing: Doing, kind: str) -> Err:
+    """The error that nothing here does what a kind of steps is for."""
+
+    def refuse() -> Keep | None:
+        raise run.failure(f"this engine has nothing that does {kind}; give it one, and retry the execution", "UnknownKind")
+
+    error = run.log.judged((*doing.path, ("error", 0)), refuse)
+    return error if isinstance(error, Err) else Err("fatal", ErrorInfo("UnknownKind", kind))
+
+
+def fitting(run: "Instance", doing: Doing, how: Done) -> Done | Err:
+    """What a step has come to, held against its schema if it has one."""
+    if doing.node.schema is None:
+        return how
+
+    def fits() -> Keep | None:
+        why = unfit(doing.node.schema, how.output.value)
+        if why:
+            raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
+        return None
+
+    wrong = run.log.judged((*doing.path, ("schema", 0)), fits)
+    return wrong if isinstance(wrong, Err) else how

@@ -1,0 +1,388 @@
+"""Seed 004, claims 1 to 167 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
+
+A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs.
+
+claim   where
+1, 26   who holds an execution decides for it, and nobody stands between the steps: runtime/test_engine
+2, 43, 44 graph/test_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
+3       what is large is kept by its hash, as definitions are: perdure.testing.conformance; test_an_execution_goes_on_by_the_version_that_it_began_with below
+4       later: stores for so many; what one machine does is in the benchmarks
+5       later: a registry of kinds with schemas of their configuration
+6       graph/semantics: test_it_does_the_same_leaving_memory_at_each_wait
+7       case 004_agent_branch; agents themselves are later
+8, 9    graph/semantics: test_it_does_the_same_wherever_its_process_is_killed
+10      case 004_human, case 004_approval
+11, 32, 40 test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision below
+12      runtime/test_cluster_kill: engines of one store share its executions
+13      test_a_result_that_comes_twice_moves_its_token_once below
+14      kinds and tools are given by who runs them: case 004_agent_branch, case 004_migration
+15      later: the service
+16-18   later: the HTTP interface, and tags of definitions
+19      test_definitions_004: test_each_example_compiles_in_the_order_of_its_ports
+20, 21  test_an_execution_goes_on_by_the_version_that_it_began_with below
+22, 23, 68 test_the_counter_begins_with_a_token_for_each_entry below
+24, 25  test_the_counter_of_the_sequential_flow_is_one_until_the_end below
+27-30   row "a task goes to a queue by its type, with its input, and any worker may do it"; case 004_enrichment
+31      row "a step that fails for good fails the execution, and what has not begun never does"
+33, 34  later: figures of a cluster
+35      test_what_stood_at_any_event_comes_from_the_log_alone below
+36, 42  runtime/test_cluster_kill; row "all branches begin at once, and the result has each by its id"
+37      who sent a token to whom: test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below;
+        hops: row "max_hops bounds how many edges are gone along"
+38      a token is no message here: it is in the decision that moves it
+39      graph/test_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
+41      later: agents that patch
+45, 47  test_a_result_that_comes_twice_moves_its_token_once below
+46      test_in_a_loop_no_two_tokens_are_called_the_same below
+48      test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
+49      test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below
+50-54   row "without output and with several ends, the result is theirs by id, those that were reached"; case 004_loop_back
+55      case 004_exclusive
+56, 57  nothing is checked for: an execution has ended when nothing in it is live; what stands still for long is told of later, by alerts
+58, 59  test_definitions_004: test_a_workflow_that_never_ends_has_to_say_so; case 004_endless
+60, 62, 63 case 004_join; test_without_waiting_for_all_a_node_runs_once_for_each_token_with_what_that_brought below;
+        test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
+61, 64, 65 test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
+66      case 004_join, case 004_enrichment; test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
+67      row "behind an exclusive choice, a join waits only for the way that was taken"
+69      graph/test_counters: test_results_are_there_from_the_event_on_by_which_a_step_has_settled
+70      test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on below
+71, 95  test_an_approval_keeps_who_may_decide_what_about_and_until_when below
+72      row "a task goes to a queue by its type, with its input, and any worker may do it"
+73, 74  what a log and its head hold; perdure.testing.conformance
+75, 76  test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below; public events of tokens are later
+77      code/test_approval: test_a_person_approves_with_a_form_and_the_workflow_gets_its_type,
+        test_when_the_time_is_over_that_is_what_was_said_for_it, test_an_approval_that_is_cancelled_is_a_child_that_failed
+78      what stood at any event is in the log: test_what_stood_at_any_event_comes_from_the_log_alone below
+79      later: a registry of kinds
+80      case 004_task, case 004_agent_branch, case 004_human, case 004_loop, case 004_branch
+81, 82  case 004_task
+83, 86  case 004_loop, case 004_loop_back, case 004_schema_loop
+84      the turn stands in the path of each try: case 004_loop
+85      case 004_loop: the fifth try succeeds, and the fifth fails
+87-91   case 004_branch; test_definitions_004: test_rules_stand_in_their_order_with_the_default_behind_them
+92      case 004_agent_branch; test_the_counter_of_the_agent_grows_by_as_many_as_it_names below
+93      test_definitions_004: test_an_agent_chooses_from_a_closed_list
+94      case 004_human; test_definitions_004: test_people_have_their_time_and_a_policy_for_its_end; test_seed004: test_the_end_of_an_approval_follows_its_policy
+96, 97  case 004_rejection
+98      test_the_decision_goes_to_what_follows below
+99      test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
+100     test_a_second_decision_is_refused_and_changes_nothing below
+101     expr/test_cel: test_it_has_a_value
+102     case 004_cel, case 004_cel_with_context
+103     case 004_schema_from_blob, case 004_schema_loop
+104     case 004_jsonpath, case 004_jsonpath_sum; test_cel_conditions: test_the_other_types_are_rows_and_groups
+105     case 004_cross_node, case 004_cross_node_expression
+106     case 004_composite_and, case 004_composite_or
+107     test_python_sees_what_the_nodes_before_came_to below; case 004_python_sandbox;
+        steps/test_python_conditions: test_there_is_nothing_to_reach_and_no_end_of_memory, test_it_has_a_second
+108     test_definitions_004: test_an_unknown_type_of_condition_is_an_error
+109     expr/test_cel: test_what_is_neither_true_nor_false_is_no_condition
+110     expr/test_cel: test_it_is_compiled_once
+111     later: figures
+112     case 004_payment
+113-116  later: agents and their tools
+117     later: agents that patch; the patch of the seed: test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once below
+118-124  later: agents and their tools
+125     test_the_counter_of_the_agent_grows_by_as_many_as_it_names below
+126, 127 test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on below
+128, 129 case 004_human: nobody for 48 h; it says that nobody decided (`expired`, by nobody)
+130, 131 test_what_stood_at_any_event_comes_from_the_log_alone below
+132     the four flows: test_the_counter_of_the_sequential_flow_is_one_until_the_end,
+        test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join,
+        test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on,
+        test_the_counter_of_the_agent_grows_by_as_many_as_it_names below
+133-135  later: figures
+136, 137 as 24, 49, 45, 87, 92, 95; what is HTTP in them is later
+138     as 130; registry, metrics and traces are later
+139     as 144, 149; authentication, limits of rates and the like are later, with the service
+140     test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
+141     row "max_fanout bounds how many steps one leads to"; row "a choice outside of the list fails the step, and the error names what is allowed";
+        capabilities of nodes are later
+142     row "max_hops bounds how many edges are gone along"; row "max_fanout bounds the items of an each"; MaxBytesScanned and backpressure are later
+143     later: tenants with keys of their own
+144     row "by default a step has three tries, a second and two apart"; row "an error named fatal is not tried again"; case 004_task
+145, 146 later: the list of what has failed; perdure retry goes on from what failed
+147     the log is written before anything is done: perdure.testing.conformance; figures are later
+148     row "cancelling an execution cancels the child that it waits for"
+149     row "the deadline ends the execution, whatever it waits for, and what was done is undone"
+150     case 004_compensator; test_what_was_charged_is_given_back_when_the_execution_fails below;
+        row "what was done last is undone first, each with its own result";
+        row "an undo that fails is tried again, and the rest is undone all the same"
+151-153  later: metrics, traces, alerts
+154     later: retention
+155     test_an_execution_goes_on_by_the_version_that_it_began_with below; programs/graph/test_patching: test_a_step_that_has_not_begun_is_changed;
+        case 004_migration
+156     test_a_result_that_comes_twice_moves_its_token_once below; load is later
+157     test_what_stood_at_any_event_comes_from_the_log_alone below; a command for it is later
+158     every decision is in the store before it has effects: perdure.testing.conformance
+159-161  later: retention, tools, console
+162     row "a result that does not fit the step's schema fails the step";
+        row "an input that does not fit its schema fails the execution before anything is done"
+163-165  later: tenancy, backpressure, costs
+166     this table
+167     format/test_canonical: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
+"""
+
+from typing import Any
+
+import pytest
+
+from perdure import Step, Vote
+from perdure.core import events as e
+from perdure.core import messages, values
+from perdure.core.ops import Ok
+from perdure.definition import Definition
+from perdure.programs.format.edits import applied
+from perdure.programs.graph.tokens import Tokens, at
+from perdure.testing import Run, World
+from perdure.testing.replays import driven
+from tests.graph.semantics.table import Skip, Voted, befall, events
+from tests.runtime.cluster import Cluster, settle
+from tests.runtime.test_engine import virtually
+from tests.seeds.cases import broken, given, made
+from tests.seeds.definitions import definition
+from tests.seeds.example import Example
+from tests.seeds.examples import EXAMPLES, PATCH
+
+NAMED = {example.name: example for example in EXAMPLES}
+ROUTED = Example(
+    "routed",
+    {
+        "nodes": [
+            {"id": "A", "type": "task"},
+            {
+                "id": "Agent",
+                "type": "agent",
+                "branch": {"enabled": True, "type": "agent_driven", "available_next_nodes": ["high_value_sales", "send_gift", "no"]},
+            },
+            *({"id": name, "type": "task"} for name in ("high_value_sales", "send_gift", "no")),
+        ],
+        "edges": [{"from": "A", "to": "Agent"}],
+    },
+    False,
+    "tokens 1, 1, 2, 1, 0",
+)
+PROCESS: dict[str, Any] = {
+    "metadata": {"name": "process"},
+    "nodes": [{"id": "process_data", "type": "task"}, {"id": "wait", "type": "human"}, {"id": "end", "type": "task"}],
+    "edges": [{"from": "process_data", "to": "wait"}, {"from": "wait", "to": "end"}],
+}
+
+
+def defined(example: Example, **does: Any) -> Definition:
+    """The definition that an example is, in which all is played."""
+    return made(definition(example), does)
+
+
+def stood(world: World, definition: Definition, run: Run[Any]) -> list[Tokens]:
+    """How it stood at its beginning, and after each of its steps."""
+    found = events(world, run)
+    numbers = [number for number, event in enumerate(found, 1) if isinstance(event, e.Started | e.Settled)]
+    return [driven(at(definition.graph, run.key, found, number), world.machine.payload) for number in numbers]
+
+
+def in_turn(world: World, example: Example, *order: str, **does: Any) -> list[Tokens]:
+    """How an example stood after each of its steps, which end in this order."""
+    for number, name in enumerate(order):
+        world.mock(name, calls=does.get(name, given), takes=(number + 1) / 10)
+    made = defined(example, **does)
+    run = world.start(made)
+    _ = run.result()
+    return stood(world, made, run)
+
+
+def test_the_counter_of_the_sequential_flow_is_one_until_the_end(world: World) -> None:
+    assert [one.counter for one in in_turn(world, NAMED["004_sequential"], "A", "B", "C")] == [1, 1, 1, 0]
+
+
+def test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join(world: World) -> None:
+    found = in_turn(world, NAMED["004_fan_out"], "A", "B", "C", "D")
+    assert [one.counter for one in found] == [1, 2, 2, 1, 0]
+    assert [one.joins for one in found] == [{}, {}, {"D": ["B"]}, {}, {}]
+    assert found[2].applied[-1] == "emit:B->D"
+    assert found[3].applied[-3:] == ["emit:C->D", "consume:B->D", "consume:C->D"]
+
+
+def test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on(world: World) -> None:
+    made = defined(NAMED["004_approval"])
+    run = world.start(made)
+    world.skip("5m")
+    assert (run.status, stood(world, made, run)[-1].counter, stood(world, made, run)[-1].approvals) == ("waiting_approval", 0, 1)
+    befall(world, run, Voted("Approval"))
+    assert [(one.counter, one.approvals) for one in stood(world, made, run)] == [(1, 0), (0, 1), (1, 0), (0, 0)]
+    assert run.status == "completed"
+
+
+def test_the_counter_of_the_agent_grows_by_as_many_as_it_names(world: World) -> None:
+    made = defined(ROUTED, agent=lambda config, input: {"next_nodes": ["high_value_sales", "send_gift"], "reasoning": "it is large"})
+    world.mock("high_value_sales", calls=given, takes=1)
+    world.mock("send_gift", calls=given, takes=2)
+    run = world.start(made)
+    _ = run.result()
+    found = stood(world, made, run)
+    assert [one.counter for one in found] == [1, 1, 2, 1, 0]
+    assert found[2].applied[-4:] == ["emit:Agent->high_value_sales", "emit:Agent->send_gift", "consume:Agent->high_value_sales", "consume:Agent->send_gift"]
+    assert found[-1].outputs["Agent"]["reasoning"] == "it is large"
+
+
+def test_the_counter_begins_with_a_token_for_each_entry(world: World) -> None:
+    found = in_turn(world, NAMED["004_two_entries"], "A", "B", "C", "E")
+    assert [one.counter for one in found] == [3, 3, 3, 1, 0]
+    assert [one.joins for one in found] == [{}, {"E": ["A"]}, {"E": ["A", "B"]}, {}, {}]
+
+
+def test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all(world: World) -> None:
+    does = {"http": given, "search": lambda **_: ["news"], "function": given}
+    found = in_turn(
+        world,
+        NAMED["004_enrichment"],
+        "start",
+        "fetch_news",
+        "fetch_traffic",
+        "fetch_weather",
+        "combine",
+        "display",
+        **does,
+        start=lambda **_: {"city": "Rome"},
+    )
+    assert [one.counter for one in found] == [1, 3, 3, 3, 1, 1, 0]
+    assert [one.joins for one in found][2:5] == [{"combine": ["fetch_news"]}, {"combine": ["fetch_news", "fetch_traffic"]}, {}]
+    assert set(found[-1].outputs["combine"]) == {"fetch_weather", "fetch_traffic", "fetch_news"}
+
+
+@pytest.mark.parametrize(("takes", "order"), [((1, 1), "AB"), ((1, 2), "AB"), ((2, 1), "BA"), ((0, 0), "AB")])
+def test_without_waiting_for_all_a_node_runs_once_for_each_token_with_what_that_brought(world: World, takes: tuple[int, int], order: str) -> None:
+    for name, seconds in zip("AB", takes, strict=True):
+        world.mock(name, returns={"by": name}, takes=seconds)
+    run = world.start(defined(NAMED["004_each_token"]))
+    _ = run.result()
+    assert [run.step(path).kwargs["by"] for path in ("C", "C#2")] == list(order)
+
+
+def test_in_a_loop_no_two_tokens_are_called_the_same(world: World) -> None:
+    made = defined(NAMED["004_loop_back"], draft=lambda **_: {}, review=lambda **_: {"good": False})
+    run = world.start(made)
+    _ = run.result()
+    found = stood(world, made, run)
+    assert [one.counter for one in found] == [1] * 6 + [2, 1, 0]
+    applied = found[-1].applied
+    assert len(applied) == len(set(applied))
+    assert sum(key.startswith("emit:") for key in applied) == sum(key.startswith("consume:") for key in applied) == 7
+
+
+def test_what_stood_at_any_event_comes_from_the_log_alone(world: World) -> None:
+    made = defined(NAMED["004_fan_out"])
+    run = world.start(made)
+    _ = run.result()
+    before = stood(world, made, run)
+    world.crash()
+    bare = Definition.of(definition(NAMED["004_fan_out"]))
+    assert stood(world, bare, run) == before
+    assert before[-1].outputs == {"A": None, "B": None, "C": None, "D": {"B": None, "C": None}}
+
+
+def test_a_result_that_comes_twice_moves_its_token_once() -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        both = definition(NAMED["004_fan_out"])
+        flow = Definition.of(both, tools={name: Step(given, name=name, queue="elsewhere" if name == "B" else "") for name in "ABCD"}, name="flow")
+        engine = await c.engine(flow)
+        assert await c.start(engine, flow, {"x": 1})
+        await settle(1)
+        key = flow.key("e")
+        (opened,) = [event for event in await c.events(key) if isinstance(event, e.Opened) and event.path == (("B", 1),)]
+        for answer in ("first", "second"):
+            await c.tell(key, messages.Settle(opened.path, 1, Ok(values.encode(answer, "answer"))))
+        assert await c.result(engine, flow) == {"B": "first", "C": {"x": 1}}
+        assert (await c.settled(key)).count("B") == 1
+
+    claim()
+
+
+def test_an_approval_keeps_who_may_decide_what_about_and_until_when(world: World) -> None:
+    run = world.start(defined(NAMED["004_human"]), {"deal": 9})
+    (asked,) = run.children()
+    request = asked.query("approval")["request"]
+    assert (request["assignees"], request["details"], request["timeout_s"]) == (["sales-manager@company.com"], {"deal": 9}, 48 * 3600)
+    assert [one.path for one in run.steps()] == ["validate_high_value_deal", "manager_approval"]
+
+
+def test_a_second_decision_is_refused_and_changes_nothing(world: World) -> None:
+    run = world.start(defined(NAMED["004_approval"]))
+    (asked,) = run.children()
+    assert asked.ask("vote", Vote("ada", True, "fine")) == {"taken": True, "why": "", "decided": True}
+    with pytest.raises(Exception, match="has ended"):
+        asked.send("vote", Vote("bob", False))
+    assert run.result() == {"approved": True, "form": None, "by": "ada", "comment": "fine", "expired": False}
+
+
+def test_the_decision_goes_to_what_follows(world: World) -> None:
+    run = world.start(defined(NAMED["004_rejection"]))
+    befall(world, run, Voted("ask", False, comment="too dear"))
+    assert run.step("no").kwargs == {"approved": False, "form": None, "by": "ada", "comment": "too dear", "expired": False}
+
+
+def test_python_sees_what_the_nodes_before_came_to(world: World) -> None:
+    nodes = [
+        {"id": "last_month", "type": "task", "config": {"action": "LAST"}, "dependents": ["now"]},
+        {"id": "now", "type": "task", "config": {"action": "NOW"}, "branch": _branch()},
+        {"id": "holds", "type": "task"},
+        {"id": "fails", "type": "task"},
+    ]
+    run = world.start(
+        defined(Example("", {"nodes": nodes}, False, ""), LAST=lambda **_: {"revenue": 100}, NOW=lambda **_: {"revenue": 130, "churn_rate": 0.01})
+    )
+    _ = run.result()
+    assert [one.path for one in run.steps() if one.kind == "call"][-1] == "holds"
+
+
+def _branch() -> dict[str, Any]:
+    return {"enabled": True, "rules": [{**NAMED["004_python_sandbox"].document, "next_nodes": ["holds"]}], "default": ["fails"]}
+
+
+def test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision(world: World) -> None:
+    run = world.start(made(definition(Example("", PROCESS, False, "")), {"email": given}))
+    patched = applied(PROCESS, [*PATCH[:1], {"op": "add", "path": "/edges/-", "value": {"from": "wait", "to": "send_email"}}])
+    run.patch(made(definition(Example("", patched, False, "")), {"email": given}))
+    befall(world, run, Voted("wait"))
+    assert run.step("send_email").kwargs == {"to": "ops@example.com"}
+    assert run.status == "completed"
+
+
+def test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once(world: World) -> None:
+    run = world.start(made(definition(Example("", PROCESS, False, "")), {"email": given}))
+    run.patch(made(definition(Example("", applied(PROCESS, PATCH), False, "")), {"email": given}))
+    assert run.status == "waiting_approval"
+    assert run.step("send_email").kwargs == {"to": "ops@example.com"}
+
+
+def test_an_execution_goes_on_by_the_version_that_it_began_with(world: World) -> None:
+    run = world.start(made(definition(Example("", PROCESS, False, ""))))
+    other = {**PROCESS, "nodes": [*PROCESS["nodes"][:2], {"id": "end", "type": "task", "config": {"action": "OTHER"}}]}
+    world.restart(made(definition(Example("", other, False, ""))))
+    befall(world, run, Voted("wait"))
+    assert run.step("end").target == "end"
+
+
+@pytest.mark.perdure(crash_at="every", crashes_max=60)
+@pytest.mark.parametrize("name", ["004_fan_out", "004_loop_back", "004_approval"])
+def test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new(world: World, name: str) -> None:
+    made = defined(NAMED[name], draft=lambda **_: {}, review=lambda **_: {"good": False})
+    run = world.start(made)
+    if name == "004_approval":
+        befall(world, run, Skip("5m"))
+        befall(world, run, Voted("Approval"))
+    _ = run.result()
+    assert {"004_fan_out": [1, 2, 2, 1, 0], "004_loop_back": [1] * 6 + [2, 1, 0], "004_approval": [1, 0, 1, 0]}[name] == [
+        one.counter for one in stood(world, made, run)
+    ]
+
+
+def test_what_was_charged_is_given_back_when_the_execution_fails(world: World) -> None:
+    nodes = [{**NAMED["004_compensator"].document, "dependents": ["ship"]}, {"node_id": "ship", "type": "task", "retry": {"max_attempts": 1}}]
+    made = defined(Example("", {"nodes": nodes}, False, ""), ship=broken, **{"stripe.charge": lambda **_: {"id": "ch_1"}})
+    run = world.start(made)
+    with pytest.raises(Exception, match="Broken: no"):
+        run.result()
+    assert run.step("~undo/charge_customer").kwargs == {"id": "ch_1"}
