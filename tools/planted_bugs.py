@@ -1842,6 +1842,14 @@ BUGS = [
         "decide(execution, item.message, instance, engine.clock.now_s(), host, number))",
         DEFINITIONS,
     ),
+    Bug(
+        "turns before a patch",
+        "a log is not compacted beyond the turns by which a patch was taken",
+        "core/compact.py",
+        "            return None  # it was taken by what is known of all turns, some of which would be gone\n",
+        "            pass\n",
+        (*PYTEST, "tests/testing/definitions/test_worlds.py", "-k", "found_once"),
+    ),
     # the walk over a graph
     Bug(
         "all in a join",
