@@ -24,6 +24,7 @@ FAULTS = (*SIMULATOR, "0")
 SUSPEND = (*SIMULATOR, "0", "--always-suspend")
 IN_FILES = ("-m", "perdure.testing.simulator", "--worlds", "40", "--seed", "0", "--store", "sqlite")
 CALM = (*SIMULATOR, "0", "--no-faults")
+DEFINITIONS = ("-m", "perdure.testing.simulator", "--definitions", "--worlds", "100", "--seed", "0")
 CALM_SUSPEND = (*SIMULATOR, "0", "--no-faults", "--always-suspend")
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 CONFORMANCE = (*PYTEST, "tests/stores/test_memory.py")
@@ -1783,6 +1784,71 @@ BUGS = [
         "        if sorted(expected[start:end]) != sorted(found[start:end]):\n",
         "        if False:\n",
         (*PYTEST, "tests/testing/definitions/test_comparing.py"),
+    ),
+    # definitions in worlds full of faults
+    Bug(
+        "notes of choices",
+        "what an expression chose is written down, and read when the walk is walked again",
+        "programs/graph/log.py",
+        "        if choice is not None:\n            _ = self.ask(path, choice)\n        return choice\n",
+        "        return choice\n",
+        DEFINITIONS,
+    ),
+    Bug(
+        "places of notes",
+        "a note is read where it stands, and nowhere else",
+        "programs/graph/log.py",
+        "        return event.op if type(event) is e.Opened and event.path == path else None\n",
+        "        return event.op if type(event) is e.Opened and event.path[:1] == path[:1] else None\n",
+        DEFINITIONS,
+    ),
+    Bug(
+        "order of drops",
+        "what is dropped is dropped in the same order when it is walked again",
+        "programs/graph/log.py",
+        "            self.drop(next(iter(self._waiting)))\n",
+        "            self.drop(next(iter(self._waiting) if self.replaying else reversed(self._waiting)))\n",
+        DEFINITIONS,
+    ),
+    Bug(
+        "tokens of patches",
+        "what goes on when a patch comes goes on by the new definition",
+        "programs/graph/patching.py",
+        "            known.frame, known.place = firing.frame, firing.place\n            after.open[path] = known\n",
+        "            pass\n",
+        DEFINITIONS,
+    ),
+    Bug(
+        "refused patches",
+        "a patch that was refused is not taken when it is walked again",
+        "programs/graph/instance.py",
+        "            case e.Patched(definition, refused=()):\n",
+        "            case e.Patched(definition):\n",
+        DEFINITIONS,
+    ),
+    Bug(
+        "counts of turns",
+        "a compacted log goes on with what was counted before its first turn",
+        "programs/graph/endless.py",
+        "        self.counted[event.path] = run.walk.hops, run.started_steps = known.hops, known.steps\n",
+        "        run.walk.hops, run.started_steps = known.hops, known.steps\n",
+        DEFINITIONS,
+    ),
+    Bug(
+        "blobs of one decision",
+        "what one message brings can be read because of the next, before it is written",
+        "runtime/advance.py",
+        "decide(execution, item.message, instance, engine.clock.now_s(), host, number), total.blobs)",
+        "decide(execution, item.message, instance, engine.clock.now_s(), host, number))",
+        DEFINITIONS,
+    ),
+    Bug(
+        "turns before a patch",
+        "a log is not compacted beyond the turns by which a patch was taken",
+        "core/compact.py",
+        "            return None  # it was taken by what is known of all turns, some of which would be gone\n",
+        "            pass\n",
+        (*PYTEST, "tests/testing/definitions/test_worlds.py", "-k", "found_once"),
     ),
     # the walk over a graph
     Bug(

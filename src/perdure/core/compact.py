@@ -83,6 +83,8 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
             continue
         if isinstance(given, e.Parked) and _dead(given.path, trimmed):
             given = msgspec.structs.replace(given, path=())  # that it was parked still matters: what came meanwhile was fed later
+        if isinstance(given, e.Patched) and not given.refused and any(isinstance(one, e.Turned) for one in kept.events):
+            return None  # it was taken by what is known of all turns, some of which would be gone
         alive = [one for one in asked if not _dead(_path(one), trimmed) and not isinstance(one, e.Trimmed)]
         if not _dead(_path(given), trimmed):
             if _resuming(alive, trimmed) is not None or (isinstance(given, e.Resumed) and unfed and alive):
