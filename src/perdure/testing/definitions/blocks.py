@@ -36,6 +36,11 @@ class Here(NamedTuple):
         """One deeper."""
         return self._replace(depth=self.depth + 1, **changes)
 
+    def after_error(self, *more: str) -> "Here":
+        """In the steps that stand in for what failed: of its error can be read the kind, and what else is said."""
+        known = [one for one in self.known if not one.name.startswith("error.")]
+        return self.within(calm=True, caught=False, known=(*known, *(Known(f"error.{part}", "any") for part in ("kind", *more))))
+
     def knowing(self, *more: Known) -> "Here":
         """With more that can be read."""
         return self._replace(known=(*self.known, *more))
@@ -169,8 +174,7 @@ class Maker:
             case 0 | 1 | 2 | 3:
                 step["on_error"] = "go_on"
             case 4 | 5 | 6:
-                inner = here.within(caught=False, calm=True).knowing(Known("error.kind", "any"), Known("error.type", "any"))
-                step["on_error"] = self.steps(1, inner)[0]
+                step["on_error"] = self.steps(1, here.after_error("type"))[0]
             case 7 if not here.calm:
                 pass
             case _ if here.caught:
@@ -227,7 +231,7 @@ class Maker:
         step, _ = self.tool(here)
         if self.chance(0.15):  # over no list, or without an end that comes
             wrong: Step = {"each": {"in": "@input.n"}} if self.chance(0.5) else {"repeat": {"until": {"ref": "@index", "gt": 9}, "max": 2}}
-            return {**step, **wrong, "on_error": self.steps(1, here.within(calm=True).knowing(Known("error.kind", "any")))[0]}, "any"
+            return {**step, **wrong, "on_error": self.steps(1, here.after_error())[0]}, "any"
         return (self.each(step, here), "any") if self.chance(0.6) else (self.repeat(step, here), "any")
 
     def each(self, step: Step, here: Here) -> Step:
@@ -335,7 +339,7 @@ class Maker:
         caught = self.chance(0.5)
         step: Step = {"id": self.name("do"), "do": self.steps(size, here.within(caught=here.caught or caught))[0]}
         if caught:
-            step["on_error"] = "go_on" if self.chance(0.5) else self.steps(1, here.within(calm=True).knowing(Known("error.kind", "any")))[0]
+            step["on_error"] = "go_on" if self.chance(0.5) else self.steps(1, here.after_error())[0]
             if self.chance(0.3):
                 step["timeout"] = self.seconds(20.0)
         return step, "any"

@@ -149,7 +149,7 @@ class Reading:
         seen = [trace for trace in self.trace if trace.ended <= at and _visible(trace, where)]
         if found := [trace for trace in seen if trace.what == "step" and trace.name == name]:
             return max(found, key=lambda trace: trace.ended).value
-        holders = {id for id, step in self.by_id.items() if any(one["id"] == name for one in inside(step))}
+        holders = {holder for holder, step in self.by_id.items() if any(one["id"] == name for one in inside(step))}
         if any(trace.what == "dead" and trace.name == name for trace in seen) or any(trace.name in holders and trace.what in INSTANT for trace in seen):
             return None
         raise KeyError(name)
