@@ -251,10 +251,11 @@ def turns(run: "Instance", doing: Doing) -> None:
 
 def perform(run: "Instance", doing: Doing) -> None:
     """Do the verb of a node once."""
-    from perdure.programs.graph.transforming import transformed  # here, as they do nodes again
-    from perdure.programs.graph.verbs import VERBS
+    if doing.node.transform is not None:
+        from perdure.programs.graph.transforming import transformed  # here, as it does nodes again
 
-    VERBS.get(doing.node.kind, VERBS[""])(run, doing if doing.node.transform is None else transformed(run, doing))
+        doing = transformed(run, doing)
+    run.verbs.get(doing.node.kind, run.verbs[""])(run, doing)
 
 
 def _short(value: object) -> str:

@@ -29,6 +29,7 @@ from perdure.programs.graph.plan import Plan
 from perdure.programs.graph.planning import planned
 from perdure.programs.graph.roots import Roots
 from perdure.programs.graph.routing import Routing
+from perdure.programs.graph.verbs import VERBS
 from perdure.programs.graph.walk import Firing, Frame, TooManyHops, UnsafeLoop, Walk
 
 AT_ONCE = frozenset(("test", "set", "loop", "if", "return", "fail", "do", "parallel", "race"))
@@ -57,6 +58,8 @@ class Instance:
         "workflow",
         "works",
     )
+
+    verbs = VERBS  # doing nodes, and blocks that do nodes again, know them from here
 
     def __init__(self, workflow: GraphWorkflow, key: Key) -> None:
         self.workflow = workflow
