@@ -27,6 +27,7 @@ BATCH = 8
 REPORTS = [
     ("Planted bugs", [sys.executable, "tools/planted_bugs.py"]),
     ("Crashes a minute", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
+    ("Crashes a minute, of definitions", [sys.executable, "-m", "perdure.testing.simulator", "--definitions", "--worlds", "100", "--seed", "1"]),
     ("Crashes a minute, in files", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1", "--store", "sqlite"]),
     ("Cost of a step", [sys.executable, "bench/steps.py"]),
 ]
