@@ -13,6 +13,8 @@ from tests.runtime.kill.run import Run
 from tests.runtime.processes import record, seeded
 
 LEGS = ("children", "undo", "approvals", "queues", "versions", "repairs", "loops", "at_work", "payloads", "carrying", "definitions")
+OFTEN = ("children", "undo", "queues", "repairs", "loops", "definitions")
+"""Those that run with every change; the others with the long proofs."""
 SEED, SEEDS = 1, range(100, 103)
 
 
@@ -29,7 +31,7 @@ def killed(directory: Path, name: str, seed: int, *, long: bool) -> None:
     assert kills >= min(3, size.kills), "it was over before anybody was killed"
 
 
-@pytest.mark.parametrize("name", LEGS)
+@pytest.mark.parametrize("name", OFTEN)
 def test_killed_again_and_again_a_capability_keeps_its_promises(name: str, tmp_path: Path) -> None:
     killed(tmp_path, name, SEED, long=False)
 
