@@ -124,7 +124,7 @@ IGNORE = re.compile(r"#\s*(type:\s*ignore|pyright:\s*ignore|noqa|mypy:\s*ignore)
 IGNORE_WITH_REASON = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore\[[\w\-, ]+\]|noqa:\s*[A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*#\s*\w+", re.IGNORECASE)
 
 # Directories of tests that have no counterpart in the package.
-TESTS_OF_THEIR_OWN = {f"tests/{name}" for name in ("", "cli/definitions", "corpus", "docs", "examples", "graph", "runtime/kill", "seeds", "typing")}
+TESTS_OF_THEIR_OWN = {f"tests/{name}" for name in ("cli/definitions", "corpus", "docs", "examples", "graph", "runtime/kill", "seeds", "typing")}
 
 
 def layers(path: str, source: str) -> Iterator[str]:
