@@ -94,8 +94,11 @@ def refuse(file: str, findings: Sequence[Finding], and_so: str = "") -> NoReturn
     """End the command, for the definition in a file is not valid; `and_so` says what has not happened."""
     for one in findings:
         click.echo(line(file, one), err=True)
+    from perdure.programs.format.fit import FINDINGS_MAX  # here, as most commands read no definition
+
     errors = sum(one.severity == "error" for one in findings)
-    raise Outcome(Exit.INPUT, f"{name(file)} is not valid: {words.count(errors, 'error')}{and_so and '; '}{and_so}")
+    counted = f"{words.count(errors, 'error')}{' at least; no more are looked for' if len(findings) >= FINDINGS_MAX else ''}"
+    raise Outcome(Exit.INPUT, f"{name(file)} is not valid: {counted}{and_so and '; '}{and_so}")
 
 
 def definition(file: str, tools: Tools | None = None, calls: Sequence[Workflow[..., Any]] = (), and_so: str = "nothing was started") -> Definition:

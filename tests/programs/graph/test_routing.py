@@ -28,3 +28,11 @@ def test_rules_say_where_a_success_leads_and_a_failure_leads_elsewhere(world: Wo
 @pytest.mark.parametrize(("work", "went"), [(lambda: ["b"], {"b": "b"}), (lambda: None, {"c": "c"}), (broken, {"e": "e"})])
 def test_so_does_what_a_success_may_choose_of(world: World, work: Any, went: Any) -> None:
     assert world.run(definition({"choose": ["b", "c"], "default": "c"}, work)) == went
+
+
+@pytest.mark.parametrize("always_suspend", [False, True])
+@pytest.mark.parametrize(("result", "went"), [(999, {"b": "b"}), (-1, {"c": "c"})])
+def test_of_a_thousand_rules_the_last_may_be_the_one_that_holds(always_suspend: bool, result: int, went: Any) -> None:
+    rules = [{"when": {"ref": "@self", "eq": number}, "to": "b"} for number in range(1_000)]
+    with World(always_suspend=always_suspend) as world:
+        assert world.run(definition([*rules, {"to": "c"}], lambda: result)) == went

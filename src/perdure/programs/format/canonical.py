@@ -125,7 +125,7 @@ def _fields(fields: tuple[Field, ...], value: dict[str, Any], open: bool) -> dic
 def _fill_ids(document: dict[str, Any]) -> None:
     """Give each step that has no id one that its verb and its place among such steps make; what is taken is passed over."""
     every = list(placed(document))
-    taken = {one.id for one in every} | set(model.ROOTS)
+    taken = {one.id for one in every} | model.ROOTS
     counts: dict[str, int] = {}
     for one in every:
         if "id" not in one.step:

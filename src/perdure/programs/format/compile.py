@@ -16,7 +16,8 @@ from perdure.programs.format.cycles import Loops
 from perdure.programs.format.draft import Draft
 from perdure.programs.format.finding import Finding, joined
 from perdure.programs.format.flow import check_acyclic, check_effects, check_reached, circled
-from perdure.programs.format.names import ROOTS, check_output
+from perdure.programs.format.model import ROOTS
+from perdure.programs.format.names import check_output
 from perdure.programs.format.nodes import constant_s, node, retry
 from perdure.programs.format.order import wire
 from perdure.programs.format.ports import FREE, must_lead_on, ports

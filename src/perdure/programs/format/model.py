@@ -9,6 +9,7 @@ from functools import cache
 
 import msgspec
 
+from perdure.expr import refs
 from perdure.programs.format.shapes import (
     Choice,
     Condition,
@@ -31,7 +32,7 @@ from perdure.programs.format.shapes import (
     Whole,
 )
 
-ROOTS = ("input", "vars", "secrets", "execution", "trigger", "item", "index", "loop", "last", "self", "error", "steps", "state", "last_turn")
+ROOTS = refs.ROOTS | {"state", "last_turn"}
 """What references may begin with besides a step; no step may be called so."""
 
 IN_EACH = ("item", "index", "loop")

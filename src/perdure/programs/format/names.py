@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.programs.format.draft import Draft, did_you_mean
+from perdure.programs.format.model import ROOTS
 from perdure.programs.format.outline import Site
 from perdure.programs.format.reads import Found, Reading, Unreadable, of_template, readings, readings_later
-
-ROOTS = frozenset("input vars secrets execution trigger item index loop last last_turn self error state steps".split())  # noqa: SIM905  # it reads as one line
 
 WITH_LOOPS = ("003", "004")
 """The dialects in which items are also those of loops made by edges."""

@@ -177,7 +177,7 @@ class References:
             return {"trigger", "execution"} | (set() if field == "triggers" else {"input"}) | (set(model.EVERYWHERE) if field == "output" else set())
         seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
         if not self._native:
-            seen |= set(model.ROOTS)
+            seen |= model.ROOTS
         if self._order == "ports":
             seen.add("error")
         for holder, by in step.around:

@@ -128,15 +128,4 @@ class Body:
 
     def _outputs(self) -> Sequence[tuple[str, Output]]:
         """The results of the steps directly in it, in the order in which they are written; null of those that were not reached this time."""
-        ids = [self.run.plan.places[number].node.id for number in sorted(self._numbers())]
-        return [(id, self.outputs.get(id) or Output()) for id in ids]
-
-    def _numbers(self) -> list[int]:
-        """The nodes directly in it, and those in its cycles."""
-        regions, found = self.run.plan.regions, list[int]()
-        left = [self.region]
-        while left:
-            number = left.pop()
-            found += regions[number].nodes
-            left += [inner for inner, region in enumerate(regions) if region.kind == "cycle" and region.parent == number]
-        return found
+        return [(id, self.outputs.get(id) or Output()) for id in self.run.plan.ids_directly_in(self.region)]

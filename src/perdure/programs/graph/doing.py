@@ -4,7 +4,7 @@ What an expression decided is remembered beside what it is about, under names of
 evaluates nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,6 @@ from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Err, Keep, Sleep
 from perdure.core.paths import Path
-from perdure.expr import condition, template
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph.names import Done, Names, Output
 from perdure.programs.graph.walk import Firing
@@ -261,8 +260,3 @@ def perform(run: "Instance", doing: Doing) -> None:
 def _short(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
-
-
-Template = template.Template
-Condition = condition.Condition
-Given = Mapping[str, Any]

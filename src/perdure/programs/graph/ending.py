@@ -76,19 +76,13 @@ class Ending:
         run, ir = self.run, self.run.plan.ir
         if ir.has_output:
             return Output.of(run.evaluated(ir.output, Names(run.roots, outputs=run.roots.outputs)), "the output")
-        last = [place for place in run.plan.places if not place.out and self._is_outermost(place.node.region)]
+        last = [id for id in run.plan.ids_directly_in(0) if not run.plan.by_id[id].out]
         if ir.order == "listed":
             last = last[-1:]
-        done = {place.node.id: run.roots.outputs[place.node.id] for place in last if place.node.id in run.roots.outputs}
+        done = {id: run.roots.outputs[id] for id in last if id in run.roots.outputs}
         if len(last) <= 1:
             return next(iter(done.values()), Output())
         return Output.of({id: output.value for id, output in done.items() if output.port != "skipped"}, "the output")
-
-    def _is_outermost(self, region: int) -> bool:
-        regions = self.run.plan.regions
-        while regions[region].kind == "cycle":
-            region = regions[region].parent
-        return region == 0
 
     def _begin(self, status: Status, outcome: Outcome) -> None:
         if self.is_begun:

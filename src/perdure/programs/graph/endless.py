@@ -3,6 +3,7 @@
 What a turn begins with are the results of the steps in the loop, the variables and the counters; a compacted log goes on from there.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,7 +43,7 @@ class Endless:
         self.run = run
         self.counted: dict[Path, tuple[int, int]] = {}
 
-    def begin(self, path: Path, turn: int, ids: list[str], names: Names, before: Output, keep: int = 0) -> None:
+    def begin(self, path: Path, turn: int, ids: Sequence[str], names: Names, before: Output, keep: int = 0) -> None:
         """Note with what a turn begins, and forget turns."""
         run = self.run
         hops, steps = self.counted.setdefault(path, (run.walk.hops, run.started_steps))

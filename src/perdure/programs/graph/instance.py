@@ -324,26 +324,21 @@ class Instance:
         compiled = self.condition(value, names)
         if compiled.python:
             doing_python(self, path, (compiled, names), told)
-            return
-        self.judge_now(path, compiled, names, (), told)
+        else:
+            told(self.judged(path, compiled, names))
 
-    def judge_now(self, path: Path, compiled: Condition, names: Names, python: Sequence[bool], told: Callable[[bool | Keep | Err | None], None]) -> None:
-        """Judge a condition, whose parts in Python are known."""
+    def judged(self, path: Path, compiled: Condition, names: Names, python: Sequence[bool] = ()) -> bool | Keep | Err | None:
+        """What `judge` tells of a condition whose parts in Python are known."""
         if self.log.replaying:
             failed = self.log.judged((*path, UNJUDGED), lambda: None)
             op = self.log.upcoming(path) if failed is None else None
             if isinstance(op, Keep) and op.port in ("skipped", "again", "max"):
-                _ = self.log.ask(path, op)
-                told(op)
-            else:
-                told(failed)
-            return
+                return self.log.note(path, op)
+            return failed
         try:
-            holds = compiled.evaluate(names, python)
+            return compiled.evaluate(names, python)
         except (ExpressionFailed, ProgrammingError) as error:
-            told(self.log.fails((*path, UNJUDGED), error))
-            return
-        told(holds)
+            return self.log.fails((*path, UNJUDGED), error)
 
 
 def doing_python(run: Instance, path: Path, what: tuple[Condition, Names], told: Callable[[Any], None]) -> None:

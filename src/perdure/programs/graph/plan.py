@@ -1,6 +1,6 @@
 """Plans: an IR made ready for the walk. What enters and leaves each node, and what leaves each cycle, looked up once and shared by all executions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from perdure.programs.graph.ir import AFTER, ALWAYS, IR, NOT_AFTER, NOT_ALWAYS, Edge, Node
 
@@ -26,7 +26,7 @@ class Place:
 class Plan:
     """All places, and for each edge the cycle that it leaves, or -1: the outermost one. `exits` are the edges that leave each cycle so."""
 
-    __slots__ = ("by_id", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
+    __slots__ = ("by_id", "direct", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
 
     def __init__(self, ir: IR) -> None:
         self.ir = ir
@@ -40,7 +40,8 @@ class Plan:
         self.left = [self._left(edge) for edge in ir.edges]
         self.exits: dict[int, list[int]] = {}
         self.outs: dict[tuple[int, str], tuple[int, ...]] = {}
-        self.inside: dict[int, list[str]] = {}
+        self.inside: dict[int, tuple[str, ...]] = {}
+        self.direct: dict[int, tuple[str, ...]] = {}
         for number, edge in enumerate(ir.edges):
             self.places[edge.source].out.append(number)
             if not edge.back:
@@ -65,15 +66,24 @@ class Plan:
         """Whether a cycle is meant to turn without end. One without a bound of its own may also be bounded by the hops of its dialect."""
         return not self.regions[cycle].max and self.ir.dialect not in ("003", "004")
 
-    def ids_in(self, region: int) -> list[str]:
+    def ids_in(self, region: int) -> tuple[str, ...]:
         """The ids of all nodes in a region, and in those inside of it."""
         if region not in self.inside:
-            within = {region}
-            for number, one in enumerate(self.regions):  # a region comes behind the one that holds it
-                if one.parent in within or (one.kind == "body" and self.places[one.head].node.region in within):
-                    within.add(number)
-            self.inside[region] = [place.node.id for place in self.places if place.node.region in within]
+            self.inside[region] = tuple(place.node.id for place in self.places if region in self._around(place.node.region))
         return self.inside[region]
+
+    def ids_directly_in(self, region: int) -> tuple[str, ...]:
+        """The ids of the nodes of the root or a body and of its cycles, but not of the bodies of blocks in it; in the order in which they are written."""
+        if region not in self.direct:
+            held = [(place.node.id, self._around(place.node.region)) for place in self.places]
+            self.direct[region] = tuple(id for id, around in held if next(one for one in around if self.regions[one].kind != "cycle") == region)
+        return self.direct[region]
+
+    def _around(self, region: int) -> Iterator[int]:
+        """A region, and those in which it lies, outwards."""
+        while region >= 0:
+            yield region
+            region = self.regions[region].parent
 
     def has_port(self, place: Place, port: str) -> bool:
         """Whether an edge of just this port leaves a node."""

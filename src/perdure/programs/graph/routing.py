@@ -1,6 +1,7 @@
 """Routing: where a node that has settled leads. Its port says it, or its rules do, in the order in which they are written; the choice is kept."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core import values
@@ -76,37 +77,57 @@ class Routing:
         elif node.choose:
             self._choose(firing, output)
         else:
-            self._next_rule(firing, output, 0)
+            self._look(firing, output, 0)
 
     # rules
 
-    def _next_rule(self, firing: Firing, output: Output, number: int) -> None:
-        """Look at the rules from `number` on; the first that holds is taken. On replay, the one that is noted."""
-        run, rules, path = self.run, firing.place.node.rules, (*firing.path, NEXT)
-        noted = run.log.upcoming(path)
-        if isinstance(noted, Keep):
-            _ = run.log.ask(path, noted)
-            self._take(firing, output, noted.label)
-        elif number >= len(rules):
-            self._take(firing, output, "")
-        else:
-
-            def told(holds: bool | Keep | Err | None) -> None:
-                if isinstance(holds, Err):
-                    self._failed(firing, holds)
-                elif holds is True and (taken := self._usable(firing, number)):
-                    targets = [run.plan.places[run.plan.edges[edge].target].node.id for edge in self._edges(firing, taken)]
-                    _ = run.log.ask(path, Keep(values.encode(targets, "where to go on"), label=taken))
-                    self._take(firing, output, taken)
-                else:
-                    self._next_rule(firing, output, number + 1)
-
-            if rules[number].when is None:
-                told(None if run.log.replaying else True)
+    def _look(self, firing: Firing, output: Output, start: int) -> None:
+        """Look at the rules from `start` on; the first that holds is taken. On replay, the one that is noted."""
+        run, rules, scope = self.run, firing.place.node.rules, firing.frame.scope
+        assert isinstance(scope, Names)
+        names = scope.inside({"self": output.value})
+        for number in range(start, len(rules)):
+            if self._is_noted(firing, output):
+                return
+            path, condition = (*firing.path, ("rule", number)), rules[number].when
+            if condition is None:
+                holds: bool | Keep | Err | None = None if run.log.replaying else True
+            elif (compiled := run.condition(condition, names)).python:
+                run.judge(path, condition, names, partial(self._go_on_looking, firing, output, number))
+                return
             else:
-                names = firing.frame.scope
-                assert isinstance(names, Names)
-                run.judge((*firing.path, ("rule", number)), rules[number].when, names.inside({"self": output.value}), told)
+                holds = run.judged(path, compiled, names)
+            if self._is_decided(firing, output, number, holds):
+                return
+        if not self._is_noted(firing, output):
+            self._take(firing, output, "")
+
+    def _go_on_looking(self, firing: Firing, output: Output, number: int, holds: bool | Keep | Err | None) -> None:
+        """What a rule in Python comes to is known."""
+        if not self._is_decided(firing, output, number, holds):
+            self._look(firing, output, number + 1)
+
+    def _is_noted(self, firing: Firing, output: Output) -> bool:
+        """Whether, on replay, it is noted that a rule was taken, which then is."""
+        path = (*firing.path, NEXT)
+        noted = self.run.log.upcoming(path)
+        if not isinstance(noted, Keep):
+            return False
+        self._take(firing, output, self.run.log.note(path, noted).label)
+        return True
+
+    def _is_decided(self, firing: Firing, output: Output, number: int, holds: bool | Keep | Err | None) -> bool:
+        """Whether a rule that has been judged decides where to go on, which then is done."""
+        run = self.run
+        if isinstance(holds, Err):
+            self._failed(firing, holds)
+        elif holds is True and (taken := self._usable(firing, number)):
+            targets = [run.plan.places[run.plan.edges[edge].target].node.id for edge in self._edges(firing, taken)]
+            _ = run.log.ask((*firing.path, NEXT), Keep(values.encode(targets, "where to go on"), label=taken))
+            self._take(firing, output, taken)
+        else:
+            return False
+        return True
 
     def _usable(self, firing: Firing, number: int) -> str:
         """How rule `number` is noted if it is taken: its number; with ``max``, when it has been used up. Empty, if the next one is to be looked at."""

@@ -35,7 +35,7 @@ def judge(run: "Instance", path: Path, what: tuple[Condition, Names], told: Call
         if isinstance(how, Err):
             told(how)
         else:
-            run.judge_now(path, condition, names, how.output.value, told)
+            told(run.judged(path, condition, names, how.output.value))
 
     op = run.log.attempted(place, made)
     if isinstance(op, Err):

@@ -120,8 +120,8 @@ def spawn(run: "Instance", target: str, given: Any, path: Path, how: Child) -> M
         there = ", ".join(one.version for one in releases)
         raise run.failure(f"there is no version {wanted} of {name}; there are {there}", "UnknownVersion")
     raw = values.encode(((), given if isinstance(given, dict) else {} if given is None else {"value": given}), "the input of", path)
-    id, end = own_id(idempotency_key(execution.key, path)), "cancel" if how.awaited else "detach"
-    op = Spawn(name, id, 0, raw, how.awaited, undo=how.undo and how.awaited, on_cancel=end)  # type: ignore[arg-type]  # it is one of the words
+    id = own_id(idempotency_key(execution.key, path))
+    op = Spawn(name, id, 0, raw, how.awaited, undo=how.undo and how.awaited, on_cancel="cancel" if how.awaited else "detach")
     if releases is None:
         return Made(msgspec.structs.replace(op, version=int(wanted) if wanted.isdecimal() else 0))
     assert isinstance(release, Release)

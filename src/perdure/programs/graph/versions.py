@@ -75,7 +75,7 @@ def allowed(wanted: str) -> Callable[[Number], bool]:
 
 def _within(sign: str | None, *digits: str | None) -> Callable[[Number], bool]:
     given = [int(digit) for digit in digits if digit is not None and digit.isdecimal()]
-    low: Number = (*given, 0, 0, 0)[:3]  # type: ignore[assignment]  # three of at least three
+    low = _three(*given)
     match sign:
         case "^":
             fixed = next((place for place, one in enumerate(given) if one), len(given) - 1) + 1
@@ -98,4 +98,10 @@ def _next(low: Number, places: int) -> Number:
     if places == 0:
         return (HIGHEST, 0, 0)
     head = [*low[: places - 1], low[places - 1] + 1]
-    return (*head, 0, 0, 0)[:3]  # type: ignore[return-value]  # three of at least three
+    return _three(*head)
+
+
+def _three(*given: int) -> Number:
+    """The version of which these are the first numbers."""
+    major, minor, patch, *_ = *given, 0, 0, 0
+    return major, minor, patch

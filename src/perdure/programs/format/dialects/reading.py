@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from perdure.expr.refs import ROOTS
 from perdure.programs.format.finding import Finding, closest, error, joined, place, warning
+from perdure.programs.format.model import ROOTS
 
 Dialect = Literal["000", "001", "003", "004"]
 T = TypeVar("T")
 
 UNTITLED = "untitled"
-TAKEN = ROOTS | {"last_turn", "state"}
-"""What references may begin with besides a step."""
 
 
 class Read(NamedTuple):
@@ -147,7 +145,7 @@ class Names:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._called: dict[str, str] = {}
-        self._taken: set[str] = set(TAKEN)
+        self._taken: set[str] = set(ROOTS)
 
     def __contains__(self, original: object) -> bool:
         return original in self._called
@@ -168,7 +166,7 @@ class Names:
         if not original.isprintable() or not 0 < len(original) <= 256:
             called = self.free("".join(filter(str.isprintable, original))[:240] or "step")
             self._notes.error("bad_id", pointer, "an id is 1 to 256 printable characters")
-        elif original in TAKEN:
+        elif original in ROOTS:
             called = self.free(original)
             self._notes.warning("renamed_id", pointer, f"{original!r} is the name of a root here; the step is called {called!r}, and what refers to it follows")
         self._taken.add(called)
