@@ -14,10 +14,13 @@ from perdure.programs.format import reading
 from perdure.programs.format.canonical import bytes_of
 from perdure.programs.graph.declare import GraphWorkflow, Release
 from perdure.programs.graph.ir import IR
+from perdure.programs.graph.kind import Kind
 from perdure.programs.graph.needs import Need, needed
 from perdure.programs.graph.planning import planned
 from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
+from perdure.steps.deployment import NOTHING_MORE, Deployment
+from perdure.steps.registry import Registry
 
 Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
@@ -66,15 +69,16 @@ class Definition(Workflow[..., Any]):
         *,
         tools: Tools = (),
         calls: Sequence[Workflow[..., Any]] = (),
-        kinds: Mapping[str, Callable[..., Any]] | None = None,
+        kinds: Mapping[str, Callable[..., Any] | Kind] | None = None,
+        deployment: Deployment = NOTHING_MORE,
         secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
         name: str = "",
     ) -> Definition:
         """The definition that a text, or plain data, is.
 
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
-        work of a kind of steps that Perdure does not do itself, and is given its `config`, its `input`, and its `env` if it has one; `name` is its name if
-        it does not say one.
+        work of a kind of steps in place of what is registered for it: a `Kind`, or a function that is given `config`, `input`, and `env` if there is one;
+        `deployment` what steps may reach where they run; `name` is its name if it does not say one.
 
         Raises:
             BadDefinition: it is none; with all that is wrong with it.
@@ -93,13 +97,17 @@ class Definition(Workflow[..., Any]):
             name=plan.ir.name,
             release=release,
             tools=steps(tools),
-            kinds=steps({PYTHON: _judged, **(kinds or {})}),
+            kinds=Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())]),
             secrets=secrets.get if isinstance(secrets, Mapping) else secrets,
             imports=imported,
             family=family,
             deadline_s=release.deadline_s,
         )
         return cls(graph, read, calls)
+
+
+def _kind(name: str, one: Callable[..., Any] | Kind) -> Kind:
+    return one if isinstance(one, Kind) else Kind(name, one)
 
 
 def _judged(sources: list[str], output: Any, context: dict[str, Any]) -> list[bool]:

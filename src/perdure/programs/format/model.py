@@ -178,6 +178,7 @@ TASK = Fields(
         Field("queue", Text(what="the name of a queue"), "where it waits for a worker; absent: in the queue called as its type"),
         Field("priority", Whole(-(2**31)), "higher goes first"),
         Field("heartbeat", Duration(), "how long a worker may be silent"),
+        Field("config", Value(secrets=True), "of a type that the engine does itself: what that is told beside its input"),
     ),
     sugar="type",
 )

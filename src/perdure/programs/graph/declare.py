@@ -7,6 +7,7 @@ from typing import Any
 from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
 from perdure.programs.code.declare import Calling, Step
+from perdure.programs.graph.kind import Kind
 
 
 async def _anything(_: Any, given: dict[str, Any] = {}, /, **input: Any) -> Any:  # noqa: B006  # it is never called
@@ -32,13 +33,13 @@ class Release:
 @dataclasses.dataclass(frozen=True)
 class GraphWorkflow:
     """A definition as a workflow that an engine knows. `release` is what is started if nobody says otherwise; `family` are the releases of all
-    definitions that it may call, by name; `tools` the steps by the names by which definitions call them, and `kinds` what does the work of kinds of steps
-    that Perdure does not do itself; `secrets` finds the value of a secret; `imports` finds the function that ``py:package.function`` names."""
+    definitions that it may call, by name; `tools` the steps by the names by which definitions call them, `kinds` the kinds of steps; `secrets` finds the
+    value of a secret; `imports` finds the function that ``py:package.function`` names."""
 
     name: str
     release: Release | None = None
     tools: Mapping[str, Step[Any, Any, Any]] = dataclasses.field(default_factory=dict)
-    kinds: Mapping[str, Step[Any, Any, Any]] = dataclasses.field(default_factory=dict)
+    kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
     secrets: Callable[[str], str | None] | None = None
     imports: Callable[[str], Step[Any, Any, Any]] | None = None
     family: Mapping[str, Sequence[Release]] = dataclasses.field(default_factory=dict)

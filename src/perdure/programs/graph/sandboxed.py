@@ -41,7 +41,8 @@ def judge(run: "Instance", path: Path, what: tuple[Condition, Names], told: Call
     if isinstance(op, Err):
         told(op)
     else:
-        run.log.wait(place, answered, run.workflow.kinds.get(PYTHON) or _MISSING)
+        kind = run.workflow.kinds.get(PYTHON)
+        run.log.wait(place, answered, _MISSING if kind is None else kind.step)
 
 
 def _of(names: Names, root: str) -> Any:

@@ -25,10 +25,11 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
     done = how
     path = (*doing.path, ("transform", 0))
     ((kind, source),) = doing.node.transform.items()
-    step = run.workflow.kinds.get(kind)
-    if step is None:
+    found = run.workflow.kinds.get(kind)
+    if found is None:
         doing.then(refused(run, doing, kind))
         return
+    step = found.step
 
     def made() -> Call:
         args = tools.arguments({"config": source, "input": done.output.value}, path)

@@ -10,7 +10,7 @@ from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
 from perdure.core.paths import Key, Path
 from perdure.core.promise import Settlement
 from perdure.programs.code.durations import seconds
-from perdure.programs.graph import tools
+from perdure.programs.graph import tools, working
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Output
@@ -19,9 +19,6 @@ from perdure.programs.graph.transforming import fitting, refused
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
-
-SOURCES = frozenset(("ts", "python", "bash"))
-"""The kinds of steps behind which stands a source text, in which an @ is an @."""
 
 
 def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> None:
@@ -56,9 +53,13 @@ def _called(run: "Instance", doing: Doing, name: str) -> Op:
 
 
 def task(run: "Instance", doing: Doing) -> None:
-    """Work for whoever serves a queue."""
+    """Work for whoever serves a queue, or of a kind that this engine has."""
     config = doing.node.config if isinstance(doing.node.config, dict) else {"type": doing.node.config}
     name = str(config["type"])
+    kind = None if "queue" in config else run.workflow.kinds.get(name)
+    if kind is not None:
+        working.work(run, doing, kind, working.Given(config.get("config"), doing.node.input, doing.node.env))
+        return
 
     def made() -> Op:
         node = doing.node
@@ -81,26 +82,13 @@ def task(run: "Instance", doing: Doing) -> None:
 
 
 def other(run: "Instance", doing: Doing) -> None:
-    """A kind of work that Perdure does not do itself: whatever the engine was given for it."""
-    kind = doing.node.kind
-    step = run.workflow.kinds.get(kind)
-    if step is None:
-        doing.then(refused(run, doing, kind))
-        return
-
-    def made() -> Op:
-        node = doing.node
-        given = {"config": node.config if kind in SOURCES else run.evaluated(node.config, doing.names), "input": _given(run, doing)}
-        if node.env is not None:
-            given["env"] = run.evaluated(node.env, doing.names)
-        args = tools.arguments(given, doing.path)
-        return Call(kind, args, step.queue, step.rule, doing.node.timeout_s or step.timeout_s, doing.node.idempotent is not False)
-
-    op = run.log.attempted(doing.path, made)
-    if isinstance(op, Err):
-        doing.then(op)
+    """A kind of work, as what the engine was given for it does it."""
+    node = doing.node
+    kind = run.workflow.kinds.get(node.kind)
+    if kind is None:
+        doing.then(refused(run, doing, node.kind))
     else:
-        run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.tuned(step, doing.node.retry, run.plan.ir.retry))
+        working.work(run, doing, kind, working.Given(node.config, node.input, node.env))
 
 
 def call(run: "Instance", doing: Doing) -> None:

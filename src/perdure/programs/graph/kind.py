@@ -1,0 +1,79 @@
+"""Kinds: what a step of one kind takes and gives, what bounds it, whether it may be done twice, and what does it."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from perdure.programs.code.declare import Retry, Step
+from perdure.programs.code.durations import Duration
+
+
+class Limit(NamedTuple):
+    """What bounds a step of a kind: how much it may have unless it says otherwise, how much at most (None: it can't say otherwise), and what happens then."""
+
+    name: str
+    default: str
+    most: str | None
+    then: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Capabilities:
+    """What steps of a kind may do, whatever a definition says. None: nothing is said about it.
+
+    `can_emit_to` are the ids or kinds of the steps to which they may lead, `max_fanout` to how many at once, `allowed_tools` the tools that they may use;
+    with `requires_approval`, a person is asked before each.
+    """
+
+    can_emit_to: tuple[str, ...] | None = None
+    max_fanout: int | None = None
+    requires_approval: bool = False
+    allowed_tools: tuple[str, ...] | None = None
+
+
+NOTHING_SAID = Capabilities()
+DEFAULT_RETRY = Retry()
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of steps.
+
+    `run` does the work of one: an async function, or a plain one that runs in a thread, of `config` (what stands behind the verb, its references
+    resolved), `input` (what stands in ``with``) and `env`. It returns plain data; what it raises fails the try, and `Fatal` the step. `step_info()` tells it
+    the idempotency key. It may be cancelled at any await, and then has to leave nothing behind.
+
+    `config`, `input` and `output` are JSON Schemas (None: anything). `idempotent` says of a config whether a step of it may be done again when it is not
+    known how far it came; `idempotency` says the rule to people. `check` gives what is wrong with a config beyond its schema, as (JSON pointer, what);
+    references in it are not resolved yet. `extra` is the extra of the package that it takes.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    title: str = ""
+    summary: str = ""
+    icon: str = ""
+    version: str = "1"
+    config: Mapping[str, Any] | None = None
+    input: Mapping[str, Any] | None = None
+    output: Mapping[str, Any] | None = None
+    ports: tuple[str, ...] = ("success", "error")
+    limits: tuple[Limit, ...] = ()
+    idempotent: Callable[[Any], bool] = lambda config: True
+    idempotency: str = ""
+    capabilities: Capabilities = NOTHING_SAID
+    check: Callable[[Any], Iterator[tuple[str, str]]] = lambda config: iter(())
+    retry: Retry = DEFAULT_RETRY
+    timeout: Duration | None = None
+    extra: str = ""
+    example: str = ""
+
+    @cached_property
+    def step(self) -> Step[Any, Any, Any]:
+        """It, as the step that an engine performs."""
+        return self.run if isinstance(self.run, Step) else Step(self.run, name=self.name, retry=self.retry, timeout=self.timeout)
+
+    def may_repeat(self, config: Any) -> bool:
+        """Whether a step of this config may be done again after an interruption, if it does not say so itself."""
+        return self.step.idempotent and self.idempotent(config)

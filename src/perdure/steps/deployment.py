@@ -1,0 +1,58 @@
+"""Deployments: what steps may reach where they run. Who runs an engine says it; no definition can."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import BadValue
+
+ALLOWABLE = {
+    "bash": "shell commands, with the rights of the engine's own user",
+    "http:HOST": "requests to HOST though its address is private: a name, an address, a network such as 10.0.0.0/8, or host:port; http alone: all",
+}
+"""What can be allowed that is not allowed of itself, and what that means."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowed:
+    """What is allowed besides what always is. `http` are hosts, networks or host:port whose private addresses may be reached; ``*``: all."""
+
+    bash: bool = False
+    http: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, words: Iterable[str]) -> Allowed:
+        """What texts such as ``bash`` and ``http:10.0.0.0/8`` allow; several may stand in one, parted by commas.
+
+        Raises:
+            BadValue: nothing is called so.
+        """
+        bash, http = False, list[str]()
+        for word in (part.strip() for one in words for part in one.split(",")):
+            name, _, rest = word.partition(":")
+            match name, rest:
+                case "bash", "":
+                    bash = True
+                case "http", host:
+                    http.append(host or "*")
+                case _:
+                    raise BadValue("allow", word, f"one of {', '.join(ALLOWABLE)}")
+        return cls(bash, tuple(http))
+
+
+@dataclasses.dataclass(frozen=True)
+class Deployment:
+    """What steps may use where they run. `work` is the directory under which each execution has its own; `models` the models by the names that
+    definitions use; `secret` finds the value of a secret by its name (None: there is none)."""
+
+    allowed: Allowed = Allowed()  # frozen, so shared safely
+    work: Path = Path(".perdure/work")
+    models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    secret: Callable[[str], str | None] = lambda name: None
+
+
+NOTHING_MORE = Deployment()
+"""The deployment of who says nothing."""
