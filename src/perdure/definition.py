@@ -17,8 +17,10 @@ from perdure.programs.graph.ir import IR
 from perdure.programs.graph.kind import Kind
 from perdure.programs.graph.needs import Need, needed
 from perdure.programs.graph.planning import planned
+from perdure.programs.graph.policy import NO_POLICY, Policy
 from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
+from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry
 
@@ -71,6 +73,7 @@ class Definition(Workflow[..., Any]):
         calls: Sequence[Workflow[..., Any]] = (),
         kinds: Mapping[str, Callable[..., Any] | Kind] | None = None,
         deployment: Deployment = NOTHING_MORE,
+        policy: Policy | Mapping[str, Any] = NO_POLICY,
         secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
         name: str = "",
     ) -> Definition:
@@ -78,12 +81,13 @@ class Definition(Workflow[..., Any]):
 
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
         work of a kind of steps in place of what is registered for it: a `Kind`, or a function that is given `config`, `input`, and `env` if there is one;
-        `deployment` what steps may reach where they run; `name` is its name if it does not say one.
+        `deployment` what steps may reach where they run, `policy` what the definition may do; `name` is its name if it does not say one.
 
         Raises:
             BadDefinition: it is none; with all that is wrong with it.
         """
-        read = reading.read(document, name)
+        registry = Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())])
+        read = reading.read(document, name, more=lambda found: findings(found, registry))
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
@@ -97,9 +101,10 @@ class Definition(Workflow[..., Any]):
             name=plan.ir.name,
             release=release,
             tools=steps(tools),
-            kinds=Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())]),
+            kinds=registry,
             secrets=secrets.get if isinstance(secrets, Mapping) else secrets,
             imports=imported,
+            policy=policy if isinstance(policy, Policy) else Policy.read(policy),
             family=family,
             deadline_s=release.deadline_s,
         )

@@ -6,6 +6,7 @@ What a kind takes is imported when a step of it first runs, or when somebody loo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -27,7 +28,6 @@ class Registry(Mapping[str, Kind]):
     def __init__(self, deployment: Deployment = NOTHING_MORE, given: Iterable[Kind] = ()) -> None:
         self.deployment = deployment
         self._made: dict[str, Kind] = {kind.name: kind for kind in given}
-        self._installed: dict[str, EntryPoint] | None = None
 
     def __getitem__(self, name: str) -> Kind:
         if name not in self._made:
@@ -35,28 +35,29 @@ class Registry(Mapping[str, Kind]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._made, *OWN, *self._others())))
+        return iter(dict.fromkeys((*self._made, *OWN, *installed())))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made or name in OWN or name in self._others()
-
-    def _others(self) -> dict[str, EntryPoint]:
-        if self._installed is None:
-            self._installed = {one.name: one for one in entry_points(group=GROUP)}
-        return self._installed
+        return name in self._made or name in OWN or name in installed()
 
     def _make(self, name: str) -> Kind:
         if name in OWN:
             module, _, function = OWN[name].partition(":")
             found: Any = getattr(import_module(module), function)
-        elif name in self._others():
-            found = self._others()[name].load()
+        elif name in installed():
+            found = installed()[name].load()
         else:
             raise KeyError(name)
         kind = found if isinstance(found, Kind) else found(self.deployment)
         if not isinstance(kind, Kind) or kind.name != name:
             raise BadValue(f"the entry point {name} of {GROUP}", kind, f"a perdure Kind called {name}, or a function of a Deployment that returns it")
         return kind
+
+
+@cache
+def installed() -> Mapping[str, EntryPoint]:
+    """The kinds that installed packages bring, by name."""
+    return {one.name: one for one in entry_points(group=GROUP)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,10 +29,14 @@ class Definition(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def read(text_or_data: Any, name: str = "", blobs: Mapping[str, Any] | None = None) -> Definition:
+More = Callable[[dict[str, Any]], Iterable[Finding]]
+"""What else is to be found wrong with a document that is valid so far."""
+
+
+def read(text_or_data: Any, name: str = "", blobs: Mapping[str, Any] | None = None, more: More = lambda document: ()) -> Definition:
     """Read a definition: YAML or JSON, as text or as data; `name` is what it is called if it does not say so itself.
 
-    `blobs` holds what references to content stand for, in the dialect that has some (``cas://…``).
+    `blobs` holds what references to content stand for, in the dialect that has some (``cas://…``); `more` finds what else is wrong.
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all that is wrong with it.
@@ -48,6 +52,7 @@ def read(text_or_data: Any, name: str = "", blobs: Mapping[str, Any] | None = No
     if isinstance(document, dict) and name and "name" not in document:
         document = {"name": name} | document
     findings += _without_errors(checked(document, positions))
+    findings += _without_errors([located(finding, positions) for finding in more(document)])
     found = canonical(document)
     return Definition(text_or_data, document, found, hash_of(found), found.get("dialect", ""), tuple(findings))
 

@@ -8,6 +8,7 @@ from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
 from perdure.programs.code.declare import Calling, Step
 from perdure.programs.graph.kind import Kind
+from perdure.programs.graph.policy import NO_POLICY, Policy
 
 
 async def _anything(_: Any, given: dict[str, Any] = {}, /, **input: Any) -> Any:  # noqa: B006  # it is never called
@@ -34,7 +35,7 @@ class Release:
 class GraphWorkflow:
     """A definition as a workflow that an engine knows. `release` is what is started if nobody says otherwise; `family` are the releases of all
     definitions that it may call, by name; `tools` the steps by the names by which definitions call them, `kinds` the kinds of steps; `secrets` finds the
-    value of a secret; `imports` finds the function that ``py:package.function`` names."""
+    value of a secret; `policy` says what it may do; `imports` finds the function that ``py:package.function`` names."""
 
     name: str
     release: Release | None = None
@@ -42,6 +43,7 @@ class GraphWorkflow:
     kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
     secrets: Callable[[str], str | None] | None = None
     imports: Callable[[str], Step[Any, Any, Any]] | None = None
+    policy: Policy = NO_POLICY
     family: Mapping[str, Sequence[Release]] = dataclasses.field(default_factory=dict)
     version: int = WALK_VERSION
     deadline_s: float | None = None

@@ -254,7 +254,9 @@ def perform(run: "Instance", doing: Doing) -> None:
         from perdure.programs.graph.transforming import transformed  # here, as it does nodes again
 
         doing = transformed(run, doing)
-    run.verbs.get(doing.node.kind, run.verbs[""])(run, doing)
+    from perdure.programs.graph.guarding import use  # here, as it has people asked, which takes a workflow
+
+    use(run, doing, lambda: run.verbs.get(doing.node.kind, run.verbs[""])(run, doing))
 
 
 def _short(value: object) -> str:

@@ -17,7 +17,7 @@ from perdure.core.program import Command
 from perdure.expr import condition, template
 from perdure.expr.condition import Condition
 from perdure.expr.template import Template
-from perdure.programs.graph import doing, patching
+from perdure.programs.graph import doing, guarding, patching
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.declare import GraphWorkflow
 from perdure.programs.graph.doing import Doing
@@ -157,7 +157,7 @@ class Instance:
         self.walk.trace = {} if self.is_traced else None
         self.routing = Routing(self)
         self.endless = Endless(self)
-        wrong = self.log.judged((("input", 0),), self.roots.check) or self.roots.vary()
+        wrong = self.log.judged((("input", 0),), self.roots.check) or guarding.start(self) or self.roots.vary()
         if isinstance(wrong, Err):
             self.ending.fail(wrong)
             return
@@ -228,6 +228,9 @@ class Instance:
         if self.ending.is_begun:
             return
         place, frame = firing.place, firing.frame
+        if (refused := guarding.transition(self, firing, taken)) is not None:
+            self.fail(firing, refused)
+            return
         limit = self.plan.ir.limits.max_fanout
         try:
             if len(taken) > limit:

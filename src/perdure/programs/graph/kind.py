@@ -46,7 +46,7 @@ class Kind:
 
     `config`, `input` and `output` are JSON Schemas (None: anything). `idempotent` says of a config whether a step of it may be done again when it is not
     known how far it came; `idempotency` says the rule to people. `check` gives what is wrong with a config beyond its schema, as (JSON pointer, what);
-    references in it are not resolved yet. `extra` is the extra of the package that it takes.
+    references in it are not resolved yet; `check_step` the same of the whole step as it is written. `extra` is the extra of the package that it takes.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Kind:
     idempotency: str = ""
     capabilities: Capabilities = NOTHING_SAID
     check: Callable[[Any], Iterator[tuple[str, str]]] = lambda config: iter(())
+    check_step: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = lambda step: iter(())
     retry: Retry = DEFAULT_RETRY
     timeout: Duration | None = None
     extra: str = ""

@@ -1,0 +1,160 @@
+"""Guarding: what a policy lets a definition do, held against it where something is about to be done. A refusal, and that a person is asked, are kept."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.core import values
+from perdure.core.errors import ErrorInfo
+from perdure.core.ops import APPROVAL, Err, Keep, Op, Spawn
+from perdure.core.paths import Path, idempotency_key
+from perdure.core.promise import Settlement
+from perdure.programs.code.approval import Request, Verdict
+from perdure.programs.code.children import own_id
+from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.ir import Node
+from perdure.programs.graph.kind import Capabilities
+from perdure.programs.graph.policy import ALLOWED, NO_POLICY
+from perdure.programs.graph.walk import Firing
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.instance import Instance
+
+POLICY = ("policy", 0)
+"""Where it is kept, beside what is about to be done, that a policy forbids it, or that a person is asked."""
+
+UNGUARDED = frozenset(("approve", "listen", "emit", "sleep", "loop", "set", "test", "if", "parallel", "race", "do", "return", "fail"))
+"""The verbs that use no tool and are of no kind that an engine is given."""
+
+OF_NO_KIND = UNGUARDED | {"tool", "call"}
+"""The verbs of whose kind nothing is stated but by a policy."""
+
+
+def start(run: "Instance") -> Err | None:
+    """Why an execution may not begin, if it may not."""
+
+    def judge() -> Keep | None:
+        if run.workflow.policy is not NO_POLICY:
+            verdict = run.workflow.policy.judge("start", {**_facts(run), "input": run.roots.root("input")})
+            if verdict.deny:
+                raise run.failure(f"{run.plan.ir.name} may not be started: {verdict.deny}", "Unauthorized")
+        return None
+
+    refused = run.log.judged((POLICY,), judge)
+    return refused if isinstance(refused, Err) else None
+
+
+def use(run: "Instance", doing: Doing, go: Callable[[], None]) -> None:
+    """Go on with what a node is about to do, if it may; if a person is to be asked, once that one approves."""
+    if doing.node.kind in UNGUARDED:
+        go()
+        return
+    kept = run.log.judged((*doing.path, POLICY), lambda: _judged(run, doing))
+    if isinstance(kept, Err):
+        doing.then(kept)
+    elif kept is None:
+        go()
+    else:
+        _ask(run, doing, values.decode(run.log.raw(kept.value), Request, "what is asked"), go)
+
+
+def transition(run: "Instance", firing: Firing, taken: Sequence[int]) -> Err | None:
+    """Why a node may not lead on by these edges, if it may not."""
+    refused = run.log.judged((*firing.path, POLICY), lambda: _led(run, firing, taken))
+    return refused if isinstance(refused, Err) else None
+
+
+def _facts(run: "Instance") -> dict[str, Any]:
+    key, ir = run.execution.key, run.plan.ir
+    return {"workflow": ir.name, "version": ir.version, "tenant": key.tenant, "id": key.id}
+
+
+def _judged(run: "Instance", doing: Doing) -> Keep | None:
+    node, policy = doing.node, run.workflow.policy
+    if policy is NO_POLICY and node.kind in OF_NO_KIND:
+        return None
+    tool = _tool(node)
+    facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": tool}
+    asks = ""
+    for one in _capabilities(run, facts):
+        if one.allowed_tools is not None and tool and tool not in one.allowed_tools:
+            allowed = ", ".join(one.allowed_tools) or "none"
+            raise run.failure(f"{node.id} tried to use {tool!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+        if one.requires_approval:
+            asks = f"May {node.id} use {tool or node.kind}?"
+    if policy is NO_POLICY and not asks:
+        return None
+    given = None if node.input is None else run.evaluated(node.input, doing.names, may_have_secrets=True)
+    verdict = ALLOWED if policy is NO_POLICY else policy.judge("tool", {**facts, "input": given})
+    if verdict.deny:
+        raise run.failure(f"{node.id} may not use {tool or node.kind}: {verdict.deny}", "Unauthorized")
+    if not verdict.ask and not asks:
+        return None
+    details = {"step": node.id, "tool": tool, "kind": node.kind, "input": given}
+    return Keep(values.encode(Request(verdict.ask or asks, details), "what is asked", doing.path), label="policy")
+
+
+def _tool(node: Node) -> str:
+    """The tool, the workflow, or the type of work that a node uses; empty, if it is of a kind that uses none."""
+    match node.kind, node.config:
+        case "tool" | "call" | "task", str(name):
+            return name
+        case "call", {"target": name}:
+            return str(name)
+        case "task", {"type": name}:
+            return str(name)
+    return ""
+
+
+def _capabilities(run: "Instance", facts: dict[str, Any]) -> Iterator[Capabilities]:
+    """What is stated of a step: of its kind, where that is one that the engine was given, and by the policy."""
+    name = facts["tool"] if facts["kind"] == "task" else facts["kind"]
+    if facts["kind"] not in OF_NO_KIND and (kind := run.workflow.kinds.get(name)) is not None:
+        yield kind.capabilities
+    yield from run.workflow.policy.of(facts)
+
+
+def _led(run: "Instance", firing: Firing, taken: Sequence[int]) -> Keep | None:
+    node, places = firing.place.node, run.plan.places
+    if not taken or (run.workflow.policy is NO_POLICY and node.kind in OF_NO_KIND):
+        return None
+    facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": _tool(node)}
+    targets = [places[run.plan.edges[edge].target].node for edge in taken]
+    for one in _capabilities(run, facts):
+        if one.max_fanout is not None and len(targets) > one.max_fanout:
+            why = f"{node.id} leads to {len(targets):,} steps at once, and at most {one.max_fanout:,} are allowed"
+            raise run.failure(why, "exceeded_max_fanout")
+        for target in targets:
+            if one.can_emit_to is not None and not {target.id, target.kind} & set(one.can_emit_to):
+                allowed = ", ".join(one.can_emit_to) or "none"
+                raise run.failure(f"{node.id} tried to go on to {target.id!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+    for target in targets if run.workflow.policy is not NO_POLICY else ():
+        verdict = run.workflow.policy.judge("transition", {**facts, "to": target.id, "to_kind": target.kind})
+        if verdict.deny:
+            raise run.failure(f"{node.id} may not lead to {target.id}: {verdict.deny}", "Unauthorized")
+    return None
+
+
+def _ask(run: "Instance", doing: Doing, request: Request, go: Callable[[], None]) -> None:
+    path: Path = (*doing.path, ("approval", 0))
+
+    def made() -> Op:
+        return Spawn(APPROVAL, own_id(idempotency_key(run.execution.key, path)), 1, values.encode(((request,), {}), "what is asked", path))
+
+    def decided(settlement: Settlement) -> None:
+        how = run.log.result(settlement)
+        if isinstance(how, Err):
+            doing.then(how)
+            return
+        verdict: Verdict = values.decode(how.output.raw, Verdict, "the verdict of", path)
+        if verdict.approved:
+            go()
+            return
+        last = verdict.votes[-1] if verdict.votes else None
+        by = f" by {last.by}{f': {last.comment}' if last.comment else ''}" if last else ""
+        doing.then(Err("fatal", ErrorInfo("NotApproved", f"what {doing.node.id} was about to do was not approved{by}")))
+
+    op = run.log.attempted(path, made)
+    if isinstance(op, Err):
+        doing.then(op)
+    else:
+        run.log.wait(path, decided)

@@ -1,0 +1,60 @@
+"""Checking: what is wrong with what the steps of a definition say to their kinds, found before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perdure.core.errors import MissingExtra
+from perdure.expr import schema
+from perdure.programs.format.finding import Finding, error, joined, place
+from perdure.programs.format.shapes import is_template
+from perdure.programs.format.steps import Placed, placed, verb_of
+from perdure.programs.graph.kind import Kind
+
+
+def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Finding]:
+    """What is wrong with the configs in a document that is valid otherwise, as the kinds that are here see it. What is known only at run is not looked at."""
+    for one in placed(document):
+        found = _of(one, kinds)
+        if found is not None:
+            kind, pointer, config = found
+            if verb_of(one.step) == "task":  # what stands behind another verb, the format itself says
+                yield from (error("bad_config", pointer, f"{place(document, one.pointer)}: {kind.name}: {why}") for why in _unfit(kind, config))
+            for where, why in (*kind.check(config), *kind.check_step(one.step)):
+                at = pointer + where
+                yield error("bad_config", at, f"{place(document, one.pointer)}: {_named(verb_of(one.step), where)}{why}")
+
+
+def _of(one: Placed, kinds: Mapping[str, Kind]) -> tuple[Kind, str, Any] | None:
+    """The kind of a step, and its config with where that stands; None if it is of no kind that is here."""
+    verb = verb_of(one.step)
+    said = one.step.get(verb)
+    if verb == "task":
+        about = said if isinstance(said, dict) else {"type": said}
+        kind = None if "queue" in about else kinds.get(str(about.get("type")))
+        return None if kind is None else (kind, joined(one.pointer, verb, "config") if "config" in about else joined(one.pointer, verb), about.get("config"))
+    kind = kinds.get(verb)
+    return None if kind is None else (kind, joined(one.pointer, verb), said)
+
+
+def _unfit(kind: Kind, config: Any) -> list[str]:
+    if kind.config is None or _holds_templates(config):
+        return []
+    try:
+        return schema.problems(dict(kind.config), config)[:3]
+    except MissingExtra:  # then it is held against its schema where it runs
+        return []
+
+
+def _holds_templates(value: Any) -> bool:
+    match value:
+        case dict():
+            return any(map(_holds_templates, value.values()))
+        case list():
+            return any(map(_holds_templates, value))
+    return is_template(value)
+
+
+def _named(verb: str, where: str) -> str:
+    return f"{verb}{where.replace('/', '.')}: "
