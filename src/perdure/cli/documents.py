@@ -15,6 +15,7 @@ from perdure.cli.exits import Exit, Outcome
 from perdure.core.errors import BadDefinition, BadValue
 
 if TYPE_CHECKING:
+    from perdure.cli.places import Place
     from perdure.cli.targets import Tools
     from perdure.definition import Definition
     from perdure.programs.format.finding import Finding
@@ -101,15 +102,17 @@ def refuse(file: str, findings: Sequence[Finding], and_so: str = "") -> NoReturn
     raise Outcome(Exit.INPUT, f"{name(file)} is not valid: {counted}{and_so and '; '}{and_so}")
 
 
-def definition(file: str, tools: Tools | None = None, calls: Sequence[Workflow[..., Any]] = (), and_so: str = "nothing was started") -> Definition:
-    """The definition in a file, with what it may use; the command ends if there is none, or it is not valid."""
+def definition(
+    file: str, tools: Tools | None = None, calls: Sequence[Workflow[..., Any]] = (), and_so: str = "nothing was started", place: Place | None = None
+) -> Definition:
+    """The definition in a file, with what it may use and do; the command ends if there is none, or it is not valid."""
     from perdure.definition import Definition
 
+    uses: dict[str, Any] = {} if tools is None else {"tools": tools.steps}
+    uses |= {} if place is None else place._asdict()
     given = text(file)
     try:
-        return Definition.of(
-            given, tools=() if tools is None else tools.steps, calls=(*calls, *(() if tools is None else tools.workflows)), name=own_name(file)
-        )
+        return Definition.of(given, calls=(*calls, *(() if tools is None else tools.workflows)), name=own_name(file), **uses)
     except BadDefinition as error:
         refuse(file, error.findings, and_so)
 

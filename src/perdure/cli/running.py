@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import nullcontext
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import click
 
+from perdure.cli import places
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command
 from perdure.cli.settings import F, Settings, input_options, value_format
@@ -37,6 +38,7 @@ def tool_options(command: F) -> F:
 @click.argument("target")
 @input_options
 @tool_options
+@places.options
 @click.option("--id", help="Its id: run again, the same execution goes on, and one that has ended returns its result.")
 @click.option("--wait/--no-wait", default=True, help="Wait while it waits for an approval (the default), or end the command then.")
 @click.option("--watch", is_flag=True, help="Show its steps as they go, on standard error.")
@@ -54,7 +56,7 @@ def run(settings: Settings, /, *, target: str, id: str | None, wait: bool, watch
 
     if settings.tenant != "default":
         raise Outcome(Exit.FLAGS, "run works for the tenant 'default' alone\nperdure --tenant NAME start, with a worker, is for any")
-    workflow = targets.workflow(target, given["tools"], given["calls"])
+    workflow = targets.workflow(target, given["tools"], given["calls"], places.place(given))
     args, kwargs = _input(target, workflow, given)
     key = workflow.key(uuid4().hex if id is None else id)
     settings.log("perdure.workflow")
@@ -198,23 +200,25 @@ def _asked(workflow: str, given: dict[str, Any]) -> _Asked:
 
 
 @click.command("worker", cls=Command)
-@click.argument("places", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @tool_options
+@places.options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also do the steps that wait on this queue.")
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end, once it is told to stop.")
 @click.pass_obj
-def worker(settings: Settings, /, *, places: tuple[str, ...], queues: tuple[str, ...], grace: str, **uses: Sequence[str]) -> None:
+def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str, **given: Any) -> None:
     """Run all workflows of some files or modules, and definitions (FILE.yaml, FILE.json), until stopped.
 
     SIGTERM or Ctrl-C stops it in good order: nothing new begins, what runs may end. A second one stops it at once. Nothing is lost either way.
     """
     import asyncio
 
-    from perdure.cli import targets, words
+    from perdure.cli import words
+    from perdure.cli.targets import code as found
     from perdure.programs.code.durations import seconds
     from perdure.runtime.serve import serve
 
-    code, grace_s = targets.code(places, uses["tools"], uses["calls"]), seconds(grace, "--grace")
+    code, grace_s = found(targets, given["tools"], given["calls"], places.place(given)), seconds(grace, "--grace")
     settings.log("perdure")
 
     def ready(engine: Engine) -> None:

@@ -25,6 +25,7 @@ from perdure.programs.code.queues import Queue
 from perdure.sdk import Workflow
 
 if TYPE_CHECKING:
+    from perdure.cli.places import Place
     from perdure.definition import Definition
 
 FORMS = "FILE.py, FILE.py:workflow, module:workflow, or FILE.yaml or FILE.json of a definition"
@@ -58,7 +59,7 @@ def is_target(text: str) -> bool:
     return documents.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
 
 
-def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = ()) -> Workflow[..., Any]:
+def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), where: Place | None = None) -> Workflow[..., Any]:
     """The workflow that `text` names; of a file without a name, the only one that is defined in it. A definition gets the `tools` of these files and modules,
     and may call the definitions in the files `calls`.
 
@@ -66,7 +67,7 @@ def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = ()) ->
         NoTarget: there is none, or there are several.
     """
     if documents.is_document(text):
-        return definitions([text], tools, calls)[0]
+        return definitions([text], tools, calls, where)[0]
     if tools or calls:
         raise NoTarget("target", text, "a definition, which alone takes --tools and --calls: a file of YAML or JSON, or - for standard input")
     place, name = _split(text)
@@ -82,7 +83,7 @@ def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = ()) ->
     raise NoTarget("target", text, f"one workflow but {len(found)}; choose: {names}")
 
 
-def definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = ()) -> list[Definition]:
+def definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: Place | None = None) -> list[Definition]:
     """The definitions in files, in their order. All have the same tools, and each may call all of them and those in the files `calls`, but for itself.
 
     Raises:
@@ -91,7 +92,7 @@ def definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence
     given = tools_of(tools) if tools else None
     found: list[Definition] = []
     for file in dict.fromkeys([*calls, *files]):
-        found.append(documents.definition(file, given, found))
+        found.append(documents.definition(file, given, found, place=where))
     by_file = dict(zip(dict.fromkeys([*calls, *files]), found, strict=True))
     return [by_file[file] for file in files]
 
@@ -118,7 +119,7 @@ def tools_of(texts: Sequence[str]) -> Tools:
     return Tools(steps, tuple(workflows.values()))
 
 
-def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = ()) -> Code:
+def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: Place | None = None) -> Code:
     """All workflows and steps that these files and modules can name, or of ``place:name`` the one workflow, with all steps beside it; and definitions, which
     get the `tools` of their own places and may call each one that stands before them, and those in the files `calls`.
 
@@ -131,7 +132,7 @@ def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] =
     files = [text for text in texts if documents.is_document(text)]
     if (tools or calls) and not files:
         raise NoTarget("targets", " ".join(texts), "definitions, which alone take --tools and --calls")
-    for definition in definitions([*calls, *files], tools) if files else ():
+    for definition in definitions([*calls, *files], tools, where=where) if files else ():
         _add(workflows, definition.code.name, definition, definition.code.name, "workflow")
     for text in texts:
         if text in files:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
 from perdure.core.errors import BadValue
 from perdure.programs.graph.kind import Kind
@@ -46,15 +45,25 @@ class Registry(Mapping[str, Kind]):
     def _make(self, name: str) -> Kind:
         if name in OWN:
             module, _, function = OWN[name].partition(":")
-            found: Any = getattr(import_module(module), function)
-        elif name in installed():
-            found = installed()[name].load()
-        else:
+            found: Kind = getattr(import_module(module), function)(self.deployment)
+            return found
+        if name not in installed():
             raise KeyError(name)
-        kind = found if isinstance(found, Kind) else found(self.deployment)
-        if not isinstance(kind, Kind) or kind.name != name:
-            raise BadValue(f"the entry point {name} of {GROUP}", kind, f"a perdure Kind called {name}, or a function of a Deployment that returns it")
-        return kind
+        return _brought(installed()[name], self.deployment)
+
+
+def _brought(entry: EntryPoint, deployment: Deployment) -> Kind:
+    """The kind of an entry point. What a package has wrong is told by its name."""
+    by = entry.dist.name if entry.dist is not None else "a package"
+    where = f"the entry point {entry.name} of {GROUP}, from {by}"
+    try:
+        found = entry.load()
+        kind = found if isinstance(found, Kind) else found(deployment)
+    except Exception as error:  # of code that is not ours, whatever it is
+        raise BadValue(where, entry.value, f"to be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(kind, Kind) or kind.name != entry.name:
+        raise BadValue(where, getattr(kind, "name", type(kind).__name__), f"a Kind called {entry.name}, or a function of a Deployment that returns it")
+    return kind
 
 
 @cache

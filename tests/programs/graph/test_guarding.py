@@ -75,7 +75,7 @@ def test_a_person_is_asked_before_and_with_what_it_is_about(done: list[int], alw
         if approves:
             assert run.result() == {"b": {}, "c": {}} and done == [5]
         else:
-            with pytest.raises(ExecutionFailed, match="not approved.*too late"):
+            with pytest.raises(ExecutionFailed, match=r"not approved.*too late"):
                 run.result()
             assert done == []
 

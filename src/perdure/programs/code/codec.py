@@ -17,7 +17,7 @@ _shape: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]
 class Codec:
     """The type hints of one function, resolved once; its first `skip` parameters are left out."""
 
-    __slots__ = ("_by_count", "_named", "_positional", "_rest", "result")
+    __slots__ = ("_by_count", "_fields", "_is_open", "_named", "_positional", "_rest", "result")
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)
@@ -27,7 +27,18 @@ class Codec:
         self._positional = [hinted[one.name] for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
         self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
         self._named = hinted
+        self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+        self._is_open = any(one.kind is one.VAR_KEYWORD for one in parameters)
         self._by_count: dict[int, Any] = {}
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments by name; of a type that has none, anything."""
+        return {
+            "type": "object",
+            "properties": {name: _schema(kind) for name, kind in self._named.items() if name in self._fields},
+            "required": [name for name in self._fields if self._fields[name]],
+            "additionalProperties": self._is_open,
+        }
 
     def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, path: Path = ROOT) -> bytes:
         """The encoded pair of positional and named arguments."""
@@ -41,6 +52,16 @@ class Codec:
         kinds = self._positional + [self._rest] * (len(args) - len(self._positional))
         positional = [values.decode(one, kind, what, path) for one, kind in zip(args, kinds, strict=False)]
         return positional, {name: values.decode(one, self._named.get(name, Any), what, path) for name, one in kwargs.items()}
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    if hasattr(hint, "model_json_schema"):
+        found: dict[str, Any] = hint.model_json_schema()
+        return found
+    try:
+        return msgspec.json.schema(hint)
+    except (TypeError, ValueError):
+        return {}
 
 
 NO_ARGS = values.encode(((), {}), "no arguments")

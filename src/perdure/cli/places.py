@@ -1,0 +1,58 @@
+"""Places: what definitions may reach and do where they are run, as options of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from perdure.cli.exits import Exit, Outcome
+from perdure.cli.settings import F
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.policy import Policy
+    from perdure.steps.deployment import Deployment
+
+
+class Place(NamedTuple):
+    """Where definitions are run: what their steps may reach there, and what they may do."""
+
+    deployment: Deployment
+    policy: Policy
+
+
+def options(command: F) -> F:
+    """What steps may reach, and what definitions may do."""
+    said = "Rules that hold whatever a definition says: who may start what, use which tools, go where, and what a person is asked before."
+    command = click.option("--policy", metavar="FILE", envvar="PERDURE_POLICY", help=said)(command)
+    said = "Where steps of bash work, a directory for each execution."
+    command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK", help=said)(command)
+    said = "What steps may do that they may not of themselves: bash, or http:HOST for a private address. Several with commas."
+    return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)
+
+
+def place(given: Mapping[str, Any]) -> Place:
+    """What the options say."""
+    from perdure.programs.graph.policy import NO_POLICY
+    from perdure.steps.deployment import Allowed, Deployment
+
+    work = Deployment.work if given["work"] is None else Path(given["work"])
+    return Place(Deployment(Allowed.of(given["allow"]), work), NO_POLICY if given["policy"] is None else policy(given["policy"]))
+
+
+def policy(file: str) -> Policy:
+    """The policy in a file; the command ends if it is none."""
+    from perdure.cli import documents
+    from perdure.core.errors import BadValue
+    from perdure.programs.format.parse import parsed
+    from perdure.programs.graph.policy import Policy
+
+    read = parsed(documents.text(file))
+    if read.findings:
+        documents.refuse(file, read.findings)
+    try:
+        return Policy.read(read.document)
+    except BadValue as error:
+        raise Outcome(Exit.INPUT, f"{documents.name(file)} is no policy: {error}") from error

@@ -1,0 +1,109 @@
+"""Descriptions: kinds and tools as people and programs look at them, plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from perdure.programs.code.declare import Step
+from perdure.programs.format import model, published
+from perdure.programs.graph.kind import Kind
+from perdure.steps.registry import installed
+
+TAKES = {"http": ("httpx2",), "sandbox": ("pydantic_monty", "quickjs", "jq"), "agents": ("pydantic_ai",), "definitions": ("cel_expr_python",)}
+"""By the extra of the package, what it brings."""
+
+
+class KindShown(msgspec.Struct, frozen=True):
+    """A kind. `config` is the JSON Schema of what stands behind its verb (of a kind that a package brings, of the field ``config``), `by` the package that
+    brings it, `ready` whether what it takes is installed."""
+
+    name: str
+    version: str
+    title: str
+    summary: str
+    icon: str
+    ports: tuple[str, ...]
+    by: str
+    ready: bool
+    extra: str
+    idempotency: str
+    limits: tuple[dict[str, Any], ...]
+    capabilities: dict[str, Any]
+    config: dict[str, Any]
+    input: dict[str, Any]
+    output: dict[str, Any]
+    example: str
+
+
+class ToolShown(msgspec.Struct, frozen=True):
+    """A tool that definitions may use: what it says of itself, the JSON Schema of its arguments, and how it is performed."""
+
+    name: str
+    summary: str
+    schema: dict[str, Any]
+    queue: str
+    idempotent: bool
+    tries: int
+    timeout_s: float | None
+    is_undone: bool
+
+
+def kind(one: Kind) -> KindShown:
+    """A kind as it is shown."""
+    brought = installed().get(one.name)
+    by = "perdure" if brought is None or brought.dist is None else brought.dist.name
+    return KindShown(
+        one.name,
+        one.version,
+        one.title or one.name,
+        one.summary,
+        one.icon,
+        one.ports,
+        by,
+        all(find_spec(module) is not None for module in TAKES.get(one.extra, ())),
+        one.extra,
+        one.idempotency,
+        tuple(limit._asdict() for limit in one.limits),
+        {name: value for name, value in vars(one.capabilities).items() if value not in (None, False)},
+        config_schema(one),
+        dict(one.input or {}),
+        dict(one.output or {}),
+        one.example,
+    )
+
+
+def config_schema(one: Kind) -> dict[str, Any]:
+    """The JSON Schema of what a kind is told: of Perdure's own verbs, as the format has it."""
+    verb = model.verbs().get(one.name)
+    if one.config is not None or verb is None:
+        return dict(one.config or {})
+    return published.of_shape(verb.shape)
+
+
+def tool(name: str, step: Step[Any, Any, Any]) -> ToolShown:
+    """A tool as it is shown."""
+    summary = (getattr(step.fn, "__doc__", "") or "").strip().split("\n\n")[0].replace("\n", " ")
+    return ToolShown(name, summary, arguments(step), step.queue, step.idempotent, step.rule.max, step.timeout_s, bool(step.handlers))
+
+
+def arguments(step: Step[Any, Any, Any]) -> dict[str, Any]:
+    """The JSON Schema of the named arguments of a step; of types that have none, anything."""
+    return step.codec.schema()
+
+
+def search(words: str, things: Iterable[KindShown | ToolShown], limit: int = 10) -> Iterator[KindShown | ToolShown]:
+    """Those that fit a search, best first: by how many of the words stand in the name, and then in the rest of what they say."""
+    wanted = words.casefold().split()
+    ranked = [(sum(word in one.name.casefold() for word in wanted), sum(word in _text(one) for word in wanted), one) for one in things]
+    found = sorted((one for one in ranked if one[1]), key=lambda one: (-one[0], -one[1], one[2].name))
+    return (one for _, _, one in found[:limit])
+
+
+def _text(one: KindShown | ToolShown) -> str:
+    properties: Mapping[str, Any] = one.schema.get("properties", {}) if isinstance(one, ToolShown) else {}
+    title = one.title if isinstance(one, KindShown) else ""
+    return " ".join((one.name, one.summary, title, *properties)).casefold()
