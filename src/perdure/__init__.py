@@ -57,11 +57,15 @@ if TYPE_CHECKING:
     from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
     from perdure.programs.code.sync import SyncContext, SyncTurn
     from perdure.programs.code.transaction import Transaction
+    from perdure.programs.graph.kind import Capabilities, Kind, Limit
+    from perdure.programs.graph.policy import Policy
     from perdure.sdk import Workflow, workflow
+    from perdure.steps.deployment import Allowed, Deployment
     from perdure.stores.codecs import Compressed
     from perdure.stores.encryption import Encrypted
 
 __all__ = [
+    "Allowed",
     "AlreadyThere",
     "Ambiguous",
     "AsyncClient",
@@ -69,6 +73,7 @@ __all__ = [
     "Attempt",
     "BadDefinition",
     "BadExpression",
+    "Capabilities",
     "ChildFailed",
     "Client",
     "Compressed",
@@ -77,6 +82,7 @@ __all__ = [
     "Decision",
     "DecisionRefused",
     "Definition",
+    "Deployment",
     "Diverged",
     "Encrypted",
     "Err",
@@ -92,6 +98,8 @@ __all__ = [
     "Is",
     "JoinFailed",
     "Key",
+    "Kind",
+    "Limit",
     "LinkRefused",
     "Message",
     "NeedsAttention",
@@ -101,6 +109,7 @@ __all__ = [
     "Ok",
     "PatchRefused",
     "PerdureError",
+    "Policy",
     "ProgrammingError",
     "Queue",
     "RaceFailed",
@@ -133,6 +142,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "perdure.programs.graph.kind": ("Capabilities", "Kind", "Limit"),
+    "perdure.programs.graph.policy": ("Policy",),
+    "perdure.steps.deployment": ("Allowed", "Deployment"),
     "perdure.client": ("AsyncClient", "AsyncHandle", "Client", "Handle"),
     "perdure.core.errors": (
         "AlreadyThere",

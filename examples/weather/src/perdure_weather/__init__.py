@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from perdure.programs.graph.kind import Capabilities, Kind, Limit
-from perdure.steps.deployment import Deployment
+from perdure import Capabilities, Deployment, Kind, Limit
 
 WRONG = Kind("another_name", lambda config, input: None)
 
