@@ -24,7 +24,8 @@ from tests.docs.pages import ROOT
 DIRECTORY = ROOT / "docs/reference"
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Declaring": ("step", "workflow", "Step", "Workflow", "Definition", "Retry", "Signal", "Queue", "Rate"),
+    "Declaring": ("step", "workflow", "Step", "Workflow", "Retry", "Signal", "Queue", "Rate"),
+    "For definitions": ("Definition", "Kind", "Limit", "Capabilities", "Deployment", "Allowed", "Policy"),
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
@@ -57,6 +58,8 @@ HIDDEN = {
     "Workflow": {"signature"},
     "Queue": {"lane", "ranked", "is_limited"},
     "Rate": {"interval_s"},
+    "Kind": {"step", "may_repeat"},
+    "Policy": {"of", "judge"},
     "Retry": {"rule", "again"},
     "StepInfo": {"life", "reported"},
     "Compressed": {"encode", "decode"},
@@ -218,7 +221,7 @@ class Entry:
         """Its public methods and properties, in the order of the source."""
         kinds = (property, cached_property)
         own = {name: one for name, one in vars(self.thing).items() if not name.startswith("_")}
-        own = {name: one for name, one in own.items() if name not in HIDDEN.get(self.name, ())}
+        own = {name: getattr(one, "__func__", one) for name, one in own.items() if name not in HIDDEN.get(self.name, ())}
         return {name: one for name, one in own.items() if (inspect.isfunction(one) or isinstance(one, kinds)) and _documented(one)}
 
     @property
