@@ -227,8 +227,11 @@ def _headers(wanted: Wanted, key: str) -> list[tuple[str, str]]:
     return [*(one for one in ours if one[0].lower() not in said), *wanted.headers]
 
 
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _said(error: BaseException) -> str:
+    """Why something broke, as the network says it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def _agent() -> str:
