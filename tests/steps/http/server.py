@@ -29,6 +29,7 @@ class Wire(NamedTuple):
 
     seen: Seen
     writer: asyncio.StreamWriter
+    reader: asyncio.StreamReader
 
     async def raw(self, *parts: bytes, every_s: float = 0.0) -> None:
         """Send bytes as they are."""
@@ -37,6 +38,10 @@ class Wire(NamedTuple):
             await self.writer.drain()
             if every_s:
                 await asyncio.sleep(every_s)
+
+    async def gone(self) -> None:
+        """Wait until whoever asked has gone."""
+        assert await self.reader.read() == b""
 
     def reset(self) -> None:
         """Break the connection."""
@@ -99,7 +104,7 @@ class Server:
                 self.busy += 1
                 self.busiest = max(self.busy, self.busiest)
                 try:
-                    await self._routes.get(seen.path, _lost)(Wire(seen, writer))
+                    await self._routes.get(seen.path, _lost)(Wire(seen, writer, reader))
                 finally:
                     self.busy -= 1
                 if writer.is_closing():

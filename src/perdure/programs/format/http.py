@@ -43,4 +43,5 @@ HTTP = Fields(
         Field("max_bytes", Whole(1), "how long the body of the answer may be, unpacked; up to 16,000,000", default=10_000_000),
         Field("idempotency_key", Flag(), "whether what changes something is sent under the step's key, by which the receiver knows it again", default=True),
     ),
+    sugar="url",
 )

@@ -81,9 +81,8 @@ def kind(deployment: Deployment) -> Kind:
             from perdure.steps.http import network, sending  # here, as they take a library that is optional
         except ImportError:
             raise MissingExtra("a step of the kind http", "httpx2", "http") from None
-        info = step_info()
-        exchange = sending.Exchange(await network.connections(allowed), wanted.wanted(config, input, env), info.key)
-        return await exchange.result(limit_s(info.timeout_s))
+        request, info = wanted.wanted(config, input, env), step_info()
+        return await sending.Exchange(await network.connections(allowed), request, info.key).result(limit_s(info.timeout_s))
 
     return Kind(
         "http",

@@ -6,6 +6,7 @@ So neither a name that leads elsewhere a moment later, nor a redirect, nor a spe
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ def connections(allowed: tuple[str, ...]) -> Resource[httpcore2.AsyncConnectionP
 
     async def opens() -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
-            ssl_context=await asyncio.to_thread(create_ssl_context),  # it reads some hundred certificates
+            ssl_context=await asyncio.to_thread(_trusted, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             max_connections=CONNECTIONS_MAX,
             max_keepalive_connections=IDLE_MAX,
             keepalive_expiry=IDLE_S,
@@ -40,6 +41,12 @@ def connections(allowed: tuple[str, ...]) -> Resource[httpcore2.AsyncConnectionP
         )
 
     return Resource("http", opens)
+
+
+@cache
+def _trusted(*places: str | None) -> ssl.SSLContext:
+    """Whom to believe: the certificates of the system, or those at these places, where who runs the engine says so. They are some hundred, read once."""
+    return create_ssl_context()
 
 
 class Guard(httpcore2.AsyncNetworkBackend):

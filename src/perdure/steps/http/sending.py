@@ -42,6 +42,11 @@ KEPT = frozenset(("accept", "accept-encoding", "accept-language", "content-type"
 
 OF_A_BODY = frozenset(("content-encoding", "content-language", "content-location", "content-type", KEY))
 EXCERPT_BYTES, EXCERPT_WAIT_S = 16 * 1024, 2.0
+CUT_OFF_MAX = 10_000
+_cut_off: dict[str, bool] = {}
+"""The keys of steps that were ended from outside when what may not be sent twice had been sent: should the engine have them tried again, they are not."""
+
+_DOUBT = "it may have been carried out, and has no idempotency key; find out, or have it sent with one, then retry the execution"
 _ENCODED = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd"))
 _LOST = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, OSError)
 
@@ -50,7 +55,7 @@ class Exchange:
     """A request on its way. `method`, `url`, `headers` and `content` are those of what is sent now; `sent` says whether some of it may have arrived."""
 
     def __init__(self, pool: httpcore2.AsyncConnectionPool, wanted: Wanted, key: str) -> None:
-        self._pool, self._wanted = pool, wanted
+        self._pool, self._wanted, self._key = pool, wanted, key
         self.method, self.url, self.content = wanted.method, wanted.url, wanted.content
         self.headers = _headers(wanted, key)
         self.redirects = 0
@@ -63,6 +68,8 @@ class Exchange:
             Unanswered, StatusTransient: it may be tried again.
             InDoubt, StatusRefused, AnswerRefused, AddressRefused: it may not.
         """
+        if not self._repeatable and _cut_off.pop(self._key, False):
+            raise InDoubt(f"{self._what}: the try before was ended when it had been sent; {_DOUBT}")
         try:
             async with asyncio.timeout(limit_s):
                 while True:
@@ -70,6 +77,12 @@ class Exchange:
                         return found
         except TimeoutError:
             raise self._lost(f"no whole answer within {limit_s:g} s") from None
+        except asyncio.CancelledError:
+            if self.sent and not self._repeatable:
+                _cut_off[self._key] = True
+                while len(_cut_off) > CUT_OFF_MAX:
+                    del _cut_off[next(iter(_cut_off))]
+            raise
 
     @property
     def _repeatable(self) -> bool:
@@ -82,8 +95,7 @@ class Exchange:
     def _lost(self, why: str) -> Unanswered | InDoubt:
         if self._repeatable or not self.sent:
             return Unanswered(f"{self._what}: {why}")
-        advice = "it was sent, so it may have been carried out, and has no idempotency key; find out, or let it be sent again with `idempotency_key: true`"
-        return InDoubt(f"{self._what}: {why}; {advice}")
+        return InDoubt(f"{self._what}: {why}; {_DOUBT}")
 
     async def _one(self) -> dict[str, Any] | None:
         """Send what is to be sent now; the answer as data, or None if it leads on."""
@@ -115,8 +127,8 @@ class Exchange:
         try:
             return await self._pool.handle_async_request(request)
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.PoolTimeout) as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                raise AnswerRefused(f"{self._what}: its certificate is not to be trusted: {error.__cause__.verify_message}") from error
+            if isinstance(root := _root(error), ssl.SSLCertVerificationError):
+                raise AnswerRefused(f"{self._what}: its certificate is not to be trusted: {root.verify_message}") from error
             raise Unanswered(f"{self._what}: no connection: {_said(error)}") from error
         except httpcore2.LocalProtocolError:
             raise WrongRequest("", "what it says can't be sent") from None  # its text may have what was to be sent
@@ -227,11 +239,17 @@ def _headers(wanted: Wanted, key: str) -> list[tuple[str, str]]:
     return [*(one for one in ours if one[0].lower() not in said), *wanted.headers]
 
 
+def _root(error: BaseException) -> BaseException:
+    """What an error of the library stands for: it is given that, and then drops its cause."""
+    while (inner := error.__cause__ or next(iter(error.args), None)) is not None and isinstance(inner, BaseException):
+        error = inner
+    return error
+
+
 def _said(error: BaseException) -> str:
     """Why something broke, as the network says it."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    root = _root(error)
+    return (isinstance(root, OSError) and root.strerror) or str(root) or type(root).__name__
 
 
 def _agent() -> str:
