@@ -1,7 +1,7 @@
 """Claims about targets: which texts are URLs that a request may go to."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.steps.http.target import WrongUrl, origin, shown, target
@@ -67,6 +67,7 @@ def test_what_is_no_url_or_has_more_in_it_than_one_should_is_refused(text: str, 
         target(text)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.sampled_from(["", "http://", "https://x", "http://[", "//", "http://x:"]))
 def test_any_text_is_a_url_or_is_refused(text: str, head: str) -> None:
     try:
@@ -77,6 +78,7 @@ def test_any_text_is_a_url_or_is_refused(text: str, head: str) -> None:
     assert target(str(url)) == url
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.sampled_from(["", "//", "/", "http:", "?", "https://x@"]))
 def test_any_text_that_leads_on_is_a_url_or_is_refused(text: str, head: str) -> None:
     try:

@@ -7,7 +7,8 @@ import codecs
 import re
 from collections.abc import Iterable
 from email.message import Message
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,20 +29,23 @@ _WIDE = re.compile(rb"\d{19}")
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
-class Type:
-    """A content type: what it is, and its charset."""
+class Type(NamedTuple):
+    """A content type: whether it is JSON, and its charset, as Python calls the codec."""
 
-    __slots__ = ("charset", "is_json")
+    is_json: bool
+    charset: str
 
-    def __init__(self, header: str) -> None:
-        message = Message()
-        message["content-type"] = _UNPRINTED.sub(" ", header)
-        self.is_json = bool(_JSON.fullmatch(message.get_content_type())) if header else False
-        try:
-            name = codecs.lookup(str(message.get_param("charset") or "utf-8")).name
-        except (LookupError, ValueError):
-            name = ""
-        self.charset = name if CHARSETS.fullmatch(name) else "utf-8"
+
+@lru_cache(maxsize=256)
+def content_type(header: str) -> Type:
+    """The content type that a header says; in UTF-8 unless it says a charset that is known."""
+    message = Message()
+    message["content-type"] = _UNPRINTED.sub(" ", header)
+    try:
+        name = codecs.lookup(str(message.get_param("charset") or "utf-8")).name
+    except (LookupError, ValueError):
+        name = ""
+    return Type(bool(header and _JSON.fullmatch(message.get_content_type())), name if CHARSETS.fullmatch(name) else "utf-8")
 
 
 def headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
     return found
 
 
-def body(raw: bytes, content_type: str, taken_as: str, bodiless: bool) -> Any:
+def body(raw: bytes, type_header: str, taken_as: str, bodiless: bool) -> Any:
     """A body as data: as what it is wanted, or else JSON if its type says so and it is, text if it is, or bytes as ``{"base64": ...}``.
 
     None, if there is none; text and base64 are then empty, where they are wanted.
@@ -64,7 +68,7 @@ def body(raw: bytes, content_type: str, taken_as: str, bodiless: bool) -> Any:
     Raises:
         AnswerRefused: it is not what it is wanted as.
     """
-    kind = Type(content_type)
+    kind = content_type(type_header)
     if taken_as == "base64":
         return _base64(raw)
     if not raw and (bodiless or not taken_as):
@@ -74,16 +78,16 @@ def body(raw: bytes, content_type: str, taken_as: str, bodiless: bool) -> Any:
         if not why:
             return found
         if taken_as:
-            raise AnswerRefused(f"its body is not JSON: {why}" + (f": {cut}" if (cut := excerpt(raw, content_type)) else ""))
+            raise AnswerRefused(f"its body is not JSON: {why}" + (f": {cut}" if (cut := excerpt(raw, type_header)) else ""))
     text = _text(raw, kind.charset)
     if text is None and taken_as:
         raise AnswerRefused(f"its body is not text in {kind.charset}; take it as base64")
     return _base64(raw) if text is None else text
 
 
-def excerpt(raw: bytes, content_type: str) -> str:
+def excerpt(raw: bytes, type_header: str) -> str:
     """The beginning of a body, if it is text, on one line."""
-    text = _text(raw, Type(content_type).charset, final=False)
+    text = _text(raw, content_type(type_header).charset, final=False)
     line = "" if text is None or "\0" in text else _UNPRINTED.sub(" ", text[: 4 * EXCERPT_MAX]).strip()
     return line if len(line) <= EXCERPT_MAX else f"{line[:EXCERPT_MAX]}…"
 

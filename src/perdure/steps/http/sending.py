@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
+from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
@@ -252,6 +253,7 @@ def _said(error: BaseException) -> str:
     return (isinstance(root, OSError) and root.strerror) or str(root) or type(root).__name__
 
 
+@cache
 def _agent() -> str:
     try:
         return f"perdure/{version('perdure')}"

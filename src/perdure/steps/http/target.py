@@ -33,7 +33,8 @@ def target(text: str, base: URL | None = None) -> URL:
         raise MissingExtra("a step of the kind http", "httpx2", "http") from None
     try:
         url = URL(text) if base is None else base.join(text)
-        url = url.copy_with(fragment=None)
+        if "#" in text:
+            url = url.copy_with(fragment=None)
         scheme, host, port, has_user = url.scheme, url.raw_host.decode("ascii"), url.port, bool(url.userinfo) or "@" in url.netloc.decode("ascii")
     except (InvalidURL, ValueError) as error:  # what the library for names of hosts raises is not always translated
         raise WrongUrl(f"it is no URL: {error}" if isinstance(error, InvalidURL) else "it is no URL") from None
