@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Definition, ExecutionFailed
+from perdure import BadDefinition, Definition, ExecutionFailed
 from perdure.core import log
 from perdure.core.errors import BadValue, MissingExtra
 from perdure.core.events import Settled
@@ -127,6 +127,22 @@ async def test_a_task_of_the_kind_has_its_request_in_its_input(server: Server) -
     assert found["body"] == "fine" and server.seen[0].method == "PUT" and server.seen[0].body == b"1"
 
 
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ({"http": {"url": "https://u:p@x.example"}}, r"http\.url: a URL has no user and password"),
+        ({"http": {"url": "https://x.example", "json": 1, "body": "x"}}, "keep one"),
+        ({"http": {"url": "https://x.example", "headers": {"Host": "y"}}}, "follows from the request"),
+        ({"http": "https://x.example", "with": {"method": "POST"}}, "method can't stand in `with`"),
+        ({"http": "https://x.example", "env": {"A": "b"}}, "no environment"),
+        ({"task": {"type": "http", "config": {"url": "https://x.example", "max_bytes": 0}}}, "http: "),
+    ],
+)
+def test_what_is_wrong_with_a_step_is_told_when_its_definition_is_read(step: Any, why: str) -> None:
+    with pytest.raises(BadDefinition, match=rf"steps\[0\] \(a\): .*{why}"):
+        defined({"perdure": 1, "name": "it", "steps": [{"id": "a", **step}]})
+
+
 def test_what_the_kind_says_of_itself_is_so() -> None:
     made = kind(HERE)
     config = compiled(dict(made.config or {}))
@@ -134,6 +150,7 @@ def test_what_the_kind_says_of_itself_is_so() -> None:
     assert made.may_repeat({"url": "x"}) and not made.may_repeat({"url": "x", "method": "POST"})
     assert list(made.check({"url": "ftp://x"})) and not list(made.check({"url": "@input.url"}))
     assert config.is_valid({"url": "https://x.example", "accept": "any"}) and not config.is_valid({"body": 1})
+    assert config.is_valid(None) and not list(made.check(None))
     for step in Definition.of(EXAMPLE).read.canonical["steps"]:
         assert "http" not in step or not list(made.check(step["http"]))
     with pytest.raises(BadValue, match=r"http:10\.0\.0\.1/8"):

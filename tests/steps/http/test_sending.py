@@ -404,6 +404,8 @@ async def test_a_redirect_to_where_nobody_may_go_is_not_followed(server: Server,
 async def test_a_secret_url_is_in_no_error_and_in_no_result(server: Server, caller: Caller) -> None:
     server.on("/hush", reply("x"))
     assert (await caller(server.url(), {"url": server.url("/hush")}))["url"] == server.url("/…")
+    assert (await caller(server.url("/hush"), {"query": {"key": "hush-3"}}, query={"a": 1}))["url"] == server.url("/hush")
+    assert server.seen[-1].target == "/hush?a=1&key=hush-3"
     with pytest.raises(StatusRefused) as refused:
         await caller(server.url(), {"url": server.url("/hush-2")})
     assert "hush" not in str(refused.value)

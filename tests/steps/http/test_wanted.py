@@ -63,16 +63,24 @@ def test_input_is_laid_over_the_config_one_header_and_field_at_a_time() -> None:
 
 def test_a_url_in_the_input_is_not_shown_and_leads_to_whom_the_config_says() -> None:
     found = wanted({"url": "https://hooks.example"}, {"url": "https://hooks.example/T/SECRET"})
-    assert str(found.url).endswith("/T/SECRET") and not found.public
+    assert str(found.url).endswith("/T/SECRET") and found.secret == "url"
     for elsewhere in ("https://evil.example/T", "http://hooks.example/T", "https://hooks.example:444/"):
         with pytest.raises(WrongRequest, match="another scheme, host or port") as refused:
             wanted({"url": "https://hooks.example"}, {"url": elsewhere})
         assert elsewhere not in str(refused.value)
 
 
+@pytest.mark.parametrize("config", [{"url": "https://hooks.example"}, None])
+@pytest.mark.parametrize("url", ["hush", "hush:hush", "http://hush:port", "http://hush@x.example", 5, "http://HUSH."])
+def test_of_a_url_in_the_input_that_is_none_nothing_is_shown(config: Any, url: Any) -> None:
+    with pytest.raises(WrongRequest, match="no URL that a request may go to") as refused:
+        wanted(config, {"url": url})
+    assert "hush" not in str(refused.value).lower()
+
+
 def test_without_a_config_the_input_is_all_there_is() -> None:
     found = wanted(None, {"url": URL, "method": "delete", "accept": "any"})
-    assert (found.method, found.accept, str(found.url), found.public) == ("DELETE", None, URL, False)
+    assert (found.method, found.accept, str(found.url), found.secret) == ("DELETE", None, URL, "url")
 
 
 @pytest.mark.parametrize("name", ["method", "accept", "as", "redirects", "max_bytes", "idempotency_key"])

@@ -27,6 +27,7 @@ OUTPUT = {
     },
     "required": ["status", "headers", "body", "url", "redirects"],
 }
+CONFIG = {"anyOf": [of_shape(HTTP), {"type": "null", "description": "of a task: all of it stands in its input"}]}
 INPUT = {
     "type": ["object", "null"],
     "properties": {name: {} for name in sorted(wanted.IN_INPUT)},
@@ -90,13 +91,14 @@ def kind(deployment: Deployment) -> Kind:
         title="HTTP request",
         summary="Sends a request, and has its answer as data. Private addresses are out of reach unless the deployment allows them.",
         icon="globe",
-        config=of_shape(HTTP),
+        config=CONFIG,
         input=INPUT,
         output=OUTPUT,
         limits=LIMITS,
         idempotent=wanted.repeatable,
         idempotency=IDEMPOTENCY,
         check=wanted.check,
+        check_step=wanted.check_step,
         extra="http",
         example=EXAMPLE,
     )

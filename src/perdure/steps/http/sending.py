@@ -91,7 +91,10 @@ class Exchange:
 
     @property
     def _what(self) -> str:
-        return f"{self.method} {shown(self.url, self._wanted.public)}"
+        return f"{self.method} {self._shown(self.url)}"
+
+    def _shown(self, url: httpx2.URL) -> str:
+        return shown(url, whole=self._wanted.secret != "url")
 
     def _lost(self, why: str) -> Unanswered | InDoubt:
         if self._repeatable or not self.sent:
@@ -152,7 +155,7 @@ class Exchange:
         except WrongUrl as error:
             raise AnswerRefused(f"{self._what}: it redirects where nobody can go: {error}") from None
         if self.url.scheme == "https" and url.scheme != "https":
-            raise AnswerRefused(f"{self._what}: it redirects to {shown(url, self._wanted.public)}, without the encryption that was asked for")
+            raise AnswerRefused(f"{self._what}: it redirects to {self._shown(url)}, without the encryption that was asked for")
         if (status in (301, 302) and self.method == "POST") or (status == 303 and self.method != "HEAD"):
             self.method, self.content = "GET", Body()
             self.headers = [one for one in self.headers if one[0].lower() not in OF_A_BODY]
@@ -170,7 +173,7 @@ class Exchange:
             body = answers.body(raw, str(headers.get("content-type", "")), wanted.taken_as, bodiless)
         except AnswerRefused as error:
             raise AnswerRefused(f"{self._what}: it answered {answer.status}, but {error}") from None
-        url = str(self.url) if wanted.public else shown(self.url, whole=False)
+        url = self._shown(self.url) if wanted.secret else str(self.url)
         return {"status": answer.status, "headers": headers, "body": body, "url": url, "redirects": self.redirects}
 
     async def _read(self, answer: httpcore2.Response, headers: dict[str, Any], most_bytes: int) -> bytes:

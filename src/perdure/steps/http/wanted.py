@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlencode
 
 from perdure.core.errors import MissingExtra
@@ -30,20 +30,21 @@ IN_INPUT = frozenset(("url", "headers", "query", *BODIES))
 """What may stand in the input beside a config: what may have to be a secret."""
 
 OUR_OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "proxy-connection"))
+_NO_ENVIRONMENT = "a request has no environment; put what is in `env` into headers or `with`"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """A request, and what is to be made of its answer. `accept` are statuses from 400 on that are results (None: all); of a URL that is not `public`
-    only the origin may be shown; `keyed` says whether it is to have an idempotency key."""
+    """A request, and what is to be made of its answer. `accept` are statuses from 400 on that are results (None: all); `secret` is what of the URL was given
+    in the input, where secrets stand: its query, or all but its origin; `keyed` says whether it is to have an idempotency key."""
 
     method: str
     url: URL
     headers: tuple[tuple[str, str], ...]
     content: Body
-    public: bool = True
+    secret: Literal["", "query", "url"] = ""
     taken_as: str = ""
     accept: frozenset[int] | None = frozenset()
     redirects: int = REDIRECTS
@@ -60,24 +61,33 @@ def wanted(config: Any, given: Any, env: Any = None) -> Wanted:
         WrongRequest: it is no request.
     """
     if env:
-        raise WrongRequest("", "a request has no environment; put what is in `env` into headers or `with`")
+        raise WrongRequest("", _NO_ENVIRONMENT)
     said = {"url": config} if isinstance(config, str) else {} if config is None else config
     if not isinstance(said, Mapping) or not isinstance(given, Mapping | None):
         raise WrongRequest("", "what stands behind http and in `with` are mappings")
-    if config is not None and (strange := sorted(map(str, (given or {}).keys() - IN_INPUT))):
-        raise WrongRequest("", f"{', '.join(strange)} can't stand in `with`, only {', '.join(sorted(IN_INPUT))}")
+    if config is not None and (strange := _strange(given or {})):
+        raise WrongRequest("", strange)
+    over: Mapping[str, Any] = given or {}
     fields = dict(said)
-    for name, value in (given or {}).items():
-        before = fields.get(name)
-        fields[name] = (
-            {**before, **value} if name in ("headers", "query", "form", "files") and isinstance(before, Mapping) and isinstance(value, Mapping) else value
-        )
+    for name, value in over.items():
+        before, both = fields.get(name), name in ("headers", "query", "form", "files")
+        fields[name] = {**before, **value} if both and isinstance(before, Mapping) and isinstance(value, Mapping) else value
     fields = {name: value for name, value in fields.items() if value is not None or name in ("body", "json")}
     for where, what in _misfits(fields):
         raise WrongRequest(where, what)
-    if "url" in said and "url" in (given or {}) and origin(_url(said["url"])) != origin(_url(fields["url"])):
+    if "url" in over:
+        _check_secret_url(said.get("url"), fields["url"])
+    return dataclasses.replace(_made(fields), secret="url" if "url" in over else "query" if "query" in over else "")
+
+
+def _check_secret_url(declared: Any, url: Any) -> None:
+    """Whether a URL that may be a secret is one, and leads to whom the config says; what is said of it has nothing of it."""
+    try:
+        leads_to = origin(_url(url))
+    except WrongRequest:
+        raise WrongRequest("/url", "what `with` has there is no URL that a request may go to") from None
+    if declared is not None and leads_to != origin(_url(declared)):
         raise WrongRequest("/url", "what `with` has in its place leads to another scheme, host or port")
-    return _made(fields, public="url" not in (given or {}))
 
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
@@ -94,6 +104,21 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
                 yield error.where, error.what
             except MissingExtra:
                 continue  # who runs it needs the library, who checks it not
+
+
+def check_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a step as it is written, beyond its config: with what stands beside it."""
+    given = step.get("with")
+    if "http" in step and isinstance(given, Mapping) and (strange := _strange(given)):
+        yield "", strange
+    if "http" in step and step.get("env"):
+        yield "", _NO_ENVIRONMENT
+
+
+def _strange(given: Mapping[Any, Any]) -> str:
+    """Why an input can't stand beside a config; nothing if it can."""
+    found = ", ".join(sorted(map(str, given.keys() - IN_INPUT)))
+    return f"{found} can't stand in `with`, only {', '.join(sorted(IN_INPUT))}" if found else ""
 
 
 def repeatable(config: Any) -> bool:
@@ -123,7 +148,7 @@ def _has_references(value: Any) -> bool:
     return is_template(value)
 
 
-def _made(fields: Mapping[str, Any], public: bool) -> Wanted:
+def _made(fields: Mapping[str, Any]) -> Wanted:
     read = {name: READERS[name](value) for name, value in fields.items() if name not in BODIES}
     url, method = read["url"], read.get("method", "GET")
     if query := urlencode(read.get("query", ()), quote_via=quote):
@@ -134,7 +159,6 @@ def _made(fields: Mapping[str, Any], public: bool) -> Wanted:
         url,
         read.get("headers", ()),
         encoded({name: fields[name] for name in BODIES if name in fields}),
-        public=public,
         taken_as=read.get("as", ""),
         accept=read.get("accept", frozenset()),
         redirects=read.get("redirects", REDIRECTS),
