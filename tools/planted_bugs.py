@@ -41,6 +41,7 @@ TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 DEFINED = (*PYTEST, "tests/cli/test_definitions.py")
 SEEDS = (*PYTEST, "tests/seeds/test_runs.py", "tests/seeds/test_run_000.py", "tests/seeds/test_run_001.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
+HTTP_NETWORK, HTTP_SENDING = "steps/http/network.py", "steps/http/sending.py"
 
 
 def core(module: str) -> tuple[str, ...]:
@@ -2087,6 +2088,63 @@ BUGS = [
         'if name != "name"',
         "if True",
         (*PYTEST, "tests/seeds/test_seed_003.py", "-k", "envelopes"),
+    ),
+    # requests
+    Bug(
+        "http: each address of a name",
+        "a name with one address that may not be reached is refused",
+        HTTP_NETWORK,
+        "        for address in addresses:\n            if not self._reach",
+        "        for address in addresses[:1]:\n            if not self._reach",
+        (*PYTEST, "tests/steps/http/test_network.py", "-k", "one_of_its_addresses"),
+    ),
+    Bug(
+        "http: connected to what was checked",
+        "a name that leads elsewhere a moment later gets past no guard",
+        HTTP_NETWORK,
+        "connect_tcp(str(address), port, wait_s",
+        "connect_tcp(host, port, wait_s",
+        (*PYTEST, "tests/steps/http/test_network.py", "-k", "a_moment_later"),
+    ),
+    Bug(
+        "http: addresses in addresses",
+        "an IPv4 address inside an IPv6 one is taken for what it is",
+        "steps/http/addresses.py",
+        "    address = meant(address)\n    for network",
+        "    for network",
+        (*PYTEST, "tests/steps/http/test_addresses.py"),
+    ),
+    Bug(
+        "http: headers for somebody else",
+        "a redirect takes no secret to another origin",
+        HTTP_SENDING,
+        "        if origin(url) != origin(self.url):\n",
+        "        if False:\n",
+        (*PYTEST, "tests/steps/http/test_sending.py", "-k", "somebody_else"),
+    ),
+    Bug(
+        "http: what is in doubt",
+        "what may not be sent twice is not tried again when its answer was lost",
+        HTTP_SENDING,
+        "        if self._repeatable or not self.sent:\n",
+        "        if True:\n",
+        (*PYTEST, "tests/steps/http/test_sending.py", "-k", "what_breaks"),
+    ),
+    Bug(
+        "http: methods that may be repeated",
+        "after an interruption a POST is not sent again",
+        "steps/http/wanted.py",
+        '"TRACE", "PUT", "DELETE"))',
+        '"TRACE", "PUT", "DELETE", "POST"))',
+        (*PYTEST, "tests/steps/http/test_kind.py", "-k", "kill_9"),
+    ),
+    Bug(
+        "http: a bomb",
+        "what is packed is counted while it is unpacked",
+        HTTP_SENDING,
+        "                    if max(size, response.num_bytes_downloaded) > most_bytes:\n",
+        "                    if response.num_bytes_downloaded > most_bytes:\n",
+        (*PYTEST, "tests/steps/http/test_sending.py", "-k", "packed"),
     ),
 ]
 

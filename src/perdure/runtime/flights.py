@@ -73,22 +73,23 @@ def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
     fn, op = warm.program.steps.get(path), promise.op
     if fn is not None and isinstance(op, Call):
         end(warm, path)
-        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op.args, promise.progress))))
+        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op, promise.progress))))
 
 
-async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Value, Value]) -> None:
+async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Call, Value]) -> None:
     def busy(thread: "asyncio.Future[Any]") -> None:
         warm.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
-    fn, args, reported = call
+    fn, op, reported = call
     if in_transaction(fn) and engine.perform is perform:
-        await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, args))
+        await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, op.args))
         return
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
     life = StepLife(beats.beat)
+    info = StepInfo(warm.key, path, attempt, reported, life, op.timeout_s)
     try:
-        outcome = await engine.perform(fn, args, StepInfo(warm.key, path, attempt, reported, life), engine.payloads, engine.threads, busy)
+        outcome = await engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
     finally:
         life.over = True
         beats.close()

@@ -214,7 +214,7 @@ class Worker:
         if deliveries > 1 and not work.idempotent:
             return Err("interrupted", ErrorInfo("Interrupted", "its worker is gone, and it is not declared idempotent, so it was not run again"))
         life = StepLife(beats.beat)
-        info = StepInfo(work.execution, work.path, work.attempt, work.progress, life)
+        info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
         try:
             return await asyncio.wait_for(trying, work.timeout_s)

@@ -23,13 +23,14 @@ class StepLife:
 
 
 class StepInfo(msgspec.Struct, frozen=True, gc=False):
-    """What a step may know of itself: whose operation it is, and the number of its try, interrupted ones included."""
+    """What a step may know of itself: whose operation it is, the number of its try, interrupted ones included, and how long that may take."""
 
     execution: Key
     path: Path
     attempt: int
     reported: Value = NOTHING
     life: StepLife | None = None
+    timeout_s: float | None = None
 
     @property
     def key(self) -> str:

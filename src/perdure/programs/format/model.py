@@ -10,6 +10,7 @@ from functools import cache
 import msgspec
 
 from perdure.expr import refs
+from perdure.programs.format.http import HTTP
 from perdure.programs.format.shapes import (
     Choice,
     Condition,
@@ -193,17 +194,6 @@ LOOP = Fields(
 )
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
-)
-HTTP = Fields(
-    "http",
-    (
-        Field("url", Text(template=True), "where", required=True),
-        Field("method", Text(), "GET unless it says otherwise"),
-        Field("headers", MapOf(Value(secrets=True)), "headers; secrets may stand in them"),
-        Field("query", MapOf(Value()), "what stands behind the ?"),
-        Field("body", Value(), "what is sent"),
-    ),
-    open=True,
 )
 PROMPT = Either((Text(template=True), Fields("agent", (Field("prompt", Text(template=True), "what is asked"),), open=True)), "a prompt, or a mapping with one")
 LLM = Fields(

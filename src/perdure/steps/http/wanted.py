@@ -1,0 +1,260 @@
+"""What is wanted: a step's config and input, as the request to send and what is to be made of its answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote, urlencode
+
+from perdure.core.errors import MissingExtra
+from perdure.programs.format.http import METHODS
+from perdure.programs.format.shapes import is_template
+from perdure.steps.http.bodies import BODIES, Body, encoded, texts
+from perdure.steps.http.errors import WrongRequest
+from perdure.steps.http.target import WrongUrl, origin, target
+
+if TYPE_CHECKING:
+    from httpx2 import URL
+
+MAX_BYTES, MAX_BYTES_MOST = 10_000_000, 16_000_000
+"""How long the body of an answer may be: unless the step says otherwise, and at most, as the largest value that is kept has 16 MiB."""
+
+REDIRECTS, REDIRECTS_MOST = 5, 20
+REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
+"""The methods by which doing twice is doing once (RFC 9110, section 9.2.2)."""
+
+UNCHANGING = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+IN_INPUT = frozenset(("url", "headers", "query", *BODIES))
+"""What may stand in the input beside a config: what may have to be a secret."""
+
+OUR_OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "proxy-connection"))
+_NO_ENVIRONMENT = "a request has no environment; put what is in `env` into headers or `with`"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\x20-\x7e\t]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A request, and what is to be made of its answer. `accept` are statuses from 400 on that are results (None: all); `secret` is what of the URL was given
+    in the input, where secrets stand: its query, or all but its origin; `keyed` says whether it is to have an idempotency key."""
+
+    method: str
+    url: URL
+    headers: tuple[tuple[str, str], ...]
+    content: Body
+    secret: Literal["", "query", "url"] = ""
+    taken_as: str = ""
+    accept: frozenset[int] | None = frozenset()
+    redirects: int = REDIRECTS
+    max_bytes: int = MAX_BYTES
+    keyed: bool = True
+
+
+def wanted(config: Any, given: Any, env: Any = None) -> Wanted:
+    """What a step wants: `given`, its input, is laid over its config; without a config, it is all there is.
+
+    Headers, query, form and files are laid over one by one, anything else as a whole.
+
+    Raises:
+        WrongRequest: it is no request.
+    """
+    if env:
+        raise WrongRequest("", _NO_ENVIRONMENT)
+    said = {"url": config} if isinstance(config, str) else {} if config is None else config
+    if not isinstance(said, Mapping) or not isinstance(given, Mapping | None):
+        raise WrongRequest("", "what stands behind http and in `with` are mappings")
+    if config is not None and (strange := _strange(given or {})):
+        raise WrongRequest("", strange)
+    over: Mapping[str, Any] = given or {}
+    fields = dict(said)
+    for name, value in over.items():
+        before, both = fields.get(name), name in ("headers", "query", "form", "files")
+        fields[name] = {**before, **value} if both and isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    fields = {name: value for name, value in fields.items() if value is not None or name in ("body", "json")}
+    for where, what in _misfits(fields):
+        raise WrongRequest(where, what)
+    if "url" in over:
+        _check_secret_url(said.get("url"), fields["url"])
+    return dataclasses.replace(_made(fields), secret="url" if "url" in over else "query" if "query" in over else "")
+
+
+def _check_secret_url(declared: Any, url: Any) -> None:
+    """Whether a URL that may be a secret is one, and leads to whom the config says; what is said of it has nothing of it."""
+    try:
+        leads_to = origin(_url(url))
+    except WrongRequest:
+        raise WrongRequest("/url", "what `with` has there is no URL that a request may go to") from None
+    if declared is not None and leads_to != origin(_url(declared)):
+        raise WrongRequest("/url", "what `with` has in its place leads to another scheme, host or port")
+
+
+def check(config: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong with a config whose references are not resolved yet: each as a JSON pointer and what. Of what has references nothing is said."""
+    said = {"url": config} if isinstance(config, str) else config
+    if not isinstance(said, Mapping):
+        return
+    yield from _misfits(said)
+    for name, value in said.items():
+        if name in READERS and not _has_references(value):
+            try:
+                _ = READERS[name](value)
+            except WrongRequest as error:
+                yield error.where, error.what
+            except MissingExtra:
+                continue  # who runs it needs the library, who checks it not
+
+
+def check_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a step as it is written, beyond its config: with what stands beside it."""
+    given = step.get("with")
+    if "http" in step and isinstance(given, Mapping) and (strange := _strange(given)):
+        yield "", strange
+    if "http" in step and step.get("env"):
+        yield "", _NO_ENVIRONMENT
+
+
+def _strange(given: Mapping[Any, Any]) -> str:
+    """Why an input can't stand beside a config; nothing if it can."""
+    found = ", ".join(sorted(map(str, given.keys() - IN_INPUT)))
+    return f"{found} can't stand in `with`, only {', '.join(sorted(IN_INPUT))}" if found else ""
+
+
+def repeatable(config: Any) -> bool:
+    """Whether the request of a config may be sent again when it is not known how far it came."""
+    method = config.get("method", "GET") if isinstance(config, Mapping) else "GET" if isinstance(config, str) else ""
+    return isinstance(method, str) and method.upper() in REPEATABLE
+
+
+def _misfits(fields: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the fields of a request beside their values."""
+    yield from ((f"/{name}", f"it is no field of a request; it has {', '.join(READERS)}") for name in fields if name not in READERS)
+    bodies = [name for name in BODIES if name in fields]
+    if len(bodies) > 1 and bodies != ["form", "files"]:
+        yield f"/{bodies[-1]}", f"{' and '.join(bodies)} are each what is sent; keep one (a form may have files)"
+    if bodies and fields.get("method") in ("TRACE", "trace"):
+        yield f"/{bodies[-1]}", "TRACE sends nothing"
+    if "url" not in fields:
+        yield "", "url is missing: where the request goes"
+
+
+def _has_references(value: Any) -> bool:
+    match value:
+        case Mapping():
+            return any(map(_has_references, value.values()))
+        case list():
+            return any(map(_has_references, value))
+    return is_template(value)
+
+
+def _made(fields: Mapping[str, Any]) -> Wanted:
+    read = {name: READERS[name](value) for name, value in fields.items() if name not in BODIES}
+    url, method = read["url"], read.get("method", "GET")
+    if query := urlencode(read.get("query", ()), quote_via=quote):
+        own = url.query.decode("ascii")
+        url = url.copy_with(query=f"{own}&{query}".removeprefix("&").encode("ascii"))
+    return Wanted(
+        method,
+        url,
+        read.get("headers", ()),
+        encoded({name: fields[name] for name in BODIES if name in fields}),
+        taken_as=read.get("as", ""),
+        accept=read.get("accept", frozenset()),
+        redirects=read.get("redirects", REDIRECTS),
+        max_bytes=read.get("max_bytes", MAX_BYTES),
+        keyed=read.get("idempotency_key", True) and method not in UNCHANGING,
+    )
+
+
+def _url(value: Any) -> URL:
+    if not isinstance(value, str):
+        raise WrongRequest("/url", "a URL is text")
+    try:
+        return target(value)
+    except WrongUrl as error:
+        raise WrongRequest("/url", str(error)) from None
+
+
+def _method(value: Any) -> str:
+    if not isinstance(value, str) or value.upper() not in METHODS.split("|"):
+        raise WrongRequest("/method", f"a method is one of {METHODS.replace('|', ', ')}")
+    return value.upper()
+
+
+def _headers(value: Any) -> tuple[tuple[str, str], ...]:
+    """The headers, in order, one that has several values several times."""
+    if not isinstance(value, Mapping):
+        raise WrongRequest("/headers", "headers are a mapping")
+    found = list[tuple[str, str]]()
+    for name, one in value.items():
+        where = f"/headers/{name}"
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise WrongRequest("/headers", "the name of a header has letters, digits and hyphens")
+        if name.lower() in OUR_OWN:
+            raise WrongRequest(where, "it follows from the request, and can't be said")
+        for text in texts(one, where):
+            if not _VALUE.fullmatch(text):
+                raise WrongRequest(where, "a header is one line of ASCII; encode what else it has")
+            found.append((name, text.strip(" \t")))
+    return tuple(found)
+
+
+def _query(value: Any) -> list[tuple[str, str]]:
+    if not isinstance(value, Mapping):
+        raise WrongRequest("/query", "a query is a mapping")
+    found = [(str(name), text) for name, one in value.items() for text in texts(one, f"/query/{name}")]
+    try:
+        _ = urlencode(found)
+    except UnicodeError:
+        raise WrongRequest("/query", "it has text in it that has no encoding in UTF-8") from None
+    return found
+
+
+def _accept(value: Any) -> frozenset[int] | None:
+    statuses = value if isinstance(value, list | tuple) else [value]
+    if value == "any":
+        return None
+    if not all(_is_whole(one) and 400 <= one <= 599 for one in statuses):
+        raise WrongRequest("/accept", "any, or a list of statuses such as 404")
+    return frozenset(map(int, statuses))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+
+
+def _whole(name: str, least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not _is_whole(value) or not least <= value <= most:
+            raise WrongRequest(f"/{name}", f"a whole number from {least:,} to {most:,}")
+        return int(value)
+
+    return read
+
+
+def _one_of(name: str, *values: Any) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not any(value is one or (value == one and type(value) is type(one)) for one in values):
+            raise WrongRequest(f"/{name}", f"one of {', '.join(map(str, values)).lower()}")
+        return value
+
+    return read
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "url": _url,
+    "method": _method,
+    "headers": _headers,
+    "query": _query,
+    "body": lambda value: encoded({"body": value}),
+    "json": lambda value: encoded({"json": value}),
+    "form": lambda value: encoded({"form": value}),
+    "files": lambda value: encoded({"files": value}),
+    "as": _one_of("as", "json", "text", "base64"),
+    "accept": _accept,
+    "redirects": _whole("redirects", 0, REDIRECTS_MOST),
+    "max_bytes": _whole("max_bytes", 1, MAX_BYTES_MOST),
+    "idempotency_key": _one_of("idempotency_key", True, False),
+}
+"""What each field of a request is read by, which raises `WrongRequest` if it is not one."""
