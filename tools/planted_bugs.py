@@ -2011,12 +2011,12 @@ BUGS = [
     Bug(
         "sources as they stand",
         "in the source of a step an @ is an @",
-        "programs/graph/verbs.py",
-        "node.config if kind in SOURCES else run.evaluated(node.config, doing.names)",
-        "run.evaluated(node.config, doing.names)",
+        "programs/graph/working.py",
+        "    if not isinstance(config, Mapping):\n        return config\n",
+        "    if not isinstance(config, Mapping):\n        return _value(run, doing, config, secrets)\n",
         (*SEEDS, "-k", "as_it_stands"),
     ),
-    Bug("env of steps", "a step has its env", "programs/graph/verbs.py", "if node.env is not None:", "if False:", (*SEEDS, "-k", "nightly")),
+    Bug("env of steps", "a step has its env", "programs/graph/working.py", "if given.env is not None:", "if False:", (*SEEDS, "-k", "nightly")),
     Bug(
         "transforms",
         "the result of a step is made over before anybody reads it",

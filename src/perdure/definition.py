@@ -22,7 +22,7 @@ from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
-from perdure.steps.registry import Registry
+from perdure.steps.registry import Registry, lacks
 
 Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
@@ -41,7 +41,7 @@ class Definition(Workflow[..., Any]):
         return planned(sha256, {sha256: bytes_of(self.read.canonical)}).ir
 
     def lacks(self) -> list[Need]:
-        """What its steps need and it was not given: tools, workflows and definitions that they call, what does the work of a kind of steps."""
+        """What its steps need and is not here: tools, workflows and definitions that they call, kinds, and the extras of the package that kinds take."""
         known = {"tool": self.graph.tools, "kind": self.graph.kinds, "workflow": {*self.graph.family, *(one.code.name for one in self._uses())}}
         found = list[Need]()
         for need in needed(self.ir):
@@ -49,6 +49,8 @@ class Definition(Workflow[..., Any]):
                 _ = imported(need.name)
             elif need.name not in known[need.what] and not (need.id == "" and need.name in self.graph.tools):
                 found.append(need)
+            elif need.what == "kind" and (extra := lacks(self.graph.kinds[need.name])):
+                found.append(Need("extra", extra, need.id))
         return found
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.definition import Definition
 from perdure.programs.graph.needs import needed
+from perdure.steps.registry import OWN
 from perdure.testing import Run, World
 from tests.graph.semantics.table import CALLBACKS_MAX, LONGEST_S, OVER, Broken, Row, befall
 from tests.seeds.definitions import definition
@@ -38,7 +39,13 @@ def made(document: Mapping[str, Any], does: Mapping[str, Callable[..., Any]] = {
     needs = list(needed(Definition.of(document, calls=calls).ir))
     played = {what: {one.name: does.get(one.name, given) for one in needs if one.what == what} for what in ("tool", "kind")}
     others = {name: fn for name, fn in does.items() if name not in played["kind"]}
-    return Definition.of(document, tools=played["tool"] | others, kinds=played["kind"], calls=calls, secrets={"TOKEN": "hush-hush"})
+    tasks = {name: _of_its_input(fn) for name, fn in others.items() if name in OWN}
+    return Definition.of(document, tools=played["tool"] | others, kinds=tasks | played["kind"], calls=calls, secrets={"TOKEN": "hush-hush"})
+
+
+def _of_its_input(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A tool as what does the work of tasks of its name, where there is a kind of that name as well."""
+    return lambda config=None, input=None, env=None: fn(**(input or {}))
 
 
 def called(name: str, version: str) -> Definition:

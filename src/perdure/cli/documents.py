@@ -179,6 +179,8 @@ def _lacking(need: Need, definition: Definition) -> str:
     who = f"step {need.id}" if need.id else "on_failure"
     if need.what == "kind":
         return f"{who}: there is nothing here that does {need.name}"
+    if need.what == "extra":
+        return f'{who}: it takes what is not installed: pip install "perdure[{need.name}]"'
     known = list(definition.graph.tools) if need.what == "tool" else list(definition.graph.family)
     near = difflib.get_close_matches(need.name, known, 1)
     return f"{who}: there is no {need.what} {need.name!r}{f', did you mean {near[0]!r}?' if near else ''}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -11,10 +10,7 @@ import msgspec
 from perdure.programs.code.declare import Step
 from perdure.programs.format import model, published
 from perdure.programs.graph.kind import Kind
-from perdure.steps.registry import installed
-
-TAKES = {"http": ("httpx2",), "sandbox": ("pydantic_monty", "quickjs", "jq"), "agents": ("pydantic_ai",), "definitions": ("cel_expr_python",)}
-"""By the extra of the package, what it brings."""
+from perdure.steps.registry import installed, lacks
 
 
 class KindShown(msgspec.Struct, frozen=True):
@@ -64,7 +60,7 @@ def kind(one: Kind) -> KindShown:
         one.icon,
         one.ports,
         by,
-        all(find_spec(module) is not None for module in TAKES.get(one.extra, ())),
+        not lacks(one),
         one.extra,
         one.idempotency,
         tuple(limit._asdict() for limit in one.limits),

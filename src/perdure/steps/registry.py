@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 
 from perdure.core.errors import BadValue
 from perdure.programs.graph.kind import Kind
@@ -17,8 +18,19 @@ from perdure.steps.deployment import NOTHING_MORE, Deployment
 GROUP = "perdure.kinds"
 """The entry points by which packages bring kinds: each a `Kind`, or a function of a `Deployment` that returns one."""
 
-OWN: dict[str, str] = {}
+OWN: dict[str, str] = {
+    "http": "perdure.steps.http.kind:kind",
+}
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
+
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "agents": ("pydantic_ai",),
+    "definitions": ("cel_expr_python", "jsonschema_rs", "re2"),
+    "http": ("httpx2",),
+    "sandbox": ("jq", "pydantic_monty", "quickjs"),
+}
+"""By an extra of the package, modules that it brings."""
 
 
 class Registry(Mapping[str, Kind]):
@@ -64,6 +76,11 @@ def _brought(entry: EntryPoint, deployment: Deployment) -> Kind:
     if not isinstance(kind, Kind) or kind.name != entry.name:
         raise BadValue(where, getattr(kind, "name", type(kind).__name__), f"a Kind called {entry.name}, or a function of a Deployment that returns it")
     return kind
+
+
+def lacks(kind: Kind) -> str:
+    """The extra of the package that a kind takes and that is not installed; empty, if nothing is missing."""
+    return "" if all(find_spec(module) is not None for module in EXTRAS.get(kind.extra, ())) else kind.extra
 
 
 @cache

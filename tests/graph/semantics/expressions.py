@@ -13,6 +13,25 @@ ROWS = [
         result=[3, "n is 3", "deep", "a@b", "@a"],
     ),
     Row(
+        "a result is made over by a template that sees it as @self, and is held against the schema then",
+        """
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 3, more: [1]}}, transform: "@self.n", schema: {type: integer}}
+          - {id: b, tool: SAY, with: {value: 2}, transform: {was: "@self", and: "@a"}}
+        output: ["@a", "@b"]
+        """,
+        result=[3, {"was": 2, "and": 3}],
+    ),
+    Row(
+        "what can't be made of a result fails the step",
+        """
+        steps:
+          - {id: a, tool: SAY, with: {value: {n: 3}}, transform: "@self.m", on_error: go_on}
+        output: "@a"
+        """,
+        result=None,
+    ),
+    Row(
         "the roots of an execution",
         """
         input: {who: {type: string}}

@@ -100,8 +100,14 @@ steps:
   - {id: c, parallel: [{id: d, call: child@^2}, {id: e, tool: ECHO}, {id: f, call: needs}]}
 """
     assert definition(text).lacks() == [
-        Need("tool", "OTHER", "a"), Need("tool", "BACK", "a"), Need("kind", "http", "b"), Need("workflow", "child", "d"), Need("workflow", "tell", ""),
+        Need("tool", "OTHER", "a"), Need("tool", "BACK", "a"), Need("workflow", "child", "d"), Need("workflow", "tell", ""),
     ]  # fmt: skip
+
+
+def test_of_a_kind_the_extra_is_needed_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.steps.registry.EXTRAS", {"http": ("no_such_module",)})
+    found = definition('perdure: 1\nname: needs\nsteps:\n  - {id: b, http: {url: "https://example.org"}}\n').lacks()
+    assert found == [Need("extra", "http", "b")]
 
 
 def test_an_input_is_completed_by_defaults_and_held_against_its_schema() -> None:

@@ -4,15 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from perdure.programs.graph.ir import IR, Node
+from perdure.programs.graph.transforming import sourced
 
 ELSEWHERE = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
 """The verbs that take nothing that a definition has to be given: Perdure does them itself, or whoever serves a queue."""
 
 
 class Need(NamedTuple):
-    """One thing that is needed: what it is, what it is called, and by which step; of what is called when all has failed, that has no id."""
+    """One thing that is needed: what it is, what it is called, and by which step; of what is called when all has failed, that has no id.
 
-    what: Literal["tool", "workflow", "kind"]
+    An extra is one of the package, which a kind takes."""
+
+    what: Literal["tool", "workflow", "kind", "extra"]
     name: str
     id: str
 
@@ -21,8 +24,8 @@ def needed(ir: IR) -> Iterator[Need]:
     """All that a definition needs, step by step."""
     for node in ir.nodes:
         yield from _of(node)
-        if node.transform is not None:
-            yield from (Need("kind", kind, node.id) for kind in node.transform)
+        if (source := sourced(node.transform)) is not None:
+            yield Need("kind", source[0], node.id)
         if node.undo is not None:
             yield Need("tool", node.undo.tool, node.id)
     if ir.on_failure.call:

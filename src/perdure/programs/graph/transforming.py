@@ -1,13 +1,15 @@
-"""Transforms: what a step has come to, as source text in a sandbox makes it over before anybody reads it."""
+"""Transforms: what a step has come to, made over before anybody reads it: by source text in a sandbox, or as a template says that sees it as ``@self``."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Keep
+from perdure.core.paths import Path
 from perdure.core.promise import Settlement
 from perdure.programs.graph import tools
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.names import Done, unfit
+from perdure.programs.graph.names import Done, Output, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -24,7 +26,11 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
         return
     done = how
     path = (*doing.path, ("transform", 0))
-    ((kind, source),) = doing.node.transform.items()
+    source_of = sourced(doing.node.transform)
+    if source_of is None:
+        _fill(run, doing, done, path)
+        return
+    kind, source = source_of
     found = run.workflow.kinds.get(kind)
     if found is None:
         doing.then(refused(run, doing, kind))
@@ -44,6 +50,25 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
         doing.then(op)
     else:
         run.log.wait(path, told, step)
+
+
+def sourced(transform: Any) -> tuple[str, str] | None:
+    """The kind and the text of a transform that is source text; None for one that is a value."""
+    match transform:
+        case {"ts": str(source), **others} if not others:
+            return "ts", source
+        case {"python": str(source), **others} if not others:
+            return "python", source
+    return None
+
+
+def _fill(run: "Instance", doing: Doing, done: Done, path: Path) -> None:
+    names = doing.names.inside({"self": done.output.value})
+    kept = run.log.attempted(path, lambda: Keep(values.encode(run.evaluated(doing.node.transform, names), "what is made of the result of", doing.path)))
+    if isinstance(kept, Keep):
+        doing.then(fitting(run, doing, Done(done.port, Output(run.log.raw(kept.value)))))
+    elif isinstance(kept, Err):
+        doing.then(kept)
 
 
 def refused(run: "Instance", doing: Doing, kind: str) -> Err:
