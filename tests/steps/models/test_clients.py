@@ -3,10 +3,12 @@
 import asyncio
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.core.errors import MissingExtra
 from perdure.fake_llm import serving_aside
 from perdure.steps.models.asking import ask
 from tests.steps.models.provider import NAMES, deployment, said
@@ -22,6 +24,12 @@ async def test_a_request_that_is_cancelled_leaves_nothing_and_the_next_one_is_an
                 await ask(said("slow"), where)
         assert asyncio.all_tasks() == before
         assert (await ask(said("Hi"), where)).text == "soon"
+
+
+async def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
+    with pytest.raises(MissingExtra, match=r'pip install "perdure\[agents\]"'):
+        await ask(said("Hi"), deployment("http://127.0.0.1:1"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors where Linux shows them")

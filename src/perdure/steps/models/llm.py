@@ -19,12 +19,12 @@ DEFAULT_MODEL = "default"
 TIMEOUT = "10m"
 
 EXAMPLE = """
-  - id: classify
-    llm:
-      model: small
-      system: You sort what customers write.
-      prompt: "Classify: @{input.text}"
-      schema: {label: {enum: [bug, question]}, confidence: {type: number}}
+- id: classify
+  llm:
+    model: small
+    system: You sort what customers write.
+    prompt: "Classify: @{input.text}"
+    schema: {label: {enum: [bug, question]}, confidence: {type: number}}
 """
 
 
