@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.core.ops import Call, Err, Op
+from perdure.expr.marks import places
 from perdure.programs.code.declare import Step
 from perdure.programs.graph import ir, tools
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.kind import Kind
 from perdure.programs.graph.names import Done
-from perdure.programs.graph.secrets import places, resolving
 from perdure.programs.graph.transforming import fitting
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ class Given(NamedTuple):
 
 def work(run: "Instance", doing: Doing, kind: Kind, given: Given) -> None:
     """Have a step done as its kind does it, and settle as that does."""
-    step = prepared(run, doing.node, kind, given)
+    step = prepared(run, doing.node, kind)
 
     def made() -> Op:
-        node, secrets = doing.node, run.workflow.secrets is not None
-        values = {"config": _config(run, doing, kind.name, given.config), "input": _value(run, doing, given.input, secrets)}
+        node = doing.node
+        values = {"config": _config(run, doing, kind.name, given.config), "input": _value(run, doing, given.input)}
         if given.env is not None:
-            values["env"] = _value(run, doing, given.env, secrets)
+            values["env"] = _value(run, doing, given.env)
         again = kind.may_repeat(values["config"]) if node.idempotent is None else node.idempotent
-        args = tools.arguments(values, doing.path)
-        return Call(kind.name, args, step.queue, step.rule, step.timeout_s, again, undo="" if node.undo is None else "done")
+        args, secrets = tools.arguments(values, doing.path), tuple(places(values)) if _reads_secrets(run, kind.name, given) else ()
+        return Call(kind.name, args, step.queue, step.rule, step.timeout_s, again, undo="" if node.undo is None else "done", secrets=secrets)
 
     op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):
@@ -52,8 +52,8 @@ def work(run: "Instance", doing: Doing, kind: Kind, given: Given) -> None:
     run.log.wait(doing.path, lambda settlement: told(run.log.result(settlement)), step)
 
 
-def prepared(run: "Instance", node: ir.Node, kind: Kind, given: Given) -> Step[Any, Any, Any]:
-    """The step behind a node of a kind, with the node's own options, which finds the secrets that it reads. Made once for each plan."""
+def prepared(run: "Instance", node: ir.Node, kind: Kind) -> Step[Any, Any, Any]:
+    """The step behind a node of a kind, with the node's own options. Made once for each plan."""
     memory, key = run.plan.by_id[node.id].memory, f"kind {kind.name}"
     cached = memory.get(key)
     if isinstance(cached, tuple) and cached[0] is kind:
@@ -62,29 +62,28 @@ def prepared(run: "Instance", node: ir.Node, kind: Kind, given: Given) -> Step[A
     step = tools.tuned(kind.step, node.retry, run.plan.ir.retry)
     if node.timeout_s is not None:
         step = dataclasses.replace(step, timeout=node.timeout_s)
-    if run.workflow.secrets is not None and (
-        where := [f"/{name}{place}" for name, value in given._asdict().items() for place in _places(run, kind, name, value)]
-    ):
-        step = resolving(step, where, run.workflow.secrets)
     memory[key] = (kind, step)
     return step
 
 
-def _places(run: "Instance", kind: Kind, name: str, value: Any) -> list[str]:
-    if value is None or (name == "config" and kind.name in SOURCES and not isinstance(value, Mapping)):
-        return []
-    return list(places(run.template(value)))
+def _reads_secrets(run: "Instance", kind: str, given: Given) -> bool:
+    """Whether what a step is given has secrets in it; a source text has none."""
+    source = SOURCES.get(kind)
+    config = given.config
+    if source is not None:
+        config = {name: value for name, value in config.items() if name != source} if isinstance(config, Mapping) else None
+    return any(value is not None and run.reads_secrets(value) for value in (config, given.input, given.env))
 
 
 def _config(run: "Instance", doing: Doing, kind: str, config: Any) -> Any:
     """What stands behind the verb, evaluated but for a source text."""
-    source, secrets = SOURCES.get(kind), run.workflow.secrets is not None
+    source = SOURCES.get(kind)
     if source is None:
-        return _value(run, doing, config, secrets)
+        return _value(run, doing, config)
     if not isinstance(config, Mapping):
         return config
-    return {**_value(run, doing, {name: value for name, value in config.items() if name != source}, secrets), source: config.get(source)}
+    return {**_value(run, doing, {name: value for name, value in config.items() if name != source}), source: config.get(source)}
 
 
-def _value(run: "Instance", doing: Doing, value: Any, secrets: bool) -> Any:
-    return None if value is None else run.evaluated(value, doing.names, secrets)
+def _value(run: "Instance", doing: Doing, value: Any) -> Any:
+    return None if value is None else run.evaluated(value, doing.names, may_have_secrets=True)
