@@ -40,6 +40,7 @@ from perdure.stores.postgres_joined import PLACE, PostgresJoined, joined
 from perdure.stores.postgres_tables import EPOCH_LOCK, LOCK, NEWS, WAKE
 from perdure.stores.postgres_text import escaped, unescaped
 from perdure.stores.postgres_transactions import Work, carried_out
+from perdure.stores.vault import Sealed
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 """How long to wait for a connection, and for the answer to a statement."""
@@ -149,6 +150,20 @@ class PostgresStore:
                     with suppress(*self._errors):  # There may be no server any more to say farewell to.
                         await connection.close(timeout=CONNECT_S)
 
+    # The vault: see `Vault`.
+
+    async def secrets(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+        async with self._connected() as connection:
+            return await tables.secrets(connection.fetch, tenant, name)
+
+    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
+        async with self._transaction() as here:
+            return await here.keep_secret(tenant, name, version, sealed)
+
+    async def drop_secret(self, tenant: str, name: str) -> bool:
+        async with self._transaction() as here:
+            return bool(await here.fetch(tables.DROP_SECRET, tenant, name))
+
     # Transactions of users.
 
     async def transact(self, guard: Guard, work: Work) -> Committed | Superseded | Refused | Raised:
@@ -248,7 +263,7 @@ class PostgresStore:
     async def _prepare(self, connection: Any, at_home: bool) -> None:
         """Make a new connection fit for use, and the tables unless they are there and of this version."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escaped, decoder=unescaped, format="text")
-        if await connection.fetchval("SELECT to_regclass('attributes')") is None:
+        if await connection.fetchval("SELECT to_regclass('vault')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)

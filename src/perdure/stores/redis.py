@@ -40,6 +40,7 @@ from perdure.stores.base import (
     QueueStand,
     Superseded,
 )
+from perdure.stores.vault import Sealed
 
 PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
@@ -94,6 +95,8 @@ class _Answer(msgspec.Struct):
     heads: list[_Head] = []
     leases: list[tuple[str, bool, int, int]] = []
     queues: list[QueueStand] = []
+    secrets: list[tuple[str, str, int, float]] = []
+    done: bool = False
 
 
 class RedisStore:
@@ -178,6 +181,21 @@ class RedisStore:
     async def blob(self, sha256: str) -> bytes | None:
         _, found = await self._ask("blob", sha256)
         return next((bytes(payload) for payload in found if payload is not None), None)
+
+    async def secrets(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+        """See `Vault.secrets`."""
+        answer, sealed = await self._ask("secrets", {"tenant": tenant, "name": name})
+        return sorted((Sealed(*place, version, raw, set_at_s) for (*place, version, set_at_s), raw in zip(answer.secrets, sealed, strict=True)), key=_place)
+
+    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
+        """See `Vault.keep_secret`."""
+        answer, _ = await self._ask("keep_secret", {"place": (tenant, name), "version": version, "sealed": _text(sealed)})
+        return answer.done
+
+    async def drop_secret(self, tenant: str, name: str) -> bool:
+        """See `Vault.drop_secret`."""
+        answer, _ = await self._ask("drop_secret", (tenant, name))
+        return answer.done
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist("wake", ring)
@@ -286,6 +304,10 @@ def _head(told: _Head) -> Head:
 def _text(payload: bytes) -> msgspec.Raw:
     """Bytes in the guise of text, as Redis knows only the types of old MessagePack."""
     return msgspec.Raw(b"\xdb" + len(payload).to_bytes(4, "big") + payload)
+
+
+def _place(secret: Sealed) -> tuple[str, str]:
+    return secret.tenant, secret.name
 
 
 def _told(change: _Change, answer: _Answer) -> Answer:
