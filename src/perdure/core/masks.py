@@ -1,8 +1,9 @@
 """Masks: what hides secrets in whatever a step gives out, so that none is kept, sent on or shown.
 
-A secret is hidden wherever it stands as it is, and in the forms that programs write it in: escaped in JSON, Python, HTML or a shell, in an address, in hexadecimal,
-in base64 at any alignment and though it is broken into lines; of one with several lines, each line. What was made of it otherwise (reversed, hashed,
-encrypted, cut into pieces, or read as a number) is not known again. Nothing here fails: what can't be searched is hidden as a whole.
+A secret is hidden wherever it stands as it is, and in the forms that programs write it in: escaped in JSON, Python, HTML or a shell, in an
+address, in hexadecimal, in base64 at any alignment and though it is broken into lines; of one with several lines, each line. What was made of
+it otherwise (reversed, hashed, encrypted, cut into pieces, or read as a number) is not known again. Nothing here fails: what can't be searched is
+hidden as a whole.
 """
 
 import base64
@@ -69,7 +70,7 @@ class Mask:
                 text = re.sub(BETWEEN.join(map(re.escape, core)), HIDDEN, text)
         return _hidden(text, self._texts, HIDDEN)
 
-    def bytes(self, raw: bytes) -> bytes:
+    def raw(self, raw: bytes) -> bytes:
         """Bytes without them, in UTF-8 as other languages write it."""
         for core in self._broken:
             if any(anchor.encode() in raw for anchor in _anchors(core)):
@@ -82,7 +83,7 @@ class Mask:
             case str():
                 return self.text(value)
             case bytes():
-                return self.bytes(value)
+                return self.raw(value)
             case list():
                 return [self.data(item) for item in value]
             case dict():
@@ -91,7 +92,7 @@ class Mask:
                     hidden[_other(self.data(key), hidden) if isinstance(key, str | bytes) else key] = self.data(item)
                 return hidden
             case msgspec.msgpack.Ext():
-                return msgspec.msgpack.Ext(value.code, self.bytes(bytes(value.data)))
+                return msgspec.msgpack.Ext(value.code, self.raw(bytes(value.data)))
         return value
 
     def value(self, raw: bytes) -> bytes:
@@ -130,7 +131,7 @@ def _hidden(within: AnyStr, forms: Iterable[AnyStr], hidden: AnyStr) -> AnyStr:
     spans = sorted(span for form in forms for span in _spans(within, form))
     if not spans:
         return within
-    pieces = [spans[0]]
+    pieces: list[tuple[int, int]] = [spans[0]]
     for start, end in spans[1:]:
         if start < pieces[-1][1]:
             pieces[-1] = (pieces[-1][0], max(end, pieces[-1][1]))

@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.expr import bound, braces, cel, jsonpath, python, schema
+from perdure.expr.marks import escaped
 from perdure.expr.missing import Absent, Missing, Nowhere, Unfit
 from perdure.expr.operators import AGGREGATES, OF_NOTHING, OPERATORS, QUANTIFIERS, Holds, checked
 from perdure.expr.refs import Read, Scope, getter, parse, was_skipped

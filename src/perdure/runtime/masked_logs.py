@@ -34,7 +34,7 @@ def _masked(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
         said = record.getMessage()
     except (TypeError, ValueError, KeyError):  # what does not fit its arguments: logging would show both
         said = f"{record.msg!r} {record.args!r}"
-    record.msg, record.args = mask.text(said), ()
+    record.__dict__.update(msg=mask.text(said), args=())
     if record.exc_info and record.exc_info[1] is not None:
         record.exc_text, record.exc_info = mask.text("".join(format_exception(record.exc_info[1])).rstrip("\n")), None
     if record.stack_info:

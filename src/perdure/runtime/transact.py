@@ -28,7 +28,9 @@ def in_transaction(fn: Any) -> bool:
     return isinstance(step, Step) and step.transaction
 
 
-async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value], info: StepInfo, guard: Guard, threads: Executor | None = None) -> Outcome | None:
+async def transact(
+    store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value], info: StepInfo, guard: Guard, threads: Executor | None = None
+) -> Outcome | None:
     """Carry out a try, and return its outcome, which is in the mail as well; what fails was rolled back. None if it is not to be done from here any more."""
     fn, args = call
     step = fn.step if isinstance(fn, Undo) else fn

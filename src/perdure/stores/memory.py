@@ -41,7 +41,7 @@ from perdure.stores.base import (
 from perdure.stores.bells import Bells
 from perdure.stores.lines import NO_TIME, Lines, ready_at_s
 from perdure.stores.memory_queues import Queues
-from perdure.stores.vault import Sealed
+from perdure.stores.vault import MemoryVault
 
 
 class _Execution:
@@ -72,10 +72,9 @@ class MemoryStore:
         self._holders: dict[str, float] = {}
         self._about: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
-        self._vault: dict[tuple[str, str], Sealed] = {}
         self._queues = Queues(self._executions, self._mail, self._leases, self._lives)
         self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
-        self._wakes, self._news = Bells(), Bells()
+        self._wakes, self._news, self.vault = Bells(), Bells(), MemoryVault(clock)
 
     # What the protocol asks for.
 
@@ -190,23 +189,6 @@ class MemoryStore:
         self._about.clear()
         self._wakes.ring()
         return self._epoch
-
-    async def secrets(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
-        """See `Vault.secrets`."""
-        found = (self._vault[place] for place in sorted(self._vault))
-        return [one for one in found if tenant in (None, one.tenant) and name in (None, one.name)]
-
-    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        """See `Vault.keep_secret`."""
-        before = self._vault.get((tenant, name))
-        if version != (1 if before is None else before.version + 1):
-            return False
-        self._vault[tenant, name] = Sealed(tenant, name, version, sealed, self._clock())
-        return True
-
-    async def drop_secret(self, tenant: str, name: str) -> bool:
-        """See `Vault.drop_secret`."""
-        return self._vault.pop((tenant, name), None) is not None
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""

@@ -40,7 +40,7 @@ from perdure.stores.postgres_joined import PLACE, PostgresJoined, joined
 from perdure.stores.postgres_tables import EPOCH_LOCK, LOCK, NEWS, WAKE
 from perdure.stores.postgres_text import escaped, unescaped
 from perdure.stores.postgres_transactions import Work, carried_out
-from perdure.stores.vault import Sealed
+from perdure.stores.postgres_vault import PostgresVault
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 """How long to wait for a connection, and for the answer to a statement."""
@@ -75,6 +75,7 @@ class PostgresStore:
         self._connection: Any = None
         self._place: tuple[Any, ...] | None = None
         self._spare: list[Any] = []
+        self.vault = PostgresVault(self._transaction)
         self._closed = False
 
     # What the protocol asks for: see `Store`.
@@ -149,20 +150,6 @@ class PostgresStore:
                 for connection in (self._connection, *self._spare):
                     with suppress(*self._errors):  # There may be no server any more to say farewell to.
                         await connection.close(timeout=CONNECT_S)
-
-    # The vault: see `Vault`.
-
-    async def secrets(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
-        async with self._connected() as connection:
-            return await tables.secrets(connection.fetch, tenant, name)
-
-    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        async with self._transaction() as here:
-            return await here.keep_secret(tenant, name, version, sealed)
-
-    async def drop_secret(self, tenant: str, name: str) -> bool:
-        async with self._transaction() as here:
-            return bool(await here.fetch(tables.DROP_SECRET, tenant, name))
 
     # Transactions of users.
 

@@ -35,7 +35,6 @@ from perdure.stores.base import (
 from perdure.stores.postgres_queues import ORPHANED, WANTED, Asked, Fetch, Found
 from perdure.stores.postgres_rows import HEAD, HEAD_TOLD, MAIL, as_bytes, head_of, mail_of
 from perdure.stores.postgres_text import escaped
-from perdure.stores.vault import Sealed
 
 EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
 """The advisory lock of the epoch, and how many follow it for executions."""
@@ -83,11 +82,6 @@ HEADS = f"""SELECT {HEAD_TOLD} FROM heads WHERE ($1::text IS NULL OR tenant = $1
     AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
     AND ($7::float8 IS NULL OR created_at_s >= $7) AND number < coalesce((SELECT number FROM heads WHERE address = $8), {2**63 - 1}){{}}
     ORDER BY number DESC LIMIT $9"""
-
-SECRETS = "SELECT tenant, name, version, sealed, set_at_s FROM vault WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR name = $2)"
-FIRST_SECRET = "INSERT INTO vault VALUES ($1, $2, 1, $3, $4) ON CONFLICT DO NOTHING RETURNING version"
-NEXT_SECRET = "UPDATE vault SET version = $3, sealed = $4, set_at_s = $5 WHERE tenant = $1 AND name = $2 AND version = $3 - 1 RETURNING version"
-DROP_SECRET = "DELETE FROM vault WHERE tenant = $1 AND name = $2 RETURNING version"
 
 
 class Tables:
@@ -212,12 +206,6 @@ class Tables:
         swept = map(mail_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MAIL_S, limit))
         return sorted(swept, key=lambda mail: (mail.due_at_s, mail.number))
 
-    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        """See `Vault.keep_secret`."""
-        if version == 1:
-            return bool(await self.fetch(FIRST_SECRET, tenant, name, sealed, self.moment.now_s))
-        return bool(await self.fetch(NEXT_SECRET, tenant, name, version, sealed, self.moment.now_s))
-
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`; nothing else may be under way."""
         await self.fetch("DELETE FROM holders")
@@ -270,11 +258,6 @@ async def mail(fetch: Fetch, to: Address) -> list[Mail]:
 async def blob(fetch: Fetch, sha256: str) -> bytes | None:
     """See `Store.blob`."""
     return next((row[0] for row in await fetch("SELECT bytes FROM blobs WHERE sha256 = $1", sha256)), None)
-
-
-async def secrets(fetch: Fetch, tenant: str | None, name: str | None) -> list[Sealed]:
-    """See `Vault.secrets`."""
-    return sorted((Sealed(*row) for row in await fetch(SECRETS, tenant, name)), key=lambda one: (one.tenant, one.name))
 
 
 def executions_of(changes: Sequence[Commit | Post]) -> set[Key]:

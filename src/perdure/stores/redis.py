@@ -6,7 +6,7 @@ finds before the first write (no memory, a full disk, a replica) can refuse a ch
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
@@ -123,6 +123,7 @@ class RedisStore:
         self._client: Any = None
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
+        self.vault = RedisVault(self._ask)
 
     # What the protocol asks for: see `Store`.
 
@@ -181,21 +182,6 @@ class RedisStore:
     async def blob(self, sha256: str) -> bytes | None:
         _, found = await self._ask("blob", sha256)
         return next((bytes(payload) for payload in found if payload is not None), None)
-
-    async def secrets(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
-        """See `Vault.secrets`."""
-        answer, sealed = await self._ask("secrets", {"tenant": tenant, "name": name})
-        return sorted((Sealed(*place, version, raw, set_at_s) for (*place, version, set_at_s), raw in zip(answer.secrets, sealed, strict=True)), key=_place)
-
-    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        """See `Vault.keep_secret`."""
-        answer, _ = await self._ask("keep_secret", {"place": (tenant, name), "version": version, "sealed": _text(sealed)})
-        return answer.done
-
-    async def drop_secret(self, tenant: str, name: str) -> bool:
-        """See `Vault.drop_secret`."""
-        answer, _ = await self._ask("drop_secret", (tenant, name))
-        return answer.done
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist("wake", ring)
@@ -277,6 +263,33 @@ class RedisStore:
             ring()
 
 
+class RedisVault:
+    """A `Vault` by the script. What was replaced or removed is gone from memory; from an append-only file, when that is rewritten."""
+
+    def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
+        self._ask = ask
+
+    async def read(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+        """See `Vault.read`."""
+        answer, sealed = await self._ask("secrets", {"tenant": tenant, "name": name})
+        rows = zip(answer.secrets, sealed, strict=True)
+        return sorted((Sealed(of, called, version, raw, at_s) for (of, called, version, at_s), raw in rows), key=lambda row: (row.tenant, row.name))
+
+    async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
+        """See `Vault.keep`."""
+        answer, _ = await self._ask("keep_secret", {"place": (tenant, name), "version": version, "sealed": _text(sealed)})
+        return answer.done
+
+    async def drop(self, tenant: str, name: str) -> bool:
+        """See `Vault.drop`."""
+        answer, _ = await self._ask("drop_secret", (tenant, name))
+        return answer.done
+
+    async def wipe(self) -> bool:
+        """The server does that by itself."""
+        return True
+
+
 def _change(change: Commit | Post) -> dict[str, object]:
     fields = asdict(change)
     fields["sends"] = [asdict(send) | {"body": _text(send.body), "opens": send.opens and _opening(send.opens)} for send in change.sends]
@@ -304,10 +317,6 @@ def _head(told: _Head) -> Head:
 def _text(payload: bytes) -> msgspec.Raw:
     """Bytes in the guise of text, as Redis knows only the types of old MessagePack."""
     return msgspec.Raw(b"\xdb" + len(payload).to_bytes(4, "big") + payload)
-
-
-def _place(secret: Sealed) -> tuple[str, str]:
-    return secret.tenant, secret.name
 
 
 def _told(change: _Change, answer: _Answer) -> Answer:

@@ -15,21 +15,21 @@ def raw(file: Path) -> bytes:
 async def test_of_what_is_replaced_or_removed_nothing_is_left_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "perdure.db"
     store = SqliteStore(file)
-    assert await store.keep_secret("acme", "TOKEN", 1, FIRST) and await store.keep_secret("acme", "OTHER", 1, OTHER)
+    assert await store.vault.keep("acme", "TOKEN", 1, FIRST) and await store.vault.keep("acme", "OTHER", 1, OTHER)
     assert FIRST in raw(file)
-    assert await store.keep_secret("acme", "TOKEN", 2, SECOND) and await store.wipe()
+    assert await store.vault.keep("acme", "TOKEN", 2, SECOND) and await store.vault.wipe()
     assert FIRST not in raw(file) and SECOND in raw(file)
-    assert await store.drop_secret("acme", "TOKEN") and await store.wipe()
+    assert await store.vault.drop("acme", "TOKEN") and await store.vault.wipe()
     assert SECOND not in raw(file) and b"\x02" * 50 not in raw(file) and OTHER in raw(file)
     await store.close()
 
 
 async def test_a_backup_has_the_secrets_that_there_are(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "perdure.db")
-    assert await store.keep_secret("acme", "TOKEN", 1, FIRST)
-    kept = await store.secrets()
+    assert await store.vault.keep("acme", "TOKEN", 1, FIRST)
+    kept = await store.vault.read()
     await store.backup(tmp_path / "copy.db")
     await store.close()
     restored = SqliteStore(tmp_path / "copy.db")
-    assert await restored.secrets() == kept
+    assert await restored.vault.read() == kept
     await restored.close()

@@ -300,7 +300,9 @@ class Instance:
         """
         compiled = self.template(value)
         if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
-            why = "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
+            why = (
+                "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
+            )
             raise self.failure(why, "NoSecrets")
         return compiled.evaluate(names)
 

@@ -41,7 +41,6 @@ from perdure.stores.base import (
     Superseded,
 )
 from perdure.stores.sqlite.backup import Copies
-from perdure.stores.sqlite import vault
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claims import next_at, ready
 from perdure.stores.sqlite.file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
@@ -58,8 +57,8 @@ from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
 from perdure.stores.sqlite.tables import META, Tables
 from perdure.stores.sqlite.time import Anchor, SteadyClock
 from perdure.stores.sqlite.turns import RETRY_S
+from perdure.stores.sqlite.vault import SqliteVault
 from perdure.stores.sqlite.writer import WAIT_MAX_S, Writer
-from perdure.stores.vault import Sealed
 
 T = TypeVar("T")
 
@@ -95,6 +94,7 @@ class SqliteStore:
         self._writer = Writer(self._file, self._lay, self._written)
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
         self._copies = Copies(self._file)
+        self.vault = SqliteVault(self._file, self._read, self._write)
         self._heralds = Heralds(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
@@ -215,23 +215,6 @@ class SqliteStore:
             yield within
         if within.posted is not None:
             self._heralds.expect(within.posted, within.tables)
-
-    async def secrets(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
-        """See `Vault.secrets`."""
-        return await self._read(lambda execute: vault.read(execute, tenant, name))
-
-    async def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        """See `Vault.keep_secret`."""
-        return await self._write(lambda tables: tables.keep_secret(tenant, name, version, sealed))
-
-    async def drop_secret(self, tenant: str, name: str) -> bool:
-        """See `Vault.drop_secret`."""
-        return await self._write(lambda tables: tables.drop_secret(tenant, name))
-
-    async def wipe(self) -> bool:
-        """See `perdure.stores.vault.wiped`."""
-        self._must_be_open()
-        return await asyncio.to_thread(vault.wipe, self._file)
 
     async def backup(self, target: str | Path) -> None:
         """Copy all of it, as it is at this moment, into the new file `target`. Nobody has to wait meanwhile.

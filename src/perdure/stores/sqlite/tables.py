@@ -12,13 +12,13 @@ from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded
-from perdure.stores.sqlite import attributes, queues, transactions, vault
+from perdure.stores.sqlite import attributes, queues, transactions
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
+from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, is_there, mail, read_head, text
 from perdure.stores.sqlite.schema import VERSION
 from perdure.stores.sqlite.time import Anchor, SteadyClock
-from perdure.stores.vault import Sealed
 
 NUMBERS_MAX = 20_000
 
@@ -275,13 +275,9 @@ class Tables:
             self.stirred.holders.add(holder)
         return opened
 
-    def keep_secret(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
-        """See `Vault.keep_secret`."""
-        return vault.keep(self._execute, Sealed(tenant, name, version, sealed, self._clock()))
-
-    def drop_secret(self, tenant: str, name: str) -> bool:
-        """See `Vault.drop_secret`."""
-        return vault.drop(self._execute, tenant, name)
+    def vault(self, do: Callable[[Execute, float], bool]) -> bool:
+        """Have something done to the vault, at this time."""
+        return do(self._execute, self._clock())
 
     def _place(self, opens: Opening) -> tuple[str, str, int, int]:
         """The queue in which an execution waits, its lane and priority there, and whether that queue has limits."""

@@ -21,39 +21,39 @@ class Vaults:
 
     async def test_a_secret_is_kept_as_it_was_given_and_when(self, world: World) -> None:
         kept = vault(world)
-        assert await kept.secrets() == []
-        assert await kept.keep_secret("acme", "TOKEN", 1, RAW)
+        assert await kept.read() == []
+        assert await kept.keep("acme", "TOKEN", 1, RAW)
         world.clock.advance(10)
-        assert await kept.keep_secret("acme", "A", 1, b"")
+        assert await kept.keep("acme", "A", 1, b"")
         at_s = world.clock.now_s
-        assert await kept.secrets("acme") == [Sealed("acme", "A", 1, b"", at_s), Sealed("acme", "TOKEN", 1, RAW, at_s - 10)]
-        assert await kept.secrets("acme", "TOKEN") == [Sealed("acme", "TOKEN", 1, RAW, at_s - 10)]
+        assert await kept.read("acme") == [Sealed("acme", "A", 1, b"", at_s), Sealed("acme", "TOKEN", 1, RAW, at_s - 10)]
+        assert await kept.read("acme", "TOKEN") == [Sealed("acme", "TOKEN", 1, RAW, at_s - 10)]
 
     async def test_who_has_not_seen_the_last_version_writes_nothing(self, world: World) -> None:
         kept = vault(world)
         for version in (0, 2, 3):
-            assert not await kept.keep_secret("acme", "TOKEN", version, b"never")
-        assert await kept.keep_secret("acme", "TOKEN", 1, b"one") and not await kept.keep_secret("acme", "TOKEN", 1, b"late")
-        assert await kept.keep_secret("acme", "TOKEN", 2, b"two")
+            assert not await kept.keep("acme", "TOKEN", version, b"never")
+        assert await kept.keep("acme", "TOKEN", 1, b"one") and not await kept.keep("acme", "TOKEN", 1, b"late")
+        assert await kept.keep("acme", "TOKEN", 2, b"two")
         for version in (1, 2, 4):
-            assert not await kept.keep_secret("acme", "TOKEN", version, b"late")
-        assert [(one.version, one.sealed) for one in await kept.secrets()] == [(2, b"two")]
+            assert not await kept.keep("acme", "TOKEN", version, b"late")
+        assert [(one.version, one.sealed) for one in await kept.read()] == [(2, b"two")]
 
     async def test_what_is_removed_is_gone_and_may_be_set_anew(self, world: World) -> None:
         kept = vault(world)
-        assert not await kept.drop_secret("acme", "TOKEN")
-        assert await kept.keep_secret("acme", "TOKEN", 1, b"one") and await kept.keep_secret("acme", "TOKEN", 2, b"two")
-        assert await kept.drop_secret("acme", "TOKEN") and not await kept.drop_secret("acme", "TOKEN")
-        assert await kept.secrets() == [] and not await kept.keep_secret("acme", "TOKEN", 3, b"three")
-        assert await kept.keep_secret("acme", "TOKEN", 1, b"anew")
+        assert not await kept.drop("acme", "TOKEN")
+        assert await kept.keep("acme", "TOKEN", 1, b"one") and await kept.keep("acme", "TOKEN", 2, b"two")
+        assert await kept.drop("acme", "TOKEN") and not await kept.drop("acme", "TOKEN")
+        assert await kept.read() == [] and not await kept.keep("acme", "TOKEN", 3, b"three")
+        assert await kept.keep("acme", "TOKEN", 1, b"anew")
 
     async def test_tenants_and_names_are_told_apart_however_they_are_called(self, world: World) -> None:
         kept, names = vault(world), NAMES
         for name in names:
-            assert await kept.keep_secret("acme", name, 1, b"of acme") and await kept.keep_secret(name, "TOKEN", 1, name.encode())
-        assert [one.name for one in await kept.secrets("acme")] == sorted(names)
+            assert await kept.keep("acme", name, 1, b"of acme") and await kept.keep(name, "TOKEN", 1, name.encode())
+        assert [one.name for one in await kept.read("acme")] == sorted(names)
         for name in names:
-            assert [(one.tenant, one.sealed) for one in await kept.secrets(name)] == [(name, name.encode())]
-            assert [one.sealed for one in await kept.secrets("acme", name)] == [b"of acme"]
-            assert await kept.drop_secret(name, "TOKEN")
-        assert [one.tenant for one in await kept.secrets()] == ["acme"] * len(names)
+            assert [(one.tenant, one.sealed) for one in await kept.read(name)] == [(name, name.encode())]
+            assert [one.sealed for one in await kept.read("acme", name)] == [b"of acme"]
+            assert await kept.drop(name, "TOKEN")
+        assert [one.tenant for one in await kept.read()] == ["acme"] * len(names)
