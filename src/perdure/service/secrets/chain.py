@@ -51,6 +51,13 @@ class Chain:
         stored = [] if self._kept(tenant, name) is None else ["store"]
         return [where for where, find in found if find(name) is not None] + stored
 
+    def names(self, tenant: str) -> list[tuple[str, str]]:
+        """The names of those that the environment and files have, each with where it is: ``environment`` or ``file``."""
+        if tenant != OWN_TENANT:
+            return []
+        files = [] if self._files is None else self._files.names()
+        return [*((name, "environment") for name in environment.names()), *((name, "file") for name in files)]
+
     def _find(self, tenant: str, name: str) -> str | None:
         found = None
         if tenant == OWN_TENANT:
