@@ -75,6 +75,18 @@ def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
     assert raw[:1] == b"\xff" and raw[-1:] == b"\xfe" and HIDDEN.encode() in raw
 
 
+ESCAPED = ("JSON", "JSON in ASCII", "repr", "ascii", "repr of bytes", "a shell")
+
+
+@pytest.mark.parametrize("outer", ["JSON", "JSON in ASCII", "repr", "ascii", "HTML", "an address"])
+@pytest.mark.parametrize("inner", ESCAPED)
+def test_a_secret_is_hidden_in_one_form_inside_of_another(inner: str, outer: str) -> None:
+    for innermost in ("as it is", *ESCAPED) if outer in ESCAPED else ("as it is",):
+        said = FORMS[outer](FORMS[inner](FORMS[innermost](ODD)))
+        hidden = Mask([ODD]).text(said)
+        assert HIDDEN in hidden and "test" not in hidden, hidden
+
+
 def test_of_a_secret_of_several_lines_each_line_is_hidden_but_the_frame_of_a_key() -> None:
     lines = PEM.splitlines()
     assert Mask([PEM]).text(f"> {lines[3]} <\n{lines[0]}") == f"> {HIDDEN} <\n{lines[0]}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from perdure.cli import sources
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command, Group
 from perdure.cli.settings import F, Settings, format_option, json_option
@@ -99,7 +100,7 @@ def _value(name: str) -> str:
     if sys.stdin is not None and sys.stdin.isatty():
         return str(click.prompt(name, hide_input=True, confirmation_prompt=True, err=True))
     try:
-        text = click.get_binary_stream("stdin").read().decode()
+        text = sources.read(sources.STDIN).decode()
     except UnicodeDecodeError as error:
         raise Outcome(Exit.INPUT, f"the value of {name} is no text: byte {error.start} is not UTF-8\ngive it in base64, and have the step decode it") from None
     return text.removesuffix("\n").removesuffix("\r") if text.count("\n") == 1 else text

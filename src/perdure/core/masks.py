@@ -1,17 +1,17 @@
 """Masks: what hides secrets in whatever a step gives out, so that none is kept, sent on or shown.
 
-A secret is hidden wherever it stands as it is, and in the forms that programs write it in: escaped in JSON, Python, HTML or a shell, in an
-address, in hexadecimal, in base64 at any alignment and though it is broken into lines; of one with several lines, each line. What was made of
-it otherwise (reversed, hashed, encrypted, cut into pieces, or read as a number) is not known again. Nothing here fails: what can't be searched is
-hidden as a whole.
+A secret is hidden wherever it stands as it is, and in the forms that programs write it in, one inside of another if need be: escaped in JSON, Python,
+HTML, a shell or an address, in hexadecimal, in base64 at any alignment and though it is broken into lines; of one with several lines, each line.
+What was made of it otherwise (reversed, hashed, encrypted, cut into pieces, or read as a number) is not known again. Nothing here fails: what
+can't be searched is hidden as a whole.
 """
 
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, AnyStr
-from urllib.parse import quote, quote_plus
+from typing import Any, AnyStr, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ ENCODED_CHARACTERS_MIN, LINE_CHARACTERS_MIN = 6, 6
 BROKEN_CHARACTERS_MIN, ANCHOR_CHARACTERS = 60, 16
 """From which length on base64 may be broken into lines, and of how many characters are the two pieces in a row of which one is then whole."""
 
-BETWEEN = r"(?:[\r\n]|\\r|\\n)*"
+BETWEEN = r"(?:[\r\n]|\\+[rn])*"
 """What stands between two characters of base64 that is broken into lines, in a text or in one that is escaped."""
 
 Find = Callable[[str], str | None]
@@ -45,17 +45,24 @@ def maskable(value: str) -> bool:
     return len(value.strip()) >= CHARACTERS_MIN
 
 
+class Pattern(NamedTuple):
+    """A form that has many ways to be written, as a regular expression; it is only looked for where one of its `anchors` is, which is far quicker."""
+
+    anchors: tuple[str, ...]
+    expression: str
+
+
 class Mask:
     """Hides these secrets; one that is not `maskable` is left out. False, if there is nothing to hide."""
 
-    __slots__ = ("_broken", "_bytes", "_texts")
+    __slots__ = ("_anchors", "_bytes", "_patterns", "_texts")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = {secret for secret in secrets if maskable(secret)}
-        forms = {form for secret in known for form in _forms(secret)}
-        self._texts = tuple(sorted(forms, key=len, reverse=True))
+        forms = {form for secret in set(secrets) if maskable(secret) for form in _forms(secret)}
+        self._texts = tuple(form for form in forms if isinstance(form, str))
         self._bytes = tuple(map(_utf8, self._texts))
-        self._broken = tuple(core for secret in known for core in _base64(_utf8(secret)) if len(core) >= BROKEN_CHARACTERS_MIN)
+        self._patterns = tuple(form for form in forms if isinstance(form, Pattern))
+        self._anchors = tuple(tuple(map(_utf8, pattern.anchors)) for pattern in self._patterns)
 
     def __bool__(self) -> bool:
         return bool(self._texts)
@@ -65,17 +72,14 @@ class Mask:
 
     def text(self, text: str) -> str:
         """A text without them."""
-        for core in self._broken:
-            if any(anchor in text for anchor in _anchors(core)):
-                text = re.sub(BETWEEN.join(map(re.escape, core)), HIDDEN, text)
-        return _hidden(text, self._texts, HIDDEN)
+        found = [pattern.expression for pattern in self._patterns if any(anchor in text for anchor in pattern.anchors)]
+        return _hidden(text, self._texts, found, HIDDEN)
 
     def raw(self, raw: bytes) -> bytes:
         """Bytes without them, in UTF-8 as other languages write it."""
-        for core in self._broken:
-            if any(anchor.encode() in raw for anchor in _anchors(core)):
-                raw = re.sub(BETWEEN.join(map(re.escape, core)).encode(), HIDDEN.encode(), raw)
-        return _hidden(raw, self._bytes, HIDDEN.encode())
+        patterns = zip(self._patterns, self._anchors, strict=True)
+        found = [_utf8(pattern.expression) for pattern, anchors in patterns if any(anchor in raw for anchor in anchors)]
+        return _hidden(raw, self._bytes, found, HIDDEN.encode())
 
     def data(self, value: Any) -> Any:
         """Plain data without them, also in the names of mappings; two names that become one are told apart by a number."""
@@ -123,14 +127,16 @@ class Mask:
 
     def _is_in(self, raw: bytes) -> bool:
         """Whether one of them may be in an encoded value; text stands in it as it is."""
-        return any(form in raw for form in self._bytes) or any(anchor.encode() in raw for core in self._broken for anchor in _anchors(core))
+        return any(form in raw for form in self._bytes) or any(anchor in raw for anchors in self._anchors for anchor in anchors)
 
 
-def _hidden(within: AnyStr, forms: Iterable[AnyStr], hidden: AnyStr) -> AnyStr:
+def _hidden(within: AnyStr, forms: Iterable[AnyStr], expressions: Iterable[AnyStr], hidden: AnyStr) -> AnyStr:
     """`within`, where each piece that forms cover is `hidden`: of forms that overlap, nothing of either is left."""
-    spans = sorted(span for form in forms for span in _spans(within, form))
+    spans = [span for form in forms for span in _spans(within, form)]
+    spans += [found.span() for expression in expressions for found in re.finditer(expression, within)]
     if not spans:
         return within
+    spans.sort()
     pieces: list[tuple[int, int]] = [spans[0]]
     for start, end in spans[1:]:
         if start < pieces[-1][1]:
@@ -168,54 +174,74 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _forms(secret: str) -> Iterator[str]:
-    """All forms of a secret, of its lines too."""
-    yield from _written(secret)
+def _forms(secret: str) -> Iterator[str | Pattern]:
+    """All forms of a secret, and of its lines."""
     stripped = secret.strip()
-    yield from _written(stripped)
-    for form in _base64(_utf8(secret)):
-        yield from _in_transit(form)
-    for raw in (_utf8(secret), _utf8(stripped)):
+    for text in {secret, stripped}:
+        yield from _written(text)
+        raw = _utf8(text)
+        yield from (raw.hex(), raw.hex().upper())
         for whole in (base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()):
             yield from (whole, whole.rstrip("="))
-        yield from (raw.hex(), raw.hex().upper())
+    for core in _base64(_utf8(secret)):
+        yield from _written(core)
+        if len(core) >= BROKEN_CHARACTERS_MIN:
+            anchors = core[:ANCHOR_CHARACTERS], core[ANCHOR_CHARACTERS : 2 * ANCHOR_CHARACTERS]
+            yield Pattern(anchors, (_NOT_BEHIND_SLASHES if core[0] in "+/" else "") + BETWEEN.join(map(_loosely, core)))
     if len(lines := stripped.splitlines()) > 1:
         for line in map(str.strip, lines):
             if len(line) >= LINE_CHARACTERS_MIN and not line.startswith("-----"):  # the frame of a PEM file is no secret
                 yield from _written(line)
 
 
-def _written(text: str) -> Iterator[str]:
-    """A text as it is, and as JSON, Python, HTML, addresses and shells have it."""
+def _written(text: str) -> Iterator[str | Pattern]:
+    """A text as it is, and as it may be escaped, if anything in it is ever escaped."""
     yield text
-    for escaped in (_in_json(text), _in_ascii(text)):
-        yield from (escaped, escaped.replace("/", "\\/"), _in_json(escaped))
-    yield from (repr(text)[1:-1], ascii(text)[1:-1], repr(_utf8(text))[2:-1])
-    for addressed in (quote(text, safe="", errors="surrogatepass"), quote(text, errors="surrogatepass"), quote_plus(text, errors="surrogatepass")):
-        yield from (addressed, re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), addressed))
-    marked = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    yield from (marked, marked.replace('"', "&quot;").replace("'", "&#x27;"), marked.replace('"', "&#34;").replace("'", "&#39;"))
-    yield from (text.replace("'", "'\"'\"'"), text.replace("'", "'\\''"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", text))
+    if not _NEVER_ESCAPED.fullmatch(text):
+        anchor = max(_NEVER_ESCAPED.findall(text), key=len, default="")
+        pieces = [*_PIECES.findall(text)]
+        rows = [len(piece) > 1 or piece in _ROW for piece in pieces]
+        made = [_loosely(piece, number > 0 and rows[number - 1], 0 < number < len(pieces) - 1) for number, piece in enumerate(pieces)]
+        first = "" if _NEVER_ESCAPED.fullmatch(pieces[0]) else _NOT_BEHIND_SLASHES
+        yield Pattern((anchor,), first + "".join(made))
 
 
-def _in_transit(form: str) -> Iterator[str]:
-    """Base64 as it is, and as JSON and addresses have it."""
-    yield from (form, form.replace("/", "\\/"), quote(form, safe=""))
+@lru_cache(maxsize=1024)
+def _loosely(piece: str, is_behind: bool = False, is_inside: bool = True) -> str:
+    r"""One character, or a row of quotes and backslashes, in all the ways that it may be escaped, and what is so again: ``\"``, ``\\\"``, ``%22``, ``%2522``.
+
+    What `is_behind` such a row may have its backslashes taken for those. Shells write a quote as several, so a row `is_inside` is one of any length.
+    """
+    if not piece.strip("\\"):
+        return f"{_SLASH}{{{len(piece)},}}+"
+    if len(piece) > 1 or piece in _ROW:
+        return f"(?:{_SLASH}|{_plainly(_QUOTE)}|{_plainly(_DOUBLE)})++" if is_inside else "".join(f"{_SLASH}*+{_plainly(one)}" for one in piece if one != "\\")
+    if _NEVER_ESCAPED.fullmatch(piece):
+        return re.escape(piece)
+    code, raw, units = ord(piece), _utf8(piece), piece.encode("utf-16-be", "surrogatepass").hex()
+    slashes = f"{_SLASH}*+" if is_behind else f"{_SLASH}++"
+    ways = [f"{_SLASH}*+{_plainly(piece)}", *(f"{slashes}{letter}" for letter in _LETTERS.get(piece, ""))]
+    ways += ["".join(f"{slashes}u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4)), f"{slashes}U(?i:{code:08x})"]
+    ways += ["".join(f"{slashes}x(?i:{byte:02x})" for byte in raw)] + [f"{slashes}x(?i:{code:02x})"] * (code < 256)
+    return f"(?:{'|'.join(ways)})"
 
 
-def _in_json(text: str) -> str:
-    return msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()[1:-1]
+def _plainly(piece: str) -> str:
+    """One character without backslashes: as it is, as addresses and as HTML have it."""
+    code, addressed = ord(piece), "".join(f"%(?:25)*(?i:{byte:02x})" for byte in _utf8(piece))
+    named = "|".join((*_ENTITIES.get(piece, ()), f"#0*{code}", f"#[xX]0*(?i:{code:x})"))
+    return f"(?:{re.escape(piece)}|{addressed}{'|[+]' if piece == ' ' else ''}|&(?:amp;)*(?:{named});)"
 
 
-def _in_ascii(text: str) -> str:
-    """As JSON has it where everything else than ASCII is escaped."""
-    units = re.sub(r"[^\x00-\x7f]", lambda found: "".join(f"\\u{unit:04x}" for unit in _utf16(found[0])), _in_json(text))
-    return units.replace("\x7f", "\\u007f")
-
-
-def _utf16(character: str) -> list[int]:
-    raw = character.encode("utf-16-be", "surrogatepass")
-    return [int.from_bytes(raw[at : at + 2]) for at in range(0, len(raw), 2)]
+_QUOTE, _DOUBLE = "'", '"'
+_ROW = frozenset(("\\", _QUOTE, _DOUBLE))
+_PIECES = re.compile(r"""[\\'"]+|[^\\'"]""")
+_NEVER_ESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a": "a", "\0": "0"}
+_ENTITIES = {"&": ("amp",), "<": ("lt",), ">": ("gt",), _DOUBLE: ("quot",), _QUOTE: ("apos",), "\\": ("bsol",)}
+_SLASH = _plainly("\\")
+_NOT_BEHIND_SLASHES = r"(?<!\\)(?<!%5C)(?<!%5c)(?<!%255C)(?<!%255c)"
+"""Where what is escaped may begin: else each of a long row of backslashes would be begun with."""
 
 
 def _base64(raw: bytes) -> Iterator[str]:
@@ -226,11 +252,6 @@ def _base64(raw: bytes) -> Iterator[str]:
             yield core
             if (urlsafe := core.translate(_URLSAFE)) != core:
                 yield urlsafe
-
-
-def _anchors(core: str) -> tuple[str, str]:
-    """Two pieces in a row, of which at most one is broken if lines are not very short."""
-    return core[:ANCHOR_CHARACTERS], core[ANCHOR_CHARACTERS : 2 * ANCHOR_CHARACTERS]
 
 
 _URLSAFE = str.maketrans("+/", "-_")
