@@ -116,6 +116,7 @@ class Workflow(Generic[P, R_co]):
 
     async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, db: str | None) -> Any:
         from perdure.runtime.host import hosting, run_to_end  # here, so that importing a workflow costs no engine
+        from perdure.service.secrets.chain import providers
 
         try:
             inspect.signature(self.code.fn).bind(None, *args, **kwargs)
@@ -125,7 +126,7 @@ class Workflow(Generic[P, R_co]):
             greenlets()  # a missing library is to be known before anything is started
         key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
         raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
-        async with hosting(_family(self), db, root=key) as engine:
+        async with hosting(_family(self), db, root=key, secrets=providers) as engine:
             return values.decode(await run_to_end(engine, key, raw), self.code.codec.result, f"the result of {self.code.name}")
 
 

@@ -5,6 +5,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Something is encrypted with a key that is not known here, was changed since it was written, or is plain where only encrypted payloads are taken.",
         "Put the key that the message names into `PERDURE_KEYS`. Nothing was changed; what waits for the key goes on once it is there.",
     ),
+    "MissingSecret": (
+        "A step reads a secret that was set nowhere: not by the definition, in the environment, in a file, or in the store.",
+        "Set it, as the message says, and retry the execution: it goes on with the step. `perdure secret check` says beforehand what is missing.",
+    ),
+    "SealedSecret": (
+        "A secret is kept in the store under a key that this process was not given, or was changed since it was kept.",
+        "Put the key that the message names into `PERDURE_SECRETS_KEY`, or set the secret anew; then retry the execution.",
+    ),
     "PerdureError": (
         "The root of the tree; never raised as itself.",
         "Catch it to catch whatever Perdure raises. `Fatal`, `Rollback` and `RetryAfter` are yours, and not below it.",

@@ -15,6 +15,7 @@ from perdure.cli.queues import limit, queues
 from perdure.cli.repeating import fork, preset, rerun
 from perdure.cli.root import root
 from perdure.cli.running import run, start, worker
+from perdure.cli.secrets import secret
 from perdure.cli.transfers import export, import_, replay
 from perdure.cli.upkeep import db, doctor
 from perdure.cli.verifying import verify
@@ -26,5 +27,5 @@ root.section("Look", (ls, show, graph, events, logs, result, query, stream, queu
 root.section("Act", (send, cancel, terminate, undo, pause, resume, patch))
 root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
 root.section("Decide", (approvals, approve, reject, decide))
-root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))
+root.section("Keep up", (limit, doctor, verify, export, import_, prune, secret, db))
 root.section("Write", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

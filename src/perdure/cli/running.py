@@ -217,6 +217,7 @@ def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str
     from perdure.cli.targets import code as found
     from perdure.programs.code.durations import seconds
     from perdure.runtime.serve import serve
+    from perdure.service.secrets.chain import providers
 
     code, grace_s = found(targets, given["tools"], given["calls"], places.place(given)), seconds(grace, "--grace")
     settings.log("perdure")
@@ -226,7 +227,7 @@ def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str
         click.echo(f"engine {engine.holder} on {words.without_passwords(settings.url())} knows {knows or 'no workflow'}{_served(queues)}; Ctrl-C stops it")
 
     workflows = [one.code for one in code.workflows]
-    asyncio.run(serve(workflows, code.steps, queues=queues, declares=code.queues, url=settings.db, grace_s=grace_s, ready=ready))
+    asyncio.run(serve(workflows, code.steps, queues=queues, declares=code.queues, url=settings.db, grace_s=grace_s, ready=ready, secrets=providers))
 
 
 def _served(queues: tuple[str, ...]) -> str:

@@ -107,7 +107,7 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
 
 def _work(key: Key, path: Path, op: Call, attempt: int, progress: Value) -> mail.Send:
     about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    work = messages.Work(key, path, attempt, *about, progress, op.heartbeat_s)
+    work = messages.Work(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets)
     return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work), lane=op.lane, priority=op.priority)
 
 

@@ -13,6 +13,7 @@
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
+    │   ├── MissingSecret, SealedSecret
     │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
@@ -239,6 +240,22 @@ class MissingExtra(ProgrammingError):
     def __init__(self, what: str, library: str, extra: str) -> None:
         super().__init__(f'{what} takes {library}, which is not installed: pip install "perdure[{extra}]"')
         self.what, self.library, self.extra = what, library, extra
+
+
+class MissingSecret(ProgrammingError):
+    """A call is to be given a secret that nothing finds where it is performed. It can be retried once that is set."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no secret {name} where this runs; set it (perdure secret set {name}, or PERDURE_SECRET_{name}), and retry the execution")
+        self.name = name
+
+
+class SealedSecret(ProgrammingError):
+    """A secret is kept, and can't be read here: its key is not there, or it was changed. `key_id` names the key that it is encrypted with, if that is known."""
+
+    def __init__(self, name: str, why: str, key_id: str | None = None) -> None:
+        super().__init__(f"the secret {name} {why}")
+        self.name, self.why, self.key_id = name, why, key_id
 
 
 class PatchRefused(ProgrammingError):

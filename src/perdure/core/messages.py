@@ -169,7 +169,8 @@ Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset |
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):
     """A try of a call, for whoever serves its queue; the answer is a `Settle` to `execution`. `key` is the same in every try.
 
-    `progress` is what an earlier try has said; one that says nothing for `heartbeat_s` is taken for lost.
+    `progress` is what an earlier try has said; one that says nothing for `heartbeat_s` is taken for lost. `secrets` are the places in the named
+    arguments, as JSON pointers, where a mark stands for a secret.
     """
 
     execution: Key
@@ -182,6 +183,7 @@ class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     idempotent: bool = True
     progress: Value = NOTHING
     heartbeat_s: float | None = None
+    secrets: tuple[str, ...] = ()
 
 
 VERSION = 1

@@ -86,6 +86,7 @@ class Call(
         "heartbeat_s": "h",
         "about": "b",
         "transaction": "x",
+        "secrets": "k",
     },
 ):
     """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
@@ -93,7 +94,8 @@ class Call(
     `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
     again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt. `lane` and
     `priority` are its place in the queue; if that is `limited`, nobody takes it but from there. A try that says nothing for `heartbeat_s` has failed.
-    In a `transaction`, what it does and its answer are one commit of the store.
+    In a `transaction`, what it does and its answer are one commit of the store. `secrets` are the places in its named arguments, as JSON pointers, where
+    a mark stands for a secret, which is put there when it is performed, and in no log.
     """
 
     target: str
@@ -109,6 +111,7 @@ class Call(
     limited: bool = False
     heartbeat_s: float | None = None
     transaction: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.expr import braces_nodes as n
-from perdure.expr import loose
+from perdure.expr import loose, marks
 from perdure.expr.braces_grammar import Grammar, read, tokens, too_long, unquoted
 from perdure.expr.braces_meaning import ROOTS, Meanings, of_items
 from perdure.expr.braces_run import Meaning, Run
@@ -107,7 +107,7 @@ def _marked(made: list[str | Meaning], secret: list[bool]) -> Meaning:
 
     def mark(run: Run) -> Any:
         shown = iter(_shown(run, [piece for piece, is_secret in zip(made, secret, strict=True) if not is_secret]))
-        return {"@text": [piece(run) if is_secret and not isinstance(piece, str) else next(shown) for piece, is_secret in zip(made, secret, strict=True)]}
+        return marks.text([piece(run) if is_secret and not isinstance(piece, str) else next(shown) for piece, is_secret in zip(made, secret, strict=True)])
 
     return mark
 

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.errors import BadExpression
 from perdure.expr import braces_grammar as grammar
 from perdure.expr import braces_nodes as n
-from perdure.expr import loose
+from perdure.expr import loose, marks
 from perdure.expr.braces_filters import FILTERS
 from perdure.expr.braces_run import Meaning, Run
 from perdure.expr.braces_time import iso_text
@@ -113,7 +113,7 @@ class Meanings:
     def _secret(self, part: n.Part) -> Meaning:
         match part:
             case n.Member(name) | n.Index(n.Literal(str(name))):
-                return lambda run: {"@secret": name}
+                return lambda run: marks.secret(name)
             case _:
                 return self._name("secrets")
 

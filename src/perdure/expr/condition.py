@@ -20,10 +20,11 @@ from typing import Any, Literal, NamedTuple
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.expr import bound, braces, cel, jsonpath, python, schema
+from perdure.expr.marks import escaped
 from perdure.expr.missing import Absent, Missing, Nowhere, Unfit
 from perdure.expr.operators import AGGREGATES, OF_NOTHING, OPERATORS, QUANTIFIERS, Holds, checked
 from perdure.expr.refs import Read, Scope, getter, parse, was_skipped
-from perdure.expr.template import CACHED_BYTES_MAX, escaped, packed, unpacked
+from perdure.expr.template import CACHED_BYTES_MAX, packed, unpacked
 from perdure.expr.template import compiled as template
 from perdure.expr.values import cut, kind, shown, truthy
 

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.expr.marks import Mark
+
 SAFE_MAX = 2**53
 """Whole numbers are exact up to here; calculating beyond gives a floating-point number, as it does in JavaScript."""
 
@@ -130,6 +132,8 @@ def finite(value: Any) -> Any:
             return value if -(2**63) <= value < 2**64 else finite(_float(value))
         case float():
             return settled(value) if math.isfinite(value) else None
+        case Mark():
+            return value
         case list():
             return [finite(item) for item in value]
         case dict():

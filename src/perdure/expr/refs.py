@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from perdure.core.errors import BadExpression
+from perdure.expr import marks
 from perdure.expr.missing import Absent, Nowhere
 from perdure.expr.values import cut, kind
 
@@ -195,8 +196,8 @@ def _root(ref: Ref) -> Callable[[Scope], Any]:
 
 
 def _secret(ref: Ref) -> Callable[[Scope], Any]:
-    marker = {"@secret": ref.path[0]}
-    return lambda scope: dict(marker)
+    name = str(ref.path[0])
+    return lambda scope: marks.secret(name)
 
 
 _GETTERS: dict[str, Callable[[Ref], Callable[[Scope], Any]]] = {"step": _step, "steps": _envelope, "secrets": _secret}

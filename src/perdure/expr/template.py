@@ -4,7 +4,7 @@ A text that is a reference as a whole (``"@fetch.items"``, ``"@{fetch.items}"``)
 ``@{...}`` puts it in. ``@@`` is a literal @, and so is any @ inside text that no brace follows. Lists and mappings are gone through, keys are left alone.
 Where `braces` are taken, a text with ``{{`` in it is one of the other language, see `braces`, and an @ in it is an @.
 
-A secret is never here: ``{"@secret": NAME}`` stands in its place, and ``{"@text": [...]}`` for text with a secret in it, whose parts are text and such marks.
+A secret is never here: a mark stands in its place, see `marks`.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +16,8 @@ import msgspec
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.expr import braces as language
+from perdure.expr import marks
+from perdure.expr.marks import escaped
 from perdure.expr.missing import Absent, Missing, Nowhere
 from perdure.expr.refs import TEXT_CHARACTERS_MAX, Read, Ref, Scope, getter, parse, scan
 from perdure.expr.values import cut, text
@@ -23,7 +25,7 @@ from perdure.expr.values import cut, text
 DEPTH_MAX = 64
 CACHED_BYTES_MAX = 16 * 1024
 PLAIN = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
-MARKS = frozenset(("@secret", "@text"))
+MARKS = frozenset((marks.SECRET, marks.TEXT))
 
 Maker = Callable[[Scope], Any]
 
@@ -127,8 +129,8 @@ def _maker(value: Any, where: str, missing: Missing, braces: bool, reads: set[Re
             made = [_maker(item, f"{where}/{place}", missing, braces, reads) for place, item in enumerate(value)]
             return _of_list(value, made) if any(made) else None
         case dict():
-            if marks := MARKS & value.keys():
-                raise BadExpression(where, f"{min(marks)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
+            if forged := MARKS & value.keys():
+                raise BadExpression(where, f"{min(forged)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
             inside = {key: _maker(item, f"{where}/{escaped(key)}", missing, braces, reads) for key, item in value.items()}
             return _of_mapping(value, inside) if any(inside.values()) else None
         case _:
@@ -139,11 +141,6 @@ def _of_braces(value: str, where: str, reads: set[Read]) -> Maker:
     expression = language.text(value, where)
     reads.update(read._replace(where=where) for read in expression.reads)
     return lambda scope: expression.evaluate(scope, where)
-
-
-def escaped(key: str) -> str:
-    """A key as a JSON pointer has it."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _of_list(value: list[Any], made: list[Maker | None]) -> Maker:
@@ -249,6 +246,6 @@ def _joined(made: list[str | Maker], where: str) -> Maker:
 
 def _around_secrets(made: list[tuple[str | Maker, bool]]) -> Maker:
     def mark(scope: Scope) -> Any:
-        return {"@text": [part if isinstance(part, str) else part(scope) if secret else text(part(scope)) for part, secret in made]}
+        return marks.text([part if isinstance(part, str) else part(scope) if secret else text(part(scope)) for part, secret in made])
 
     return mark

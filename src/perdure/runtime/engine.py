@@ -6,11 +6,11 @@ performing when it died is found by whoever takes over.
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import copy_context
+from secrets import randbits
 from typing import Any
 
 from perdure.core import messages
@@ -33,6 +33,7 @@ from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import Performer, perform
 from perdure.runtime.presence import here
 from perdure.runtime.resources import Resources
+from perdure.runtime.secrets import Secrets
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
 from perdure.runtime.watch import Watch
@@ -50,8 +51,8 @@ CLAIM_MAX = 100
 class Engine:
     """Advances the executions of some workflows on a store, until stopped.
 
-    With `root`, only that execution and its descendants. `idle_s` is how long a waiting execution stays in memory; with 0 every
-    execution leaves memory after each commit, and is rebuilt for the next (always suspend).
+    With `root`, only that execution and its descendants. `idle_s` is how long a waiting execution stays in memory; with 0 every execution leaves memory
+    after each commit, and is rebuilt for the next (always suspend). `secrets` finds those that calls are given, unless their definition finds them itself.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class Engine:
         idle_s: float = 60.0,
         memory_bytes_max: int = 256 * 2**20,
         threaded: bool = False,
-        seed: Callable[[], int] = lambda: secrets.randbits(62),
+        seed: Callable[[], int] = lambda: randbits(62),
+        secrets: Secrets | None = None,
     ) -> None:
         self.store = store
         self.payloads = Payloads(store)
@@ -81,9 +83,8 @@ class Engine:
         self._membership = Holder(store, holder, here("engine", _programs(self.known), self.queues - {""}, root), lease_s, threaded=threaded)
         declares = (*declares, *(one.calling.line for one in self.known.values() if one.calling.line is not None))
         self._housekeeping = Housekeeping(store, declares, self.queues - {""}, self._serve)
-        self._poll_s = poll_s
-        self._idle_s = idle_s
-        self._seed = seed
+        self._poll_s, self._idle_s = poll_s, idle_s
+        self._seed, self.secrets = seed, secrets
         self._evict_at_s = 0.0
         self._endings = Endings()
         self._warm = Residents(memory_bytes_max, self._endings.tell)
@@ -93,8 +94,7 @@ class Engine:
         self.resources = Resources()
         self.perform: Performer = perform  # what tries are made by; tests put something else here
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
-        self.stopping = False
-        self._closed = False
+        self.stopping = self._closed = False
         self._grace_ends_s = 0.0
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()

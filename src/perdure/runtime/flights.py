@@ -8,12 +8,15 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.execution import Execution
 from perdure.core.mail import Mail
+from perdure.core.masks import Find, nothing
 from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
 from perdure.programs.code.info import StepInfo, StepLife
+from perdure.programs.graph.declare import GraphWorkflow
 from perdure.runtime.beats import Beats
 from perdure.runtime.perform import perform
+from perdure.runtime.secrets import finding
 from perdure.runtime.transact import in_transaction, transact
 from perdure.runtime.warm import Item, Warm
 from perdure.stores.base import Guard
@@ -82,11 +85,13 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
     fn, op, reported = call
+    find = _finder(engine, warm) if op.secrets else nothing
     if in_transaction(fn) and engine.perform is perform:
-        await _transact(engine, warm, StepInfo(warm.key, path, attempt), (fn, op.args))
+        life = StepLife(lambda _: None, op.secrets, find)
+        await _transact(engine, warm, StepInfo(warm.key, path, attempt, life=life), (fn, op.args))
         return
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
-    life = StepLife(beats.beat)
+    life = StepLife(beats.beat, op.secrets, find)
     info = StepInfo(warm.key, path, attempt, reported, life, op.timeout_s)
     try:
         outcome = await engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
@@ -98,6 +103,12 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     _land(warm, path, attempt)
     warm.put(Item(messages.Settle(path, attempt, outcome)))
     await engine.go_on(warm)  # in this task, which saves one
+
+
+def _finder(engine: "Engine", warm: Warm) -> Find:
+    """What finds the secrets of an execution: what its definition was given, else what the process was given."""
+    workflow = engine.workflows[warm.key.workflow]
+    return finding(engine.secrets, warm.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 
 def _land(warm: Warm, path: Path, attempt: int) -> None:
@@ -121,7 +132,7 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
     warm.busy = True
     guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=messages.answer_key(info.path, info.attempt))
     try:
-        outcome = await transact(engine.store, call, info, guard)
+        outcome = await transact(engine.store, call, info, guard, engine.threads)
     finally:
         warm.busy = False
     _land(warm, info.path, info.attempt)

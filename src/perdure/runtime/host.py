@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,6 +17,7 @@ from perdure.programs.code.queues import Queue
 from perdure.programs.workflows import Workflow
 from perdure.runtime.endings import outcome, result
 from perdure.runtime.engine import Engine
+from perdure.runtime.secrets import Secrets
 from perdure.stores.base import Post, Store
 from perdure.stores.codecs import Codec, Compressed
 from perdure.stores.coded import CodedStore
@@ -111,11 +112,20 @@ def file_of(url: str) -> Path | None:
 
 
 @asynccontextmanager
-async def hosting(workflows: Iterable[Workflow], url: str | None = None, root: Key | None = None, declares: Iterable[Queue] = ()) -> AsyncIterator[Engine]:
-    """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again."""
+async def hosting(
+    workflows: Iterable[Workflow],
+    url: str | None = None,
+    root: Key | None = None,
+    declares: Iterable[Queue] = (),
+    secrets: Callable[[Store], Secrets] | None = None,
+) -> AsyncIterator[Engine]:
+    """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again.
+
+    `secrets` says what finds those that calls are given, for a store that may keep some.
+    """
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, root=root, declares=declares, threaded=True)
+        engine = Engine(store, workflows, root=root, declares=declares, threaded=True, secrets=None if secrets is None else secrets(store))
         running = asyncio.create_task(engine.run())
         joined = asyncio.create_task(engine.ready())
         try:

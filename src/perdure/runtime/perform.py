@@ -20,6 +20,7 @@ from perdure.programs.code.info import StepInfo, running
 from perdure.programs.code.undo import Done
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
+from perdure.runtime.secrets import reveal
 
 Busy = Callable[["asyncio.Future[Any]"], None]
 """What is told of the future of the thread in which a sync step runs."""
@@ -29,15 +30,22 @@ Performer = Callable[[Any, Value, StepInfo, Payloads, Executor | None, Busy], Aw
 
 
 async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, threads: Executor | None, busy: Busy) -> Outcome:
-    """Run `fn` with the encoded arguments, which may be a blob.
+    """Run `fn` with the encoded arguments, which may be a blob, with the secrets that it is given in their places. What comes of it has none of them.
 
     Raises:
         asyncio.CancelledError: nobody wants the answer any more.
     """
+    outcome = await _performed(fn, args, info, payloads, threads, busy)
+    return info.life.mask.outcome(outcome) if info.life is not None and info.life.mask else outcome
+
+
+async def _performed(fn: Any, args: Value, info: StepInfo, payloads: Payloads, threads: Executor | None, busy: Busy) -> Outcome:
     try:
         raw = await payload(args, payloads)
         if isinstance(fn, Undo):
             fn, raw = fn.step, await of_what_is_undone(raw, payloads)
+        if info.life is not None and info.life.places:
+            raw = await reveal(raw, info.life, threads)
         codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
         positional, named = codec.decode_args(raw, "the arguments of step", info.path)
         if is_async:

@@ -14,7 +14,9 @@ from perdure.programs.code.queues import Queue
 from perdure.programs.workflows import Workflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import open_store
+from perdure.runtime.secrets import Secrets
 from perdure.runtime.worker import Worker
+from perdure.stores.base import Store
 
 logger = logging.getLogger("perdure.serve")
 
@@ -33,8 +35,10 @@ async def serve(
     url: str | None = None,
     grace_s: float = GRACE_S,
     ready: Callable[[Engine], None] = lambda _: None,
+    secrets: Callable[[Store], Secrets] | None = None,
 ) -> None:
     """Advance executions of `workflows`, and do calls on `queues` with `steps`, until SIGTERM or Ctrl-C; `ready` is called once it has joined the store.
+    `secrets` says what finds those that calls are given, for a store that may keep some.
 
     At the first signal nothing new is begun, and what is in flight may end within `grace_s`; at the second it stops at once. What has not
     ended goes on in another process, or in the next.
@@ -46,8 +50,9 @@ async def serve(
     names = frozenset(queues)
     store = open_store(url)
     try:
-        engine = Engine(store, workflows, queues=names, declares=declares, threaded=True)
-        members: list[Engine | Worker] = [engine, *([Worker(store, steps, queues=names, threaded=True)] if names else [])]
+        found = None if secrets is None else secrets(store)
+        engine = Engine(store, workflows, queues=names, declares=declares, threaded=True, secrets=found)
+        members: list[Engine | Worker] = [engine, *([Worker(store, steps, queues=names, threaded=True, secrets=found)] if names else [])]
 
         def stop(left_s: float) -> None:
             for member in members:

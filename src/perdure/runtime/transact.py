@@ -4,6 +4,7 @@ The answer is mail to the execution, as a worker's is. So it is there exactly if
 execution finds it before anything else.
 """
 
+from concurrent.futures import Executor
 from typing import Any
 
 from perdure.core import messages, values
@@ -16,6 +17,7 @@ from perdure.programs.code.info import StepInfo, running
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import failure, of_what_is_undone, payload
+from perdure.runtime.secrets import reveal
 from perdure.stores.base import Committed, Guard, Post, Raised, Store
 from perdure.stores.joining import transacting
 
@@ -26,7 +28,9 @@ def in_transaction(fn: Any) -> bool:
     return isinstance(step, Step) and step.transaction
 
 
-async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value], info: StepInfo, guard: Guard) -> Outcome | None:
+async def transact(
+    store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value], info: StepInfo, guard: Guard, threads: Executor | None = None
+) -> Outcome | None:
     """Carry out a try, and return its outcome, which is in the mail as well; what fails was rolled back. None if it is not to be done from here any more."""
     fn, args = call
     step = fn.step if isinstance(fn, Undo) else fn
@@ -37,9 +41,10 @@ async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value],
         payloads = Payloads(store)
         raw = await payload(args, payloads)
         raw = await of_what_is_undone(raw, payloads) if isinstance(fn, Undo) else raw
+        raw = await reveal(raw, info.life, threads) if info.life is not None and info.life.places else raw
         positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
     except Exception as error:
-        return failure(step, error)
+        return info.mask.outcome(failure(step, error))
 
     settled: list[Ok] = []
 
@@ -50,12 +55,12 @@ async def transact(store: Store, call: tuple[Step[Any, Any, Any] | Undo, Value],
         finally:
             running.reset(token)
         blobs: dict[str, bytes] = {}
-        settled[:] = [Ok(offload(values.encode(result, "the result of step", info.path), blobs))]
+        settled[:] = [Ok(offload(info.mask.value(values.encode(result, "the result of step", info.path)), blobs))]
         settle = messages.Settle(info.path, info.attempt, settled[0])
         acks = () if guard.work is None else (guard.work,)
         return Post(sends=(Send(info.execution, messages.answer_key(info.path, info.attempt), messages.encode(settle)),), acks=acks, blobs=tuple(blobs.items()))
 
     answer = await persistently(lambda: database.transact(guard, work))
     if isinstance(answer, Raised):
-        return failure(step, answer.error)
+        return info.mask.outcome(failure(step, answer.error))
     return settled[0] if isinstance(answer, Committed) else None

@@ -6,7 +6,7 @@ another, and the answer that comes first counts.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -16,6 +16,7 @@ from uuid import uuid4
 from perdure.core import limits, messages
 from perdure.core.errors import ErrorInfo, LogDamaged, StoreError
 from perdure.core.mail import Ack, Mail, Send
+from perdure.core.masks import nothing
 from perdure.core.messages import Lost, Settle, Work, answer_key
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
@@ -31,6 +32,7 @@ from perdure.runtime.perform import perform
 from perdure.runtime.presence import here
 from perdure.runtime.queues import declare, declared
 from perdure.runtime.resources import Resources
+from perdure.runtime.secrets import Secrets, finding
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.transact import in_transaction, transact
 from perdure.stores.base import Claim, Guard, Moment, Post, Store
@@ -39,7 +41,7 @@ logger = logging.getLogger("perdure.worker")
 
 
 class Worker:
-    """Does calls on `queues` with `steps`, at most `limit` at a time, until stopped."""
+    """Does calls on `queues` with `steps`, at most `limit` at a time, until stopped. `secrets` finds those that calls are given."""
 
     def __init__(
         self,
@@ -52,8 +54,10 @@ class Worker:
         lease_s: float = LEASE_S,
         poll_s: float = POLL_S,
         threaded: bool = False,
+        secrets: Secrets | None = None,
     ) -> None:
         self.store = store
+        self._secrets = secrets
         self._payloads = Payloads(store)
         known = list(steps)
         self._given = known
@@ -201,10 +205,10 @@ class Worker:
 
     async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Outcome | None:
         """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
-        info = StepInfo(work.execution, work.path, work.attempt)
+        info = StepInfo(work.execution, work.path, work.attempt, life=self._life(work, lambda _: None))
         member, answer = self._membership, answer_key(work.path, work.attempt)
         lease = Guard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
-        return await transact(self.store, (step, work.args), info, lease)
+        return await transact(self.store, (step, work.args), info, lease, self._threads)
 
     async def _outcome(self, work: Work, deliveries: int, beats: Beats) -> Outcome:
         step = self.steps.get(work.target)
@@ -213,7 +217,7 @@ class Worker:
             return Err("failed", ErrorInfo("UnknownStep", why))
         if deliveries > 1 and not work.idempotent:
             return Err("interrupted", ErrorInfo("Interrupted", "its worker is gone, and it is not declared idempotent, so it was not run again"))
-        life = StepLife(beats.beat)
+        life = self._life(work, beats.beat)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
         try:
@@ -222,6 +226,9 @@ class Worker:
             return Err("timeout", ErrorInfo("Timeout", f"no answer within {work.timeout_s:g} s"))
         finally:
             life.over = True
+
+    def _life(self, work: Work, beat: Callable[[bytes], None]) -> StepLife:
+        return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant) if work.secrets else nothing)
 
     def _tell(self, work: Work, said: bytes) -> None:
         """Tell the execution how far a try is; what does not get through is told with the next."""

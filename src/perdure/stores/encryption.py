@@ -91,8 +91,8 @@ class Encrypted:
         return SealedPayload(shown(about), f"{why}; restore the database from a backup, or give the right key", id)
 
 
-def parse_keys(text: str) -> dict[str, bytes]:
-    """Keys as `PERDURE_KEYS` has them: ``id:key,id:key``, the newest first, each key 32 bytes in base64.
+def parse_keys(text: str, called: str = "PERDURE_KEYS") -> dict[str, bytes]:
+    """Keys as `PERDURE_KEYS` has them: ``id:key,id:key``, the newest first, each key 32 bytes in base64. Errors say what the text is `called`.
 
     Raises:
         BadValue: an entry is none; which is said by its number, and not shown.
@@ -105,9 +105,9 @@ def parse_keys(text: str) -> dict[str, bytes]:
         except (binascii.Error, ValueError):
             key = b""
         if len(key) != KEY_BYTES or not ID.fullmatch(id):
-            raise BadValue("PERDURE_KEYS", f"entry {number}", f"id:key, where the key is {KEY_BYTES} bytes in base64; perdure db key new makes one")
+            raise BadValue(called, f"entry {number}", f"id:key, where the key is {KEY_BYTES} bytes in base64; perdure db key new makes one")
         if id in keys:
-            raise BadValue("PERDURE_KEYS", f"entry {number}", f"the only one with the id {id}; give each key its own")
+            raise BadValue(called, f"entry {number}", f"the only one with the id {id}; give each key its own")
         keys[id] = key
     return keys
 

@@ -41,6 +41,7 @@ from perdure.stores.base import (
 from perdure.stores.bells import Bells
 from perdure.stores.lines import NO_TIME, Lines, ready_at_s
 from perdure.stores.memory_queues import Queues
+from perdure.stores.vault import MemoryVault
 
 
 class _Execution:
@@ -73,7 +74,7 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._queues = Queues(self._executions, self._mail, self._leases, self._lives)
         self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
-        self._wakes, self._news = Bells(), Bells()
+        self._wakes, self._news, self.vault = Bells(), Bells(), MemoryVault(clock)
 
     # What the protocol asks for.
 

@@ -40,6 +40,7 @@ from perdure.stores.postgres_joined import PLACE, PostgresJoined, joined
 from perdure.stores.postgres_tables import EPOCH_LOCK, LOCK, NEWS, WAKE
 from perdure.stores.postgres_text import escaped, unescaped
 from perdure.stores.postgres_transactions import Work, carried_out
+from perdure.stores.postgres_vault import PostgresVault
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 """How long to wait for a connection, and for the answer to a statement."""
@@ -74,6 +75,7 @@ class PostgresStore:
         self._connection: Any = None
         self._place: tuple[Any, ...] | None = None
         self._spare: list[Any] = []
+        self.vault = PostgresVault(self._transaction)
         self._closed = False
 
     # What the protocol asks for: see `Store`.
@@ -248,7 +250,7 @@ class PostgresStore:
     async def _prepare(self, connection: Any, at_home: bool) -> None:
         """Make a new connection fit for use, and the tables unless they are there and of this version."""
         await connection.set_type_codec("text", schema="pg_catalog", encoder=escaped, decoder=unescaped, format="text")
-        if await connection.fetchval("SELECT to_regclass('attributes')") is None:
+        if await connection.fetchval("SELECT to_regclass('vault')") is None:
             async with connection.transaction():
                 await connection.fetch(LOCK.format(""), EPOCH_LOCK, [])
                 await connection.execute(SCHEMA)

@@ -87,3 +87,6 @@ CREATE INDEX IF NOT EXISTS mail_limited_held ON mail (queue, lane, holder) WHERE
 -- What executions are found by, in the form that is compared as bytes.
 CREATE TABLE IF NOT EXISTS attributes (number bigint, name text, value bytea NOT NULL, PRIMARY KEY (number, name));
 CREATE INDEX IF NOT EXISTS attributes_value ON attributes (name, value, number);
+
+-- Secrets, each encrypted by who keeps it here.
+CREATE TABLE IF NOT EXISTS vault (tenant text, name text, version bigint NOT NULL, sealed bytea NOT NULL, set_at_s float8 NOT NULL, PRIMARY KEY (tenant, name));

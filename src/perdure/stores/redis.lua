@@ -354,7 +354,26 @@ function ask.raise_epoch()
   call('DEL', at('holders'), at('about'))
 end
 
+-- Secrets: by tenant and name, the version, when it was set, and what is kept; in one piece, which is replaced or removed as a whole.
+function ask.keep_secret(secret)
+  local place = pack(secret.place)
+  local kept = call('HGET', at('vault'), place)
+  answer.done = secret.version == (kept and unpack(kept)[1] or 0) + 1
+  if answer.done then call('HSET', at('vault'), place, pack({secret.version, now, secret.sealed})) end
+end
+function ask.drop_secret(place) answer.done = call('HDEL', at('vault'), pack(place)) > 0 end
+
 -- Looking.
+function ask.secrets(which)
+  answer.secrets = {}
+  local found = call('HGETALL', at('vault'))
+  for i = 1, #found, 2 do
+    local place, kept = unpack(found[i]), unpack(found[i + 1])
+    if (which.tenant or place[1]) == place[1] and (which.name or place[2]) == place[2] then
+      answer.secrets[#answer.secrets + 1], tail[#tail + 1] = {place[1], place[2], kept[1], kept[2]}, kept[3]
+    end
+  end
+end
 function ask.moment() end
 function ask.blob(sha256) tail[1] = call('HGET', at('blobs'), sha256) end
 function ask.mail(to) answer.mail = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end

@@ -6,7 +6,7 @@ finds before the first write (no memory, a full disk, a replica) can refuse a ch
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
@@ -40,6 +40,7 @@ from perdure.stores.base import (
     QueueStand,
     Superseded,
 )
+from perdure.stores.vault import Sealed
 
 PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
@@ -94,6 +95,8 @@ class _Answer(msgspec.Struct):
     heads: list[_Head] = []
     leases: list[tuple[str, bool, int, int]] = []
     queues: list[QueueStand] = []
+    secrets: list[tuple[str, str, int, float]] = []
+    done: bool = False
 
 
 class RedisStore:
@@ -120,6 +123,7 @@ class RedisStore:
         self._client: Any = None
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
+        self.vault = RedisVault(self._ask)
 
     # What the protocol asks for: see `Store`.
 
@@ -257,6 +261,33 @@ class RedisStore:
     def _ring(self, channel: bytes) -> None:
         for ring in tuple(self._rings[channel]):
             ring()
+
+
+class RedisVault:
+    """A `Vault` by the script. What was replaced or removed is gone from memory; from an append-only file, when that is rewritten."""
+
+    def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
+        self._ask = ask
+
+    async def read(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+        """See `Vault.read`."""
+        answer, sealed = await self._ask("secrets", {"tenant": tenant, "name": name})
+        rows = zip(answer.secrets, sealed, strict=True)
+        return sorted((Sealed(of, called, version, raw, at_s) for (of, called, version, at_s), raw in rows), key=lambda row: (row.tenant, row.name))
+
+    async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
+        """See `Vault.keep`."""
+        answer, _ = await self._ask("keep_secret", {"place": (tenant, name), "version": version, "sealed": _text(sealed)})
+        return answer.done
+
+    async def drop(self, tenant: str, name: str) -> bool:
+        """See `Vault.drop`."""
+        answer, _ = await self._ask("drop_secret", (tenant, name))
+        return answer.done
+
+    async def wipe(self) -> bool:
+        """The server does that by itself."""
+        return True
 
 
 def _change(change: Commit | Post) -> dict[str, object]:

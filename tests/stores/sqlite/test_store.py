@@ -17,6 +17,7 @@ from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Claim, Claimed, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
 from perdure.stores.sqlite import members as sqlite_members
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.vault import Vault
 from perdure.testing.conformance import Clock, StoreConformance
 from perdure.testing.conformance.world import key, letter, opening, queue
 from tests.stores import test_differential as walk
@@ -40,6 +41,10 @@ class InTurns:
     def __init__(self, file: Path, clock: Callable[[], float], synchronous: str = "OFF") -> None:
         self.stores = [SqliteStore(file, clock, synchronous=synchronous) for _ in range(2)]
         self._turns = cycle(self.stores)
+
+    @property
+    def vault(self) -> Vault:
+        return next(self._turns).vault
 
     async def commit(self, changes: Any) -> list[Answer]:
         return await next(self._turns).commit(changes)

@@ -8,18 +8,22 @@ import msgspec
 
 from perdure.core import limits, values
 from perdure.core.errors import TooLarge
+from perdure.core.masks import NO_MASK, Find, Mask, nothing
 from perdure.core.paths import Key, Path, idempotency_key
 from perdure.core.values import NOTHING, Blob, Value
 
 
 class StepLife:
-    """What a step has beside what is known of it: somebody who hears its heart beat, and whether it is still wanted."""
+    """What a step has beside what is known of it: somebody who hears its heart beat, whether it is still wanted, and the secrets that it is given:
+    their `places` in its named arguments, what `find`s them by name, and the `mask` that hides them in what it says."""
 
-    __slots__ = ("beat", "over")
+    __slots__ = ("beat", "find", "mask", "over", "places")
 
-    def __init__(self, beat: Callable[[bytes], None]) -> None:
+    def __init__(self, beat: Callable[[bytes], None], places: tuple[str, ...] = (), find: Find = nothing) -> None:
         self.beat = beat
         self.over = False
+        self.places, self.find = places, find
+        self.mask = NO_MASK
 
 
 class StepInfo(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +51,12 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
         """Whether nobody wants the result any more; for steps in threads, which can't be interrupted: look at it now and then, and return."""
         return self.life is not None and self.life.over
 
+    @property
+    def mask(self) -> Mask:
+        """What hides the secrets that it was given: whoever cuts or passes on what others say hides them there first. What the step returns or raises,
+        says of its progress or logs is hidden by itself."""
+        return NO_MASK if self.life is None else self.life.mask
+
     def heartbeat(self, progress: Any = None) -> None:
         """Say that the step is alive, and how far it is; the next try, should there be one, finds it in `progress`. From any thread.
 
@@ -55,7 +65,7 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
         Raises:
             Unencodable, TooLarge: the progress can't be kept; it is meant to be small.
         """
-        raw = values.encode(progress, "the progress of step", self.path)
+        raw = self.mask.value(values.encode(progress, "the progress of step", self.path))
         if len(raw) >= limits.BLOB_BYTES_MIN:
             raise TooLarge("the progress of a step", len(raw), limits.BLOB_BYTES_MIN)
         if self.life is not None:

@@ -16,7 +16,7 @@ from perdure.programs.graph.kind import Kind
 from perdure.programs.graph.log import FAILED, Failure
 from perdure.programs.graph.names import Done, Output, shape, unfit
 from perdure.programs.graph.transforming import refused
-from perdure.programs.graph.working import Given
+from perdure.programs.graph.working import Arguments, Given
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -48,32 +48,32 @@ class Asking:
         self.shape = shape(self.schema)
         self.repairs = int(config.get("repairs", REPAIRS))
         self.given = Given({name: value for name, value in config.items() if name not in ("schema", "repairs")}, doing.node.input, doing.node.env)
-        self.arguments: dict[str, Any] | None = None
+        self.arguments: Arguments | None = None
         self.answers: list[Output] = []
 
     def begin(self) -> None:
         """Send the next request: the first, or one that says what is wrong with the answers so far."""
-        path, step = self._path(len(self.answers)), working.prepared(self.run, self.doing.node, self.kind, self.given)
+        path, step = self._path(len(self.answers)), working.prepared(self.run, self.doing.node, self.kind)
         op = self.run.log.attempted(path, lambda: working.called(self.doing, self.kind, step, self._arguments()))
         if isinstance(op, Err):
             self.doing.then(op)
             return
         if self.arguments is None and isinstance(op, Call) and not isinstance(op.args, Blob):
-            self.arguments = values.decode(op.args, tuple[list[Any], dict[str, Any]], "what was asked", path)[1]
+            given = values.decode(op.args, tuple[list[Any], dict[str, Any]], "what was asked", path)[1]
+            self.arguments = Arguments(given, op.secrets)
         self.run.log.wait(path, self._told, step)
 
     def _path(self, number: int) -> Path:
         return (*self.doing.path, ("repair", number)) if number else self.doing.path
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Arguments:
         """What is asked: each time the same, as it was when it was first asked, and behind it what has come of it."""
         if self.arguments is None:  # also where what was first asked is kept beside the log, and this process has not asked it
             found = working.arguments(self.run, self.doing, self.kind.name, self.given)
-            self.arguments = {**found, "config": found["config"] if self.schema is None else {**found["config"], "schema": self.shape}}
+            self.arguments = found if self.schema is None else _with(found, schema=self.shape)
         if not self.answers:
             return self.arguments
-        said = [{"answer": _said(answer), "wrong": self._wrong(answer)} for answer in self.answers]
-        return {**self.arguments, "config": {**self.arguments["config"], "repair": said}}
+        return _with(self.arguments, repair=[{"answer": _said(answer), "wrong": self._wrong(answer)} for answer in self.answers])
 
     def _told(self, settlement: Settlement) -> None:
         how = self.run.log.result(settlement)
@@ -118,6 +118,11 @@ class Asking:
             return ""
         wrong = "it is no JSON" if "text" in answer.meta else unfit(self.shape, answer.value)
         return "it was cut off at the limit of tokens" if wrong and answer.meta.get("finish") == "length" else wrong
+
+
+def _with(given: Arguments, **more: Any) -> Arguments:
+    """The same, with more in the config."""
+    return given._replace(values={**given.values, "config": {**given.values["config"], **more}})
 
 
 def _said(answer: Output) -> str:

@@ -13,6 +13,7 @@ from perdure.core.values import NOTHING
 from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
 from perdure.programs.code.undo import BEGIN, PLAN, Done
+from perdure.programs.graph.log import Failure
 from perdure.programs.graph.names import Names, Output
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Ending:
                 return _missing(settled.op.target), Call(f"undo:{settled.op.target}")
             handler = tool.handlers[0]
             given = values.encode(Done(result, settled.op.args), "what is to be undone", path)
-            return handler, Call(handler.step.name, given, handler.step.queue, handler.step.rule, handler.step.timeout_s)
+            return handler, Call(handler.step.name, given, handler.step.queue, handler.step.rule, handler.step.timeout_s, secrets=settled.op.secrets)
         undo = node.undo
         tool = run.workflow.tool(undo.tool)
         if tool is None:
@@ -153,16 +154,17 @@ class Ending:
             why = noted.about if isinstance(noted, Call) else NOTHING
         else:
             try:
-                return step, msgspec.structs.replace(op, args=arguments(self._given(undo.input, result), path))
-            except (ExpressionFailed, ProgrammingError) as error:
+                given, secrets = self._given(undo.input, result)
+                return step, msgspec.structs.replace(op, args=arguments(given, path), secrets=secrets)
+            except (ExpressionFailed, ProgrammingError, Failure) as error:
                 why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
         if why == NOTHING:
             return step, op
         return _refusing(undo.tool, values.decode(run.log.raw(why), str, "why")), msgspec.structs.replace(op, about=why)
 
-    def _given(self, template: Any, result: Any) -> Any:
+    def _given(self, template: Any, result: Any) -> tuple[Any, tuple[str, ...]]:
         names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
-        return self.run.evaluated(template, names)
+        return self.run.given(template, names)
 
     def _node(self, path: Path) -> Any:
         """The node that an operation is of: the innermost that its path names."""

@@ -14,7 +14,7 @@ from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep
 from perdure.core.paths import Key, Path
 from perdure.core.program import Command
-from perdure.expr import condition, template
+from perdure.expr import condition, marks, template
 from perdure.expr.condition import Condition
 from perdure.expr.template import Template
 from perdure.programs.graph import doing, guarding, patching
@@ -300,10 +300,27 @@ class Instance:
         """
         compiled = self.template(value)
         if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
-            raise self.failure(
-                "it reads a secret, and nothing gives it one here: that takes Definition.of(..., secrets=...) and a tool of this engine", "NoSecrets"
+            why = (
+                "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
             )
+            raise self.failure(why, "NoSecrets")
         return compiled.evaluate(names)
+
+    def given(self, value: Any, names: Names) -> tuple[Any, tuple[str, ...]]:
+        """What a call is given, as its template says, and where in it marks stand for secrets, as JSON pointers.
+
+        Raises:
+            ExpressionFailed: something is missing that has to be there.
+            Failure: it reads a secret, and is not given by name.
+        """
+        if value is None:
+            return None, ()
+        made = self.evaluated(value, names, isinstance(value, dict))
+        return made, tuple(marks.places(made)) if isinstance(made, dict) and self.reads_secrets(value) else ()
+
+    def reads_secrets(self, value: Any) -> bool:
+        """Whether a value template reads any."""
+        return any(read.root == "secrets" for read in self.template(value).reads)
 
     def condition(self, value: Any, names: Names) -> Condition:
         """A condition of the definition, compiled. ``$`` in it is the step's own result where there is one, else all steps."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core import values
 from perdure.core.ops import Err, Keep
+from perdure.expr.marks import Mark, secret
 from perdure.programs.graph.inputs import completed, wrong
 from perdure.programs.graph.names import Names, Output
 
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 class Secrets:
     """The secrets of an execution, by name: what stands for each is resolved where a call is made, and nowhere before."""
 
-    def __getitem__(self, name: str) -> dict[str, str]:
-        return {"@secret": name}
+    def __getitem__(self, name: str) -> Mark:
+        return secret(name)
 
-    def get(self, name: str, _: Any = None) -> dict[str, str]:
+    def get(self, name: str, _: Any = None) -> Mark:
         """What stands for a secret."""
         return self[name]
 

@@ -15,10 +15,10 @@ from perdure.programs.code.children import own_id
 from perdure.programs.code.declare import Retry, Step
 from perdure.programs.graph import ir
 from perdure.programs.graph.declare import WALK_VERSION, Release
-from perdure.programs.graph.secrets import places, resolving
 from perdure.programs.graph.versions import best
 
 if TYPE_CHECKING:
+    from perdure.programs.graph.doing import Doing
     from perdure.programs.graph.instance import Instance
 
 
@@ -80,22 +80,17 @@ def stepped(run: "Instance", node: ir.Node, name: str) -> Step[Any, Any, Any]:
         step = dataclasses.replace(step, timeout=node.timeout_s)
     if node.idempotent is not None:
         step = dataclasses.replace(step, idempotent=node.idempotent)
-    if may_have_secrets(run, node, step) and run.workflow.secrets is not None and (where := list(places(run.template(node.input)))):
-        step = resolving(step, where, run.workflow.secrets)
     place.memory[str(known)] = (tool, step)
     return step
 
 
-def may_have_secrets(run: "Instance", node: ir.Node, step: Step[Any, Any, Any]) -> bool:
-    """Whether a step may be given secrets: it is performed here, where something finds them."""
-    return node.kind in ("tool", "call") and isinstance(node.input, dict) and not step.queue and run.workflow.secrets is not None
-
-
-def call(run: "Instance", node: ir.Node, name: str, given: Any, path: Path) -> Call:
+def call(run: "Instance", doing: "Doing", name: str) -> Call:
     """The call of a tool with what it is given."""
+    node, path = doing.node, doing.path
     step = stepped(run, node, name)
+    given, secrets = run.given(node.input, doing.names)
     undo = "done" if node.undo is not None else step.undo_when
-    op = Call(name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.idempotent, undo=undo, heartbeat_s=step.heartbeat_s)
+    op = Call(name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.idempotent, undo=undo, heartbeat_s=step.heartbeat_s, secrets=secrets)
     if step.transaction:
         op = msgspec.structs.replace(op, transaction=True)
     return op if step.line is None and not step.priority else step.placed(op, run.execution.key.tenant, (), given if isinstance(given, dict) else {})

@@ -42,14 +42,7 @@ def _given(run: "Instance", doing: Doing) -> Any:
 def tool(run: "Instance", doing: Doing) -> None:
     """A step that the app registered."""
     name = str(doing.node.config)
-    _work(run, doing, name, lambda: _called(run, doing, name))
-
-
-def _called(run: "Instance", doing: Doing, name: str) -> Op:
-    node = doing.node
-    secret = tools.may_have_secrets(run, node, tools.stepped(run, node, name))
-    given = None if node.input is None else run.evaluated(node.input, doing.names, secret)
-    return tools.call(run, node, name, given, doing.path)
+    _work(run, doing, name, lambda: tools.call(run, doing, name))
 
 
 def task(run: "Instance", doing: Doing) -> None:
@@ -64,7 +57,8 @@ def task(run: "Instance", doing: Doing) -> None:
     def made() -> Op:
         node = doing.node
         step = tools.stepped(run, node, name)
-        args, queue = tools.arguments(_given(run, doing), doing.path), str(config.get("queue") or name)
+        given, secrets = run.given(node.input, doing.names)
+        args, queue = tools.arguments(given, doing.path), str(config.get("queue") or name)
         heartbeat = config.get("heartbeat")
         return Call(
             name,
@@ -76,6 +70,7 @@ def task(run: "Instance", doing: Doing) -> None:
             undo="" if node.undo is None else "done",
             priority=int(config.get("priority") or 0),
             heartbeat_s=None if heartbeat is None else seconds(heartbeat, "heartbeat"),
+            secrets=secrets,
         )
 
     _work(run, doing, name, made)
@@ -96,7 +91,7 @@ def call(run: "Instance", doing: Doing) -> None:
     config = doing.node.config if isinstance(doing.node.config, dict) else {"target": doing.node.config}
     target = str(config["target"])
     if target.startswith("py:"):
-        _work(run, doing, target, lambda: _called(run, doing, target))
+        _work(run, doing, target, lambda: tools.call(run, doing, target))
         return
     awaited, blobs = bool(config.get("wait", True)), list[tuple[str, bytes]]()
 

@@ -4,7 +4,7 @@ An address is kept as JSON text, of three parts for an execution and two for a q
 text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
 program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
 dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
-found by, in the form that is compared as bytes.
+found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted.
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
 in a backup that was not yet opened, and the rest is the anchor of the store's time.
@@ -121,6 +121,10 @@ CREATE TABLE queues (
 CREATE TABLE lanes (queue TEXT NOT NULL, lane TEXT NOT NULL, work INTEGER NOT NULL, turn REAL NOT NULL, PRIMARY KEY (queue, lane, work)){_STRICT};
 CREATE INDEX lanes_by_turn ON lanes (queue, turn);
 """
+_VAULT = f"""
+CREATE TABLE vault (tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, sealed BLOB NOT NULL, set_at_s REAL NOT NULL,
+    PRIMARY KEY (tenant, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
+"""
 
 
 class Step(NamedTuple):
@@ -138,7 +142,7 @@ def statements(script: str) -> list[str]:
 
 def create(connection: sqlite3.Connection) -> None:
     """Make all tables, inside of a transaction."""
-    for statement in statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES):
+    for statement in statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES + _VAULT):
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -190,8 +194,15 @@ def _line_up(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _keep_secrets(connection: sqlite3.Connection) -> None:
+    """From version 3: there was no vault."""
+    for statement in statements(_VAULT):
+        connection.execute(statement)
+
+
 STEPS = (
     Step(2, "share the file among processes, and list executions by an index", _share),
     Step(3, "let executions and work wait in queues with limits, and let executions be found by attributes", _line_up),
+    Step(4, "keep secrets, encrypted", _keep_secrets),
 )
 VERSION = STEPS[-1].version

@@ -57,6 +57,7 @@ from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
 from perdure.stores.sqlite.tables import META, Tables
 from perdure.stores.sqlite.time import Anchor, SteadyClock
 from perdure.stores.sqlite.turns import RETRY_S
+from perdure.stores.sqlite.vault import SqliteVault
 from perdure.stores.sqlite.writer import WAIT_MAX_S, Writer
 
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class SqliteStore:
         self._writer = Writer(self._file, self._lay, self._written)
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
         self._copies = Copies(self._file)
+        self.vault = SqliteVault(self._file, self._read, self._write)
         self._heralds = Heralds(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))

@@ -14,6 +14,7 @@ from perdure.core.paths import Key, Queue
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded
 from perdure.stores.sqlite import attributes, queues, transactions
 from perdure.stores.sqlite.claims import assign, lease, next_at, ready
+from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, is_there, mail, read_head, text
 from perdure.stores.sqlite.schema import VERSION
@@ -273,6 +274,10 @@ class Tables:
         else:
             self.stirred.holders.add(holder)
         return opened
+
+    def vault(self, do: Callable[[Execute, float], bool]) -> bool:
+        """Have something done to the vault, at this time."""
+        return do(self._execute, self._clock())
 
     def _place(self, opens: Opening) -> tuple[str, str, int, int]:
         """The queue in which an execution waits, its lane and priority there, and whether that queue has limits."""

@@ -18,6 +18,7 @@ from perdure.testing.conformance.holding import Holding
 from perdure.testing.conformance.looking import Looking
 from perdure.testing.conformance.mailing import Mailing
 from perdure.testing.conformance.queues import Queues
+from perdure.testing.conformance.vault import Vaults
 from perdure.testing.conformance.waking import Waking
 from perdure.testing.conformance.work import Work
 from perdure.testing.conformance.world import Clock, World
@@ -25,7 +26,7 @@ from perdure.testing.conformance.world import Clock, World
 __all__ = ["Clock", "StoreConformance", "World"]
 
 
-class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking):
+class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking, Vaults):
     """The suite. Its tests need pytest-asyncio, in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:

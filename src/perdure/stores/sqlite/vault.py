@@ -1,0 +1,74 @@
+"""The vault in a file. SQLite overwrites what is deleted where it is told to; what was written ahead is in the write-ahead log still, until that is emptied."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from typing import Any
+
+from perdure.stores.sqlite.file import DatabaseFile, Execute
+from perdure.stores.sqlite.tables import Tables
+from perdure.stores.vault import Sealed
+
+WIPE_MAX_S = 5.0
+
+READ = "SELECT tenant, name, version, sealed, set_at_s FROM vault WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR name = ?2) ORDER BY tenant, name"
+FIRST = "INSERT INTO vault (tenant, name, version, sealed, set_at_s) VALUES (?, ?, 1, ?, ?) ON CONFLICT (tenant, name) DO NOTHING"
+NEXT = "UPDATE vault SET version = ?, sealed = ?, set_at_s = ? WHERE tenant = ? AND name = ? AND version = ?"
+DROP = "DELETE FROM vault WHERE tenant = ? AND name = ?"
+
+
+class SqliteVault:
+    """A `Vault` in `file`, by what reads and writes there."""
+
+    def __init__(self, file: DatabaseFile, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]) -> None:
+        self._file, self._read, self._write = file, read, write
+
+    async def read(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+        """See `Vault.read`."""
+        found: list[Sealed] = await self._read(lambda execute: [Sealed(*row) for row in execute(READ, (tenant, name))])
+        return found
+
+    async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
+        """See `Vault.keep`."""
+
+        def kept(execute: Execute, now_s: float) -> bool:
+            if version == 1:
+                return bool(execute(FIRST, (tenant, name, sealed, now_s)).rowcount)
+            return _overwriting(execute, NEXT, (version, sealed, now_s, tenant, name, version - 1))
+
+        return await self._written(kept)
+
+    async def drop(self, tenant: str, name: str) -> bool:
+        """See `Vault.drop`."""
+        return await self._written(lambda execute, _: _overwriting(execute, DROP, (tenant, name)))
+
+    async def wipe(self) -> bool:
+        """See `Vault.wipe`."""
+        return await asyncio.to_thread(_emptied, self._file)
+
+    async def _written(self, do: Callable[[Execute, float], bool]) -> bool:
+        def write(tables: Tables) -> bool:
+            return tables.vault(do)
+
+        return bool(await self._write(write))
+
+
+def _overwriting(execute: Execute, sql: str, arguments: tuple[object, ...]) -> bool:
+    """Carry it out so that nothing is left of what was there before; return whether anything was."""
+    execute("PRAGMA secure_delete = ON")
+    done = execute(sql, arguments).rowcount
+    execute("PRAGMA secure_delete = OFF")
+    return bool(done)
+
+
+def _emptied(file: DatabaseFile) -> bool:
+    """Empty the write-ahead log, in attempts so short that nobody has to wait to write; False if somebody reads from it all the time."""
+    with file.said_clearly(), closing(file.connect()) as connection:
+        connection.execute("PRAGMA busy_timeout = 20")
+        ends_s = time.monotonic() + WIPE_MAX_S
+        while True:
+            blocked, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not blocked or time.monotonic() > ends_s:
+                return not blocked
+            time.sleep(0.05)

@@ -1,0 +1,158 @@
+"""Canaries: secrets that can be known again in whatever form they are written, the ways by which steps might let one out, and all that a system has written."""
+
+import asyncio
+import base64
+import json
+import logging
+import shlex
+import traceback
+from collections.abc import Callable, Iterable
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
+
+from perdure import Fatal, step_info
+
+CANARY = "cAnArY+of/all 'kinds' \"ü\" <7>&\\%x"
+LINES = "-----BEGIN KEY-----\n" + "\n".join(f"cAnArYLiNe{number}{'qWeRtZ' * 9}" for number in range(4)) + "\n-----END KEY-----\n"
+SECRETS = {"ODD": CANARY, "KEY": LINES, "PLAIN": "cAnArY0123456789plain"}
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "JSON": json.dumps,
+    "JSON in JSON": lambda secret: json.dumps(json.dumps({"x": secret})),
+    "repr": repr,
+    "an address": lambda secret: f"https://x/?a={quote(secret, safe='')}&b={quote_plus(secret)}",
+    "HTML": escape,
+    "a shell": shlex.quote,
+    "hexadecimal": lambda secret: secret.encode().hex(),
+    "base64": lambda secret: " ".join(base64.b64encode(f"{'u' * before}:{secret}!".encode()).decode() for before in range(3)),
+    "base64 for addresses": lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
+    "base64 in lines": lambda secret: base64.encodebytes(secret.encode()).decode(),
+}
+
+
+def traces() -> list[bytes]:
+    """What is found of a canary, in some form, wherever it is: its beginning and its middle."""
+    found: set[str] = set()
+    for secret in (*SECRETS.values(), *(line for line in LINES.splitlines() if "cAnArY" in line)):
+        cores = [base64.b64encode(b"\0" * before + secret.encode()).decode()[4:20] for before in range(3)]
+        found |= {
+            secret,
+            secret.encode().hex()[:20],
+            secret.encode().hex()[:20].upper(),
+            *cores,
+            *(core.translate(str.maketrans("+/", "-_")) for core in cores),
+        }
+    return [trace.encode() for trace in (*found, "cAnArY", "CaNaRy")]
+
+
+TRACES = traces()
+
+
+def of_secrets(raw: bytes) -> list[bytes]:
+    """What is found of canaries in some bytes, with a little of what stands around."""
+    return [raw[max(0, at - 60) : at + 60] for trace in TRACES if (at := raw.find(trace)) >= 0]
+
+
+def all_forms(secrets: Iterable[str]) -> dict[str, str]:
+    """The secrets in all forms."""
+    known = list(secrets)
+    return {name: "; ".join(form(secret) for secret in known) for name, form in FORMS.items()}
+
+
+class Leak(Exception):
+    """An error of a step, with the secret in its arguments."""
+
+
+def leaking(how: str, secrets: list[str]) -> Any:
+    """Let secrets out in one way, from within a step."""
+    forms, info = all_forms(secrets), step_info()
+    match how:
+        case "result":
+            return {"forms": forms, "bytes": "".join(secrets).encode(), **{secret: [secret] for secret in secrets}}
+        case "large result":
+            return {"text": ("x" * 1000 + "; ".join(forms.values())) * 100}
+        case "error":
+            raise Leak(*secrets, forms)
+        case "fatal error":
+            raise Fatal("; ".join(forms.values()))
+        case "chained error":
+            try:
+                raise Leak(*forms.values())
+            except Leak as error:
+                raise ValueError(f"{secrets!r}") from error
+        case "error of a group":
+            raise ExceptionGroup("; ".join(secrets), [Leak(*secrets)])
+        case "error that is named so":
+            raise type(secrets[-1], (Exception,), {})("named")
+        case "progress":
+            info.heartbeat({"at": secrets})
+            return "done"
+        case "logs":
+            logger = logging.getLogger("tests.canaries")
+            logger.debug("with %s and %r", secrets[0], secrets)
+            logger.warning("; ".join(forms.values()))
+            logger.info("does not %d fit", secrets[0])
+            try:
+                raise Leak(*secrets)
+            except Leak:
+                logger.exception("an error", stack_info=True)
+            return "done"
+        case "cut output":
+            return info.mask.text("x" * 100 + secrets[0])[-105:]
+        case "traceback":
+            return "".join(traceback.format_exception(Leak(*secrets)))
+    raise AssertionError(how)
+
+
+LEAKS = (
+    *("result", "large result", "error", "fatal error", "chained error", "error of a group", "error that is named so"),
+    *("progress", "logs", "cut output", "traceback"),
+)
+
+
+def tool(how: str, token: str, key: str, plain: str) -> Any:
+    """A step in a thread."""
+    return leaking(how, [token, key, plain])
+
+
+async def awaited(how: str, token: str, key: str, plain: str) -> Any:
+    """A step that is awaited."""
+    await asyncio.sleep(0)
+    return leaking(how, [token, key, plain])
+
+
+async def echo(config: Any, input: Any = None, env: Any = None) -> Any:
+    """A kind of steps that lets out all that it is given."""
+    given = (
+        [config["headers"]["k"], input["key"], env["PLAIN"]] if isinstance(config, dict) and "headers" in config else [input["odd"], input["key"], env["PLAIN"]]
+    )
+    return leaking((input or {}).get("how", "result"), given)
+
+
+class Row(NamedTuple):
+    """A kind of steps: the document of a step of it that reads all `SECRETS`, and what does its work in place of what is registered, if anything does."""
+
+    step: dict[str, Any]
+    kind: Callable[..., Any] | None = None
+
+
+WITH = {"token": "@secrets.ODD", "key": "@secrets.KEY", "plain": "@secrets.PLAIN"}
+
+KINDS: dict[str, Row] = {
+    "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
+    "llm": Row({"llm": {"model": "small", "prompt": "x"}, "with": {"odd": "@secrets.ODD", "key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
+    "task": Row(
+        {"task": {"type": "own", "config": {"headers": {"k": "@secrets.ODD"}}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo
+    ),
+}
+"""A row for each kind of steps; a new kind is proved by adding one. Its step reads ODD, KEY and PLAIN (in ``with``, ``env``, headers: wherever the kind
+lets them stand) and gives back all that it can of them: a real kind by its own means (a command that prints its environment, a server that echoes), so
+that its name here is the verb, and `kind` is None. With a row's own `kind`, that stands in for the verb's."""
+
+
+def written(directory: Path) -> dict[str, bytes]:
+    """All files below a directory, with what is in them."""
+    return {str(file.relative_to(directory)): file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file() and not file.is_symlink()}
