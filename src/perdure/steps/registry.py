@@ -17,7 +17,7 @@ from perdure.steps.deployment import NOTHING_MORE, Deployment
 GROUP = "perdure.kinds"
 """The entry points by which packages bring kinds: each a `Kind`, or a function of a `Deployment` that returns one."""
 
-OWN: dict[str, str] = {}
+OWN: dict[str, str] = {"llm": "perdure.steps.models.llm:kind"}
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
 
 
