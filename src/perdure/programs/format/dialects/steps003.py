@@ -12,7 +12,10 @@ DOES_NOTHING = ("start", "trigger", "noop")
 TIMEOUTS = {"fail": "fail", "reject": "reject", "approve": "approve", "rejected": "reject", "approved": "approve"}
 LLM_FIELDS = {
     **{name: name for name in ("model", "prompt", "system", "messages", "schema", "temperature", "max_tokens", "repairs")},
-    **{"userPrompt": "prompt", "systemPrompt": "system", "outputSchema": "schema", "maxTokens": "max_tokens"},
+    "userPrompt": "prompt",
+    "systemPrompt": "system",
+    "outputSchema": "schema",
+    "maxTokens": "max_tokens",
 }
 """The fields of a step that asks a model, and what they are called in a definition."""
 
