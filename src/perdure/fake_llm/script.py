@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.core.errors import BadValue, MissingExtra
+from perdure.core.errors import BadValue
 from perdure.fake_llm.seen import Seen
 from perdure.programs.code.durations import seconds
+from perdure.programs.format.parse import parsed
 
 Mishap = Literal["rate_limit", "overloaded", "server", "context_length", "auth", "forbidden", "not_found", "quota"]
 Protocol = Literal["openai", "openai-chat", "anthropic"]
@@ -146,17 +147,7 @@ def load(file: str | Path) -> Script:
         OSError: it can't be read.
     """
     path = Path(file)
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        try:
-            return script(msgspec.json.decode(text))
-        except msgspec.DecodeError as error:
-            raise BadValue(str(path), text[:40], f"JSON: {error}") from None
-    try:
-        from perdure.programs.format import yaml_text
-    except ImportError:
-        raise MissingExtra("scripts in YAML", "ruamel.yaml", "definitions") from None
-    given, _, findings = yaml_text.read(text)
-    for finding in findings:
-        raise BadValue(str(path), text[:40], f"YAML: {finding}")
-    return script(given)
+    read = parsed(path.read_bytes())
+    for finding in read.findings:
+        raise BadValue(str(path), path.name, f"YAML or JSON: {finding}")
+    return script(read.document)

@@ -135,9 +135,6 @@ def _meta(answers: list[Output]) -> dict[str, Any]:
 
 
 def summed(usages: list[dict[str, Any]]) -> dict[str, Any]:
-    """What several requests took together; what they cost, only if that is known of all."""
-    names = {name: None for usage in usages for name in usage}
-    total = {name: sum(usage.get(name) or 0 for usage in usages) for name in names}
-    if any(usage.get("cost_usd") is None for usage in usages):
-        _ = total.pop("cost_usd", None)
-    return total
+    """What several requests took together. What is not known of all of them is not known."""
+    names = dict.fromkeys(name for usage in usages for name in usage)
+    return {name: None if any(usage.get(name) is None for usage in usages) else sum(usage[name] for usage in usages) for name in names}

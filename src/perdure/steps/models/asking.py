@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from perdure.programs.code.info import step_info
 from perdure.steps.deployment import Deployment
@@ -72,12 +73,17 @@ def _settings(model: Model, where: Source, request: Request) -> Any:
         found["temperature"] = request.temperature
     if request.max_tokens is not None:
         found["max_tokens"] = request.max_tokens
-    try:
-        headers = {"Idempotency-Key": step_info().key}
-    except LookupError:  # nobody's step asks
-        headers = {}
-    found["extra_headers"] = {**headers, **found.get("extra_headers", {})}
+    found["extra_headers"] = {**_idempotency(), **found.get("extra_headers", {})}
     return found
+
+
+def _idempotency() -> dict[str, str]:
+    """The key of the step that asks, as a header takes it."""
+    try:
+        key = step_info().key
+    except LookupError:  # nobody's step asks
+        return {}
+    return {"Idempotency-Key": quote(key, safe="/:~#,=;@+")}
 
 
 def _known(provider: str) -> set[str]:

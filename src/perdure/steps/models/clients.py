@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
 
+HTTP_S, CONNECT_S = 600.0, 10.0
+"""How long a server may say nothing, and how long it may take to be reached, whatever the step allows."""
+
 MODELS_MAX = 256
 """How many models an event loop remembers; a key that was replaced makes another."""
 
@@ -83,12 +86,12 @@ def clients() -> Clients:
 
 def _connected() -> httpx2.AsyncClient:
     try:
-        from pydantic_ai.models import create_async_http_client as _  # noqa: F401  # so that a missing library is told as what it is
+        import pydantic_ai.direct  # noqa: F401  # what a first request would import on the event loop
     except ImportError:
         raise MissingExtra("asking models", "pydantic-ai-slim", "agents") from None
     import httpx2
 
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(600.0, connect=10.0), limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=100))
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(HTTP_S, connect=CONNECT_S), limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=100))
 
 
 def _made(asked: _Asked, http: httpx2.AsyncClient) -> Model:

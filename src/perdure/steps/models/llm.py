@@ -99,7 +99,7 @@ def _text(value: Any) -> str:
 
 def result(answer: Answer, wanted: Request) -> Result:
     """An answer as the result of a step, and what it came by. With a schema it is the data; what was to be data and is none stands in ``meta.text``."""
-    usage = msgspec.to_builtins(answer.usage)
+    usage = {name: getattr(answer.usage, name) for name in answer.usage.__struct_fields__}
     meta: dict[str, Any] = {
         "llm": {"model": answer.model, "temperature": wanted.temperature, "provider": answer.provider, "name": wanted.model},
         "finish": answer.finish,

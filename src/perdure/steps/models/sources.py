@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.core.errors import BadValue, MissingExtra
+from perdure.core.errors import BadValue
+from perdure.programs.format.parse import parsed
 from perdure.steps.models.failing import UnknownModel
 
 Provider = Literal["openai", "openai-chat", "anthropic"]
@@ -79,30 +80,15 @@ def load(file: str | Path) -> dict[str, Source]:
         OSError: it can't be read.
     """
     path = Path(file)
-    given = _mapping(path, path.read_text(encoding="utf-8"))
+    read = parsed(path.read_bytes())
+    for finding in read.findings:
+        raise BadValue(str(path), path.name, f"YAML or JSON: {finding}")
+    if not isinstance(read.document, dict):
+        raise BadValue(str(path), read.document, "a mapping of names to models")
     found: dict[str, Source] = {}
-    for name, entry in given.items():
+    for name, entry in read.document.items():
         try:
             found[str(name)] = msgspec.convert(entry, Source)
         except msgspec.ValidationError as error:
             raise BadValue(f"{path}: {name}", entry, f"a model, such as {{provider: openai, model: gpt-5}}: {error}") from None
     return found
-
-
-def _mapping(path: Path, text: str) -> dict[Any, Any]:
-    if path.suffix == ".json":
-        try:
-            given = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            raise BadValue(str(path), text[:40], f"JSON: {error}") from None
-    else:
-        try:
-            from perdure.programs.format import yaml_text
-        except ImportError:
-            raise MissingExtra("models in YAML", "ruamel.yaml", "definitions") from None
-        given, _, findings = yaml_text.read(text)
-        for finding in findings:
-            raise BadValue(str(path), text[:40], f"YAML: {finding}")
-    if not isinstance(given, dict):
-        raise BadValue(str(path), given, "a mapping of names to models")
-    return given

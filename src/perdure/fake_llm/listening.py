@@ -1,4 +1,4 @@
-"""Serving: a fake provider that listens on this machine alone, on the running event loop or in a thread beside it."""
+"""Listening: a fake provider that is served on this machine alone, on the running event loop or in a thread beside it."""
 
 from __future__ import annotations
 
