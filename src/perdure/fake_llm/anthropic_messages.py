@@ -96,7 +96,7 @@ def stream(message: dict[str, Any]) -> bytes:
     events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
-            empty, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
+            empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
         else:
             empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": arguments(block["input"])}
         events.append({"type": "content_block_start", "index": index, "content_block": empty})

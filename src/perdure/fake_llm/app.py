@@ -62,10 +62,17 @@ class Fake:
     """
 
     def __init__(self, rules: Script | Sequence[Any] | Mapping[str, Any], log: Path | None = None) -> None:
-        self.script = script(rules)
-        self.requests: list[dict[str, Any]] = []
-        self._used = [0] * len(self.script)
         self._log = log
+        self.script: Script = ()
+        self.requests: list[dict[str, Any]] = []
+        self._used: list[int] = []
+        self.tell(rules)
+
+    def tell(self, rules: Script | Sequence[Any] | Mapping[str, Any]) -> None:
+        """Answer by this script from now on, and forget what came."""
+        self.script = script(rules)
+        self._used = [0] * len(self.script)
+        self.requests.clear()
 
     async def __call__(self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
         """Answer a request, as ASGI has it."""

@@ -90,8 +90,9 @@ def environment(url: str) -> dict[str, str]:
 
 
 def models(url: str) -> dict[str, dict[str, Any]]:
-    """A deployment's models, one for each protocol, that ask it. No key is needed."""
+    """A deployment's models, one for each protocol and one for steps that name none, that ask it. No key is needed."""
     return {
+        "default": {"provider": "openai-chat", "model": "gpt-4o-mini", "base_url": f"{url}/v1"},
         "small": {"provider": "openai-chat", "model": "gpt-4o-mini", "base_url": f"{url}/v1"},
         "medium": {"provider": "openai", "model": "gpt-4o", "base_url": f"{url}/v1"},
         "large": {"provider": "anthropic", "model": "claude-sonnet-4-6", "base_url": url},
