@@ -186,7 +186,7 @@ def test_no_log_has_the_key(asked: Any, tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_step_that_takes_too_long_is_given_up(asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     provider = asked({"when": {"contains": "Classify"}, "answer": "late", "delay": "1h", "repeat": True})
-    with pytest.raises(ExecutionFailed, match="Timeout: no answer within 0.2 s"):
+    with pytest.raises(ExecutionFailed, match=r"Timeout: no answer within 0\.2 s"):
         Definition.of(document({**ASK, "timeout": "200ms", "retry": {"max": 1}}), deployment=deployment(provider.url)).run()
 
 

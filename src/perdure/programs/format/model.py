@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.expr import refs
 from perdure.programs.format.http import HTTP
+from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
     Choice,
     Condition,
@@ -196,20 +197,6 @@ FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
 PROMPT = Either((Text(template=True), Fields("agent", (Field("prompt", Text(template=True), "what is asked"),), open=True)), "a prompt, or a mapping with one")
-LLM = Fields(
-    "llm",
-    (
-        Field("model", Text(template=True), "which, by its name in the deployment, or vendor:model; absent: that called default"),
-        Field("prompt", Value(), "what is asked; what stands in `with` follows it"),
-        Field("system", Value(), "what the model is told before"),
-        Field("messages", Value(), "what was said before the prompt: a list of {role: user or assistant, text}"),
-        Field("schema", Schema(), "of the answer, which then is data; what does not fit is asked for again"),
-        Field("temperature", Either((Number(0), Value()), "a number from 0, or a reference"), "how freely it answers"),
-        Field("max_tokens", Either((Whole(1), Value()), "a whole number from 1, or a reference"), "how long the answer may be"),
-        Field("repairs", Whole(), "how often an answer that does not fit is asked for again", default=1),
-    ),
-    sugar="prompt",
-)
 PARALLEL = Fields(
     "parallel",
     (
