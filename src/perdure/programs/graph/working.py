@@ -47,7 +47,9 @@ def arguments(run: "Instance", doing: Doing, kind: str, given: Given) -> dict[st
     """What a step of a kind is given, evaluated."""
     secrets = run.workflow.secrets is not None
     found = {"config": _config(run, doing, kind, given.config), "input": _value(run, doing, given.input, secrets)}
-    return found if given.env is None else {**found, "env": _value(run, doing, given.env, secrets)}
+    if given.env is not None:
+        found["env"] = _value(run, doing, given.env, secrets)
+    return found
 
 
 def called(doing: Doing, kind: Kind, step: Step[Any, Any, Any], values: dict[str, Any]) -> Call:
