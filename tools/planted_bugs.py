@@ -2146,6 +2146,55 @@ BUGS = [
         "                    if response.num_bytes_downloaded > most_bytes:\n",
         (*PYTEST, "tests/steps/http/test_sending.py", "-k", "packed"),
     ),
+    # asking models
+    Bug(
+        "models repaired without end",
+        "an answer that does not fit is asked for again as often as the step says, and no more",
+        "programs/graph/asking.py",
+        "if wrong and len(self.answers) > self.repairs:",
+        "if False:",
+        (*PYTEST, "tests/programs/graph/test_asking.py"),
+    ),
+    Bug(
+        "models asked something else",
+        "a repair asks what was asked before, whatever has changed meanwhile",
+        "programs/graph/asking.py",
+        "        if self.arguments is None:  # also",
+        "        if True:  # also",
+        (*PYTEST, "tests/programs/graph/test_asking.py", "-k", "asks_the_same"),
+    ),
+    Bug(
+        "models judged again",
+        "whether an answer was repaired stands in the log",
+        "programs/graph/asking.py",
+        "is_repaired = log.upcoming(again) is not None or",
+        "is_repaired = False and",
+        (*PYTEST, "tests/programs/graph/test_asking.py", "-k", "stands_across"),
+    ),
+    Bug(
+        "models and keys",
+        "no error has the key with which it was asked",
+        "steps/models/failing.py",
+        'return shown.replace(key, "***") if key else shown',
+        "return shown",
+        (*PYTEST, "tests/steps/models/test_asking.py", "-k", "key_stands"),
+    ),
+    Bug(
+        "models tried twice",
+        "how often a request is sent is a matter of the step",
+        "steps/models/clients.py",
+        "base_url=asked.base_url or None, http_client=http, max_retries=0)\n    kind",
+        "base_url=asked.base_url or None, http_client=http, max_retries=1)\n    kind",
+        (*PYTEST, "tests/steps/models/test_asking.py", "-k", "only_if_that_may_help and small"),
+    ),
+    Bug(
+        "models left open",
+        "the connections of an event loop are closed as it ends",
+        "steps/models/clients.py",
+        "                await http.aclose()",
+        "                pass",
+        (*PYTEST, "tests/steps/models/test_clients.py", "-k", "closed_as_it_ends"),
+    ),
 ]
 
 

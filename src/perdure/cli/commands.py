@@ -6,6 +6,7 @@ from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letter_queue, dead_letters, discard, requeue
 from perdure.cli.defining import compile_, diff, fmt, schema, validate
 from perdure.cli.describing import kinds, tools
+from perdure.cli.faking import fake_llm
 from perdure.cli.graphing import graph, patch
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
@@ -26,4 +27,4 @@ root.section("Act", (send, cancel, terminate, undo, pause, resume, patch))
 root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
 root.section("Decide", (approvals, approve, reject, decide))
 root.section("Keep up", (limit, doctor, verify, export, import_, prune, db))
-root.section("Write", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay))
+root.section("Write", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

@@ -14,6 +14,7 @@ from perdure.cli.settings import F
 if TYPE_CHECKING:
     from perdure.programs.graph.policy import Policy
     from perdure.steps.deployment import Deployment
+    from perdure.steps.models.sources import Source
 
 
 class Place(NamedTuple):
@@ -27,6 +28,8 @@ def options(command: F) -> F:
     """What steps may reach, and what definitions may do."""
     said = "Rules that hold whatever a definition says: who may start what, use which tools, go where, and what a person is asked before."
     command = click.option("--policy", metavar="FILE", envvar="PERDURE_POLICY", help=said)(command)
+    said = "Where models are asked: their names, and for each its provider."
+    command = click.option("--models", metavar="FILE", envvar="PERDURE_MODELS", help=said)(command)
     said = "Where steps of bash work, a directory for each execution."
     command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK", help=said)(command)
     said = "What steps may do that they may not of themselves: bash, or http:HOST for a private address. Several with commas."
@@ -39,7 +42,22 @@ def place(given: Mapping[str, Any]) -> Place:
     from perdure.steps.deployment import Allowed, Deployment
 
     work = Deployment.work if given["work"] is None else Path(given["work"])
-    return Place(Deployment(Allowed.of(given["allow"]), work), NO_POLICY if given["policy"] is None else policy(given["policy"]))
+    known = {} if given["models"] is None else models(given["models"])
+    return Place(Deployment(Allowed.of(given["allow"]), work, known), NO_POLICY if given["policy"] is None else policy(given["policy"]))
+
+
+def models(file: str) -> Mapping[str, Source]:
+    """The models in a file; the command ends if it has none."""
+    from perdure.cli import documents
+    from perdure.core.errors import BadValue
+    from perdure.steps.models.sources import load
+
+    try:
+        return load(file)
+    except BadValue as error:
+        raise Outcome(Exit.INPUT, str(error)) from error
+    except OSError as error:
+        raise Outcome(Exit.INPUT, f"{documents.name(file)} can't be read: {error.strerror or error}") from error
 
 
 def policy(file: str) -> Policy:

@@ -20,6 +20,7 @@ GROUP = "perdure.kinds"
 
 OWN: dict[str, str] = {
     "http": "perdure.steps.http.kind:kind",
+    "llm": "perdure.steps.models.llm:kind",
 }
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.expr import refs
 from perdure.programs.format.http import HTTP
+from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
     Choice,
     Condition,
@@ -196,9 +197,6 @@ FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
 PROMPT = Either((Text(template=True), Fields("agent", (Field("prompt", Text(template=True), "what is asked"),), open=True)), "a prompt, or a mapping with one")
-LLM = Fields(
-    "llm", (Field("model", Text(template=True), "which"), Field("prompt", Value(), "what is asked"), Field("schema", Schema(), "of the answer")), open=True
-)
 PARALLEL = Fields(
     "parallel",
     (

@@ -10,12 +10,10 @@ from perdure.programs.code.approval import Request, Verdict
 from perdure.programs.code.children import own_id
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.names import Done, Output, unfit
+from perdure.programs.graph.names import Done, Output, shape, unfit
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
-
-_SCHEMA_WORDS = frozenset(("$schema", "type", "properties", "anyOf", "oneOf", "allOf", "$ref"))
 
 
 def approve(run: "Instance", doing: Doing) -> None:
@@ -69,21 +67,12 @@ def _config(doing: Doing) -> dict[str, Any]:
 
 def _unfit(run: "Instance", doing: Doing, again: Path, filled: Any) -> str:
     """Why what was filled in is of no use; empty, if it is. On replay, it was of none if it was asked for again."""
-    form = _form(_config(doing).get("form"))
+    form = shape(_config(doing).get("form"))
     if form is None:
         return ""
     if run.log.replaying:
         return "as before" if run.log.upcoming(again) is not None else ""
     return unfit(form, filled)
-
-
-def _form(form: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a form, which may be written as its properties alone."""
-    if not isinstance(form, dict) or not form:
-        return None
-    if not _SCHEMA_WORDS.isdisjoint(form) and not all(isinstance(value, dict) for value in form.values()):
-        return form
-    return {"type": "object", "properties": form, "required": [name for name, about in form.items() if isinstance(about, dict) and "default" not in about]}
 
 
 def _request(run: "Instance", doing: Doing, refused: str) -> Request:
@@ -99,7 +88,7 @@ def _request(run: "Instance", doing: Doing, refused: str) -> Request:
         return Request(
             str(said.get("title") or doing.node.name or doing.node.id),
             said.get("details"),
-            _form(form),
+            shape(form),
             tuple(map(str, said.get("assignees") or ())),
             int(said.get("quorum") or 1),
             times_s("remind"),

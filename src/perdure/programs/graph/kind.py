@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.programs.code.declare import Retry, Step
 from perdure.programs.code.durations import Duration
 
@@ -32,6 +34,13 @@ class Capabilities:
     allowed_tools: tuple[str, ...] | None = None
 
 
+class Result(msgspec.Struct, frozen=True, rename={"data": "@data", "meta": "@meta"}):
+    """What `run` of a kind may return in place of plain data: `data`, which is the step's, and in `meta` what it came by, small, for its envelope."""
+
+    data: Any
+    meta: dict[str, Any]
+
+
 NOTHING_SAID = Capabilities()
 DEFAULT_RETRY = Retry()
 
@@ -41,8 +50,8 @@ class Kind:
     """A kind of steps.
 
     `run` does the work of one: an async function, or a plain one that runs in a thread, of `config` (what stands behind the verb, its references
-    resolved), `input` (what stands in ``with``) and `env`. It returns plain data; what it raises fails the try, and `Fatal` the step. `step_info()` tells it
-    the idempotency key. It may be cancelled at any await, and then has to leave nothing behind.
+    resolved), `input` (what stands in ``with``) and `env`. It returns plain data, or a `Result`; what it raises fails the try, and `Fatal` the step.
+    `step_info()` tells it the idempotency key. It may be cancelled at any await, and then has to leave nothing behind.
 
     `config`, `input` and `output` are JSON Schemas (None: anything). `idempotent` says of a config whether a step of it may be done again when it is not
     known how far it came; `idempotency` says the rule to people. `check` gives what is wrong with a config beyond its schema, as (JSON pointer, what);

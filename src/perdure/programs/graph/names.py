@@ -12,15 +12,30 @@ from perdure.expr import schema
 _array = msgspec.msgpack.Encoder()
 
 
+class _Parts(msgspec.Struct, rename={"data": "@data", "meta": "@meta"}):
+    """A `kind.Result`, encoded."""
+
+    data: msgspec.Raw
+    meta: dict[str, Any]
+
+
+_parts = msgspec.msgpack.Decoder(_Parts)
+_PARTS_BEGIN = msgspec.msgpack.encode({"@data": None, "@meta": None})[:7]
+"""How the encoding of one begins: a mapping of two, whose first name is this."""
+
+
+NO_META: Mapping[str, Any] = {}
+
+
 class Output:
     """The result of a step: encoded as it is remembered, and decoded once, when it is first read."""
 
-    __slots__ = ("_raw", "_value", "kind", "port")
+    __slots__ = ("_raw", "_value", "kind", "meta", "port")
 
-    def __init__(self, raw: bytes = NOTHING, port: str = "success", kind: str = "") -> None:
+    def __init__(self, raw: bytes = NOTHING, port: str = "success", kind: str = "", meta: Mapping[str, Any] = NO_META) -> None:
         self._raw: bytes | list[Output] = raw
         self._value: Any = None
-        self.port, self.kind = port, kind
+        self.port, self.kind, self.meta = port, kind, meta
 
     @classmethod
     def of(cls, value: Any, what: str) -> "Output":
@@ -37,6 +52,16 @@ class Output:
         output = cls()
         output._raw = parts
         return output
+
+    def parted(self) -> "Output":
+        """What a kind returned: its data, and what it came by where it says that as well."""
+        if isinstance(self._raw, list) or not self._raw.startswith(_PARTS_BEGIN):
+            return self
+        try:
+            parts = _parts.decode(self._raw)
+        except msgspec.ValidationError:  # data that only begins so
+            return self
+        return Output(bytes(parts.data), self.port, self.kind, parts.meta)
 
     @property
     def raw(self) -> bytes:
@@ -60,7 +85,7 @@ class Output:
     @property
     def envelope(self) -> dict[str, Any]:
         """The result with what it came by."""
-        return {"type": self.kind, "data": self.value, "meta": {}, "port": self.port}
+        return {"type": self.kind, "data": self.value, "meta": self.meta, "port": self.port}
 
 
 class Done(NamedTuple):
@@ -146,3 +171,15 @@ class Names:
 def unfit(shape: Any, value: Any) -> str:
     """Why a value does not fit a JSON Schema; empty, if it does."""
     return "; ".join(schema.problems(shape, value)[:3])
+
+
+_SCHEMA_WORDS = frozenset(("$schema", "type", "properties", "anyOf", "oneOf", "allOf", "$ref"))
+
+
+def shape(form: Any) -> dict[str, Any] | None:
+    """The JSON Schema of a form or an answer, which may be written as its properties alone."""
+    if not isinstance(form, dict) or not form:
+        return None
+    if not _SCHEMA_WORDS.isdisjoint(form) and not all(isinstance(value, dict) for value in form.values()):
+        return form
+    return {"type": "object", "properties": form, "required": [name for name, about in form.items() if isinstance(about, dict) and "default" not in about]}

@@ -43,7 +43,11 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
 
     def told(settlement: Settlement) -> None:
         result = run.log.result(settlement)
-        doing.then(fitting(run, doing, Done(done.port, result.output)) if isinstance(result, Done) else result)
+        if isinstance(result, Done):
+            result.output.meta = done.output.meta
+            doing.then(fitting(run, doing, Done(done.port, result.output)))
+        else:
+            doing.then(result)
 
     op = run.log.attempted(path, made)
     if isinstance(op, Err):

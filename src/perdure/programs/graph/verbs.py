@@ -10,7 +10,7 @@ from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
 from perdure.core.paths import Key, Path
 from perdure.core.promise import Settlement
 from perdure.programs.code.durations import seconds
-from perdure.programs.graph import tools, working
+from perdure.programs.graph import asking, tools, working
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Output
@@ -339,6 +339,7 @@ VERBS: dict[str, Callable[["Instance", Doing], None]] = {
     "task": task,
     "call": call,
     "approve": approve,
+    "llm": asking.ask,
     "listen": listen,
     "emit": emit,
     "sleep": sleep,

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.core.ops import Call, Err, Op
+from perdure.core.ops import Call, Err
 from perdure.programs.code.declare import Step
 from perdure.programs.graph import ir, tools
 from perdure.programs.graph.doing import Doing
@@ -32,24 +32,37 @@ def work(run: "Instance", doing: Doing, kind: Kind, given: Given) -> None:
     """Have a step done as its kind does it, and settle as that does."""
     step = prepared(run, doing.node, kind, given)
 
-    def made() -> Op:
-        node, secrets = doing.node, run.workflow.secrets is not None
-        values = {"config": _config(run, doing, kind.name, given.config), "input": _value(run, doing, given.input, secrets)}
-        if given.env is not None:
-            values["env"] = _value(run, doing, given.env, secrets)
-        again = kind.may_repeat(values["config"]) if node.idempotent is None else node.idempotent
-        args = tools.arguments(values, doing.path)
-        return Call(kind.name, args, step.queue, step.rule, step.timeout_s, again, undo="" if node.undo is None else "done")
-
-    op = run.log.attempted(doing.path, made)
+    op = run.log.attempted(doing.path, lambda: called(doing, kind, step, arguments(run, doing, kind.name, given)))
     if isinstance(op, Err):
         doing.then(op)
         return
 
     def told(how: Done | Err) -> None:
-        doing.then(fitting(run, doing, how) if isinstance(how, Done) and doing.node.transform is None else how)
+        doing.then(settled(run, doing, Done(how.port, how.output.parted())) if isinstance(how, Done) else how)
 
     run.log.wait(doing.path, lambda settlement: told(run.log.result(settlement)), step)
+
+
+def arguments(run: "Instance", doing: Doing, kind: str, given: Given) -> dict[str, Any]:
+    """What a step of a kind is given, evaluated."""
+    secrets = run.workflow.secrets is not None
+    found = {"config": _config(run, doing, kind, given.config), "input": _value(run, doing, given.input, secrets)}
+    if given.env is not None:
+        found["env"] = _value(run, doing, given.env, secrets)
+    return found
+
+
+def called(doing: Doing, kind: Kind, step: Step[Any, Any, Any], values: dict[str, Any]) -> Call:
+    """The call of what does the work of a kind, with these arguments."""
+    node = doing.node
+    again = kind.may_repeat(values["config"]) if node.idempotent is None else node.idempotent
+    args = tools.arguments(values, doing.path)
+    return Call(kind.name, args, step.queue, step.rule, step.timeout_s, again, undo="" if node.undo is None else "done")
+
+
+def settled(run: "Instance", doing: Doing, how: Done) -> Done | Err:
+    """What the work has come to, held against the step's schema; if that is still made over, it is then."""
+    return fitting(run, doing, how) if doing.node.transform is None else how
 
 
 def prepared(run: "Instance", node: ir.Node, kind: Kind, given: Given) -> Step[Any, Any, Any]:

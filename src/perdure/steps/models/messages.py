@@ -10,7 +10,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     description: str = ""
-    schema: dict[str, Any] = {"type": "object"}
+    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):

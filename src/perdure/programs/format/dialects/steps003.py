@@ -10,7 +10,14 @@ from perdure.programs.format.dialects.texts003 import Texts
 STEP_TYPES = ("start", "trigger", "noop", "action", "condition", "approval", "llm", "loop")
 DOES_NOTHING = ("start", "trigger", "noop")
 TIMEOUTS = {"fail": "fail", "reject": "reject", "approve": "approve", "rejected": "reject", "approved": "approve"}
-LLM_FIELDS = {"model": "model", "prompt": "prompt", "userPrompt": "prompt", "systemPrompt": "system", "schema": "schema", "outputSchema": "schema"}
+LLM_FIELDS = {
+    **{name: name for name in ("model", "prompt", "system", "messages", "schema", "temperature", "max_tokens", "repairs")},
+    "userPrompt": "prompt",
+    "systemPrompt": "system",
+    "outputSchema": "schema",
+    "maxTokens": "max_tokens",
+}
+"""The fields of a step that asks a model, and what they are called in a definition."""
 
 
 def retry(policy: Fields) -> dict[str, Any]:
@@ -139,7 +146,7 @@ class Reader:
     def _llm(self, config: Fields, called: str) -> dict[str, Any]:
         safety, found = self._safety(config), dict[str, Any]()
         for name, value in config.value.items():
-            if name in ("retryPolicy", "timeout", "timeoutMs", "description") or value is None:
+            if name not in LLM_FIELDS or value is None:
                 continue
             plain = name in ("schema", "outputSchema")
             config.ignore(name)
@@ -149,7 +156,7 @@ class Reader:
             if name == "model" and not (isinstance(value, str) and value.strip()):
                 self._notes.error("wrong_type", config.at(name), f"expected the name of a model, found {kind(value)}")
                 continue
-            found[LLM_FIELDS.get(name, name)] = value if plain else self._texts.value(value, config.at(name), called)
+            found[LLM_FIELDS[name]] = value if plain else self._texts.value(value, config.at(name), called)
         return {"llm": found} | safety
 
     def _loop(self, config: Fields, called: str) -> dict[str, Any]:

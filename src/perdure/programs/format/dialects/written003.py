@@ -13,7 +13,7 @@ STEP_FIELDS = frozenset(("id", "name", "note", "next", "retry", "timeout", "with
 HEAD_FIELDS = frozenset(
     ("perdure", "dialect", "name", "version", "description", "tags", "order", "steps", "vars", "input", "retry", "limits", "triggers", "ui")
 )
-LLM_FIELDS = {"prompt": "userPrompt", "system": "systemPrompt", "schema": "outputSchema"}
+LLM_FIELDS = {"prompt": "userPrompt", "system": "systemPrompt", "schema": "outputSchema", "max_tokens": "maxTokens"}
 
 
 def from_definition(definition: dict[str, Any]) -> Written:

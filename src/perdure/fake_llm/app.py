@@ -1,0 +1,199 @@
+"""The app: one request of one protocol is read, held against the script, and answered. Plain ASGI, so that any server can serve it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.fake_llm import anthropic_messages, chat_completions, responses
+from perdure.fake_llm.script import Asked, Error, Reply, Rule, Script, Used, script
+from perdure.fake_llm.seen import Refused, Seen
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+CHARACTERS_PER_TOKEN = 4
+"""How many tokens are reported where the script does not say it."""
+
+MESSAGES = {
+    "rate_limit": "Rate limit reached for requests",
+    "overloaded": "Overloaded",
+    "server": "Internal server error",
+    "context_length": "prompt is too long: the messages exceed the model's maximum context length",
+    "auth": "invalid API key",
+    "forbidden": "this key may not use this model",
+    "not_found": "the model does not exist",
+    "quota": "You exceeded your current quota, please check your plan and billing details.",
+}
+
+
+class Protocol(NamedTuple):
+    """How one protocol is read and written, and what its errors look like."""
+
+    read: Callable[[dict[str, Any]], Seen]
+    write: Callable[[Seen, Reply, Used, int], dict[str, Any]]
+    error: Callable[[str, str], dict[str, Any]]
+    statuses: Mapping[str, Sequence[Any]]
+    stream: Callable[[dict[str, Any]], bytes] | None = None
+
+
+PROTOCOLS = {
+    "/v1/chat/completions": Protocol(chat_completions.read, chat_completions.write, chat_completions.error, chat_completions.ERRORS),
+    "/v1/responses": Protocol(responses.read, responses.write, chat_completions.error, chat_completions.ERRORS),
+    "/v1/messages": Protocol(anthropic_messages.read, anthropic_messages.write, anthropic_messages.error, anthropic_messages.ERRORS, anthropic_messages.stream),
+}
+
+
+class Answer(NamedTuple):
+    """What goes out: a status, a body, further headers, and what the body is."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    type: bytes = b"application/json"
+
+
+class Fake:
+    """A scripted provider. `requests` are those that came, in their order: what was asked, by which rule it was answered (from 1), and how.
+
+    Each is also appended to `log`, if there is one, as a line of JSON. Keys are never kept.
+    """
+
+    def __init__(self, rules: Script | Sequence[Any] | Mapping[str, Any], log: Path | None = None) -> None:
+        self._log = log
+        self.script: Script = ()
+        self.requests: list[dict[str, Any]] = []
+        self._used: list[int] = []
+        self.tell(rules)
+
+    def tell(self, rules: Script | Sequence[Any] | Mapping[str, Any]) -> None:
+        """Answer by this script from now on, and forget what came."""
+        self.script = script(rules)
+        self._used = [0] * len(self.script)
+        self.requests.clear()
+
+    async def __call__(self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+        """Answer a request, as ASGI has it."""
+        if scope["type"] != "http":
+            return
+        raw = await _body(receive)
+        if raw is None:
+            return
+        headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        answer, delay_s = self._answered(scope["method"], scope["path"], headers, raw)
+        if delay_s and await _is_gone(receive, delay_s):
+            return
+        about = ((b"content-type", answer.type), (b"content-length", b"%d" % len(answer.body)))
+        await send({"type": "http.response.start", "status": answer.status, "headers": [*about, *answer.headers]})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    def _answered(self, method: str, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[Answer, float]:
+        protocol, body, delay_s, number = PROTOCOLS.get(path), None, 0.0, 0
+        try:
+            if protocol is None or method != "POST":
+                raise Refused(404, f"{method} {path} is not served here; served are POST {', '.join(PROTOCOLS)}", "not_found")
+            body = _checked(path, headers, raw)
+            if body.get("stream") and protocol.stream is None:
+                raise Refused(400, "fake-llm streams only Anthropic's messages; ask without stream")
+            seen = protocol.read(body)
+            number, rule = self._next(seen)
+            delay_s = rule.delay_s
+            answer = _mishap(protocol, rule.mishap) if rule.mishap is not None else self._reply(protocol, seen, rule, bool(body.get("stream")))
+        except Refused as refused:
+            shape = chat_completions.error if protocol is None else protocol.error
+            answer = Answer(refused.status, msgspec.json.encode(shape(refused.kind, str(refused))))
+        self._note(path, headers, body, number, answer)
+        return answer, delay_s
+
+    def _next(self, seen: Seen) -> tuple[int, Rule]:
+        """The first rule that fits and is not used up, and its number."""
+        for index, rule in enumerate(self.script):
+            if (rule.repeat or self._used[index] < rule.times) and rule.when.holds(seen):
+                self._used[index] += 1
+                return index + 1, rule
+        left = sum(rule.repeat or self._used[index] < rule.times for index, rule in enumerate(self.script))
+        came = {"protocol": seen.protocol, "model": seen.model, "turn": seen.number, "prompt": seen.prompt, "tool_results": seen.results, "system": seen.system}
+        shown = {name: value if len(str(value)) <= 500 else f"{str(value)[:500]}…" for name, value in came.items()}
+        raise Refused(
+            400, f"fake-llm: no rule of the script answers this ({left} of {len(self.script)} are not used up): {msgspec.json.encode(shown).decode()}"
+        )
+
+    def _reply(self, protocol: Protocol, seen: Seen, rule: Rule, is_stream: bool) -> Answer:
+        reply = _by_its_way(rule.reply, seen)
+        written = protocol.write(seen, reply, rule.usage or _counted(seen, reply), len(self.requests) + 1)
+        if is_stream and protocol.stream is not None:
+            return Answer(200, protocol.stream(written), type=b"text/event-stream")
+        return Answer(200, msgspec.json.encode(written))
+
+    def _note(self, path: str, headers: Mapping[str, str], body: Any, rule: int, answer: Answer) -> None:
+        about = {"number": len(self.requests) + 1, "path": path, "rule": rule or None, "status": answer.status}
+        about |= {"idempotency_key": headers.get("idempotency-key", ""), "request": body, "answer": answer.body.decode("utf-8", "replace")}
+        self.requests.append(about)
+        if self._log is not None:
+            with self._log.open("ab") as file:
+                file.write(msgspec.json.encode(about) + b"\n")
+
+
+def _checked(path: str, headers: Mapping[str, str], raw: bytes) -> dict[str, Any]:
+    """The body of a request that has a key and is JSON."""
+    is_anthropic = path == "/v1/messages"
+    if not (headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer").strip()):
+        raise Refused(401, "there is no API key in the request", "auth")
+    if is_anthropic and not headers.get("anthropic-version"):
+        raise Refused(400, "anthropic-version: header is required")
+    try:
+        body = msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise Refused(400, f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "the body is no object")
+    return body
+
+
+def _by_its_way(reply: Reply, seen: Seen) -> Reply:
+    """A reply whose data is where the request wants it: in the text, or in the arguments of a tool."""
+    if reply.json is msgspec.UNSET:
+        return reply
+    if seen.answer_tool and not seen.has_schema:
+        args = reply.json if isinstance(reply.json, dict) else {"value": reply.json}
+        return Reply(reply.text, calls=(*reply.calls, Asked(seen.answer_tool, args)), finish=reply.finish)
+    return Reply(msgspec.json.encode(reply.json).decode(), calls=reply.calls, finish=reply.finish)
+
+
+def _counted(seen: Seen, reply: Reply) -> Used:
+    asked = sum(len(turn.text) for turn in seen.turns)
+    said = len(reply.text) + len(reply.refusal) + sum(len(chat_completions.arguments(call.args)) for call in reply.calls)
+    return Used(1 + asked // CHARACTERS_PER_TOKEN, 1 + said // CHARACTERS_PER_TOKEN)
+
+
+def _mishap(protocol: Protocol, error: Error) -> Answer:
+    named = {429: "rate_limit", 529: "overloaded", 503: "overloaded", 401: "auth", 403: "forbidden", 404: "not_found"}
+    kind = error.kind or named.get(error.status, "invalid" if error.status and error.status < 500 else "server")
+    status = error.status or int(protocol.statuses[kind][0])
+    message = error.message or MESSAGES.get(kind, "the request is not valid")
+    body = msgspec.json.encode(protocol.error(kind, message)) if error.body is None else error.body.encode()
+    headers = () if error.retry_after is None else ((b"retry-after", f"{error.retry_after:g}".encode()),)
+    return Answer(status, body, headers)
+
+
+async def _body(receive: Callable[[], Awaitable[Any]]) -> bytes | None:
+    """The whole body; None, if whoever sent it is gone, or it is far too long."""
+    parts = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect" or len(parts) > BODY_BYTES_MAX:
+            return None
+        parts += message.get("body", b"")
+        if not message.get("more_body"):
+            return bytes(parts)
+
+
+async def _is_gone(receive: Callable[[], Awaitable[Any]], delay_s: float) -> bool:
+    """Let time pass; whether who asked has hung up meanwhile."""
+    try:
+        await asyncio.wait_for(receive(), delay_s)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""The kind ``llm``: a step that sends one request to a model. What does not fit is asked for again by the step, in a further call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import Fatal
+from perdure.programs.graph.kind import Kind, Limit, Result
+from perdure.steps.deployment import Deployment
+from perdure.steps.models.asking import ask
+from perdure.steps.models.messages import Answer, Message, Request
+
+DEFAULT_MODEL = "default"
+"""The model of a step that names none."""
+
+TIMEOUT = "10m"
+
+EXAMPLE = """
+  - id: classify
+    llm:
+      model: small
+      system: You sort what customers write.
+      prompt: "Classify: @{input.text}"
+      schema: {label: {enum: [bug, question]}, confidence: {type: number}}
+"""
+
+
+def kind(deployment: Deployment) -> Kind:
+    """The kind, for what models a deployment has."""
+
+    async def run(config: dict[str, Any], input: Any = None, env: Any = None) -> Result:
+        wanted = request(config, input)
+        return result(await ask(wanted, deployment), wanted)
+
+    return Kind(
+        "llm",
+        run,
+        title="Ask a model",
+        summary="One request to a language model; with a schema the answer is data that fits it, and what does not fit is asked for again.",
+        icon="sparkles",
+        limits=(
+            Limit("timeout", TIMEOUT, None, "the try fails, and is made again as `retry` says"),
+            Limit("repairs", "1", None, "the step fails with BadAnswer, which lists what does not fit"),
+        ),
+        idempotency="yes: asking again changes nothing, and costs again; the key goes along as Idempotency-Key",
+        check=_check,
+        timeout=TIMEOUT,
+        extra="agents",
+        example=EXAMPLE,
+    )
+
+
+def request(config: dict[str, Any], input: Any = None) -> Request:
+    """The request that a step's config is: earlier messages, the prompt with the step's input behind it, and what came of it so far.
+
+    Raises:
+        Fatal: it is none.
+    """
+    messages = [_message(one, index) for index, one in enumerate(config.get("messages") or ())]
+    prompt = "\n\n".join(_text(one) for one in (config.get("prompt"), input) if one is not None)
+    if prompt:
+        messages.append(Message("user", prompt))
+    for one in config.get("repair") or ():
+        messages += _repair(str(one["answer"]), str(one["wrong"]))
+    if not messages or messages[-1].role != "user":
+        raise Fatal("nothing is asked of the model: an llm step has a prompt, or messages of which the last is a user's")
+    try:
+        return Request(
+            model=str(config.get("model") or DEFAULT_MODEL),
+            messages=tuple(messages),
+            system=_text(config.get("system") or ""),
+            schema=config.get("schema"),
+            temperature=msgspec.convert(config.get("temperature"), float | None),
+            max_tokens=msgspec.convert(config.get("max_tokens"), int | None),
+        )
+    except msgspec.ValidationError as error:
+        raise Fatal(f"temperature and max_tokens of an llm step are numbers: {error}") from None
+
+
+def _message(given: Any, index: int) -> Message:
+    match given:
+        case {"role": "user" | "assistant" as role, "text": text} | {"role": "user" | "assistant" as role, "content": text}:
+            return Message(role, _text(text))
+    raise Fatal(f"messages[{index}] of an llm step is none: a message is {{role: user or assistant, text: …}}")
+
+
+def _repair(answer: str, wrong: str) -> list[Message]:
+    """What the model said, and what is wrong with that."""
+    asked = Message("user", f"That does not fit what was asked for: {wrong}. Answer again, completely, with data that fits the schema and nothing else.")
+    return [Message("assistant", answer), asked] if answer.strip() else [asked]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def result(answer: Answer, wanted: Request) -> Result:
+    """An answer as the result of a step, and what it came by. With a schema it is the data; what was to be data and is none stands in ``meta.text``."""
+    usage = {name: getattr(answer.usage, name) for name in answer.usage.__struct_fields__}
+    meta: dict[str, Any] = {
+        "llm": {"model": answer.model, "temperature": wanted.temperature, "provider": answer.provider, "name": wanted.model},
+        "finish": answer.finish,
+        "usage": usage,
+    }
+    if wanted.schema is None:
+        return Result({"text": answer.text, "finish": answer.finish, "model": answer.model, "usage": usage}, meta)
+    return Result(answer.data, {**meta, "text": answer.text} if answer.text else meta)
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(config, dict) and config.get("prompt") is None and not config.get("messages"):
+        yield "", "nothing is asked: say a prompt, or messages"
