@@ -15,7 +15,7 @@ class Order(TypedDict):
 
 
 TICKETS = {
-    "T-1041": {"from": "mara@example.org", "subject": "Charged twice", "text": "Hi, my card statement shows two payments of 64.90 for the same kettle. Please fix!"},
+    "T-1041": {"from": "mara@example.org", "subject": "Charged twice", "text": "Hi, my card shows two payments of 64.90 for one kettle. Please fix!"},
     "T-1042": {
         "from": "jon@example.net",
         "subject": "App crashes",

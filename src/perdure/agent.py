@@ -17,6 +17,8 @@ from perdure.steps.agents.tools import schema_of, tool_of
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry
 
+__all__ = ["Agent", "Budget", "Task"]
+
 R_co = TypeVar("R_co", covariant=True)
 
 TAKES = {"type": "object", "properties": {"task": {"type": "string", "description": "what it is to do, with all that it has to know"}}, "required": ["task"]}

@@ -55,6 +55,8 @@ def test_the_digest_is_of_all_that_was_said_and_the_same_for_the_same() -> None:
     assert [message.text for message in talked("b").new] == ["b"]
 
 
-@pytest.mark.parametrize(("value", "text"), [("as it is", "as it is"), ({"a": [1, None]}, '{"a":[1,null]}'), ("x" * 12, "xxxxxxxxxx… (cut: it has 12 characters)")])
+@pytest.mark.parametrize(
+    ("value", "text"), [("as it is", "as it is"), ({"a": [1, None]}, '{"a":[1,null]}'), ("x" * 12, "xxxxxxxxxx… (cut: it has 12 characters)")]
+)
 def test_a_model_is_told_text_as_it_is_and_data_as_json_and_what_is_long_is_cut(value: Any, text: str) -> None:
     assert told(value, 10 if isinstance(value, str) and len(value) > 10 else 100) == text
