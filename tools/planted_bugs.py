@@ -40,6 +40,7 @@ PREDICTING = (*PYTEST, "tests/testing/definitions/test_sequential.py")
 TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 DEFINED = (*PYTEST, "tests/cli/test_definitions.py")
 SEEDS = (*PYTEST, "tests/seeds/test_runs.py", "tests/seeds/test_run_000.py", "tests/seeds/test_run_001.py")
+AGENTS = (*PYTEST, "tests/steps/agents")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
 HTTP_NETWORK, HTTP_SENDING = "steps/http/network.py", "steps/http/sending.py"
 
@@ -2194,6 +2195,62 @@ BUGS = [
         "                await http.aclose()",
         "                pass",
         (*PYTEST, "tests/steps/models/test_clients.py", "-k", "closed_as_it_ends"),
+    ),
+    Bug(
+        "logs of agents",
+        "a model call has what is new for its arguments, and not all that was said",
+        "steps/agents/conversation.py",
+        "return tuple(self._messages[self._asked :])",
+        "return tuple(self._messages)",
+        (*AGENTS, "-k", "what_is_new"),
+    ),
+    Bug(
+        "budgets of agents",
+        "no model is asked beyond the budget",
+        "steps/agents/conversation.py",
+        "expect_within(within.budget, within.spent, within.times)",
+        "pass",
+        (*AGENTS, "-k", "used_up"),
+    ),
+    Bug(
+        "closed lists of agents",
+        "an agent that asks for other tools again and again fails",
+        "steps/agents/program.py",
+        "if self.unauthorized > UNAUTHORIZED_MAX:",
+        "if False:",
+        (*AGENTS, "-k", "may_not_use"),
+    ),
+    Bug(
+        "people and agents",
+        "a person is asked before a tool that says so is used",
+        "steps/agents/tools.py",
+        'Verdict("ask" if tool.asks or call.name in asking else "do")',
+        'Verdict("do")',
+        (*AGENTS, "-k", "person"),
+    ),
+    Bug(
+        "interrupted tools of agents",
+        "what may not be done twice is not",
+        "steps/agents/own.py",
+        "dataclasses.replace(step, idempotent=again)",
+        "step",
+        (*AGENTS, "-k", "done_twice"),
+    ),
+    Bug(
+        "self-edits of agents",
+        "only a definition that allows it is changed by its agents",
+        "steps/agents/patching.py",
+        'if not before.get("allow", {}).get("self_edit"):',
+        "if False:",
+        (*AGENTS, "-k", "does_not_allow"),
+    ),
+    Bug(
+        "sessions of agents",
+        "a session ends with its execution",
+        "programs/graph/instance.py",
+        'if self.has_session and status != "failed":',
+        "if False:",
+        (*PYTEST, "tests/programs/graph/test_agents.py", "-k", "session"),
     ),
 ]
 

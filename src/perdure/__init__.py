@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.agent import Agent, Budget
     from perdure.client import AsyncClient, AsyncHandle, Client, Handle
     from perdure.core.errors import (
         AlreadyThere,
         Ambiguous,
+        BadAnswer,
         BadDefinition,
         BadExpression,
         ChildFailed,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         StoreError,
         Timeout,
         TooDeep,
+        Unauthorized,
         WorkflowError,
         WrongVerb,
     )
@@ -65,14 +68,17 @@ if TYPE_CHECKING:
     from perdure.stores.encryption import Encrypted
 
 __all__ = [
+    "Agent",
     "Allowed",
     "AlreadyThere",
     "Ambiguous",
     "AsyncClient",
     "AsyncHandle",
     "Attempt",
+    "BadAnswer",
     "BadDefinition",
     "BadExpression",
+    "Budget",
     "Capabilities",
     "ChildFailed",
     "Client",
@@ -131,6 +137,7 @@ __all__ = [
     "TooDeep",
     "Transaction",
     "Turn",
+    "Unauthorized",
     "Vote",
     "Won",
     "Workflow",
@@ -142,6 +149,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "perdure.agent": ("Agent", "Budget"),
     "perdure.programs.graph.kind": ("Capabilities", "Kind", "Limit"),
     "perdure.programs.graph.policy": ("Policy",),
     "perdure.steps.deployment": ("Allowed", "Deployment"),
@@ -149,6 +157,7 @@ _HOMES = {
     "perdure.core.errors": (
         "AlreadyThere",
         "Ambiguous",
+        "BadAnswer",
         "BadDefinition",
         "BadExpression",
         "ChildFailed",
@@ -179,6 +188,7 @@ _HOMES = {
         "StoreError",
         "TooDeep",
         "Timeout",
+        "Unauthorized",
         "WorkflowError",
         "WrongVerb",
     ),

@@ -20,9 +20,14 @@ from perdure.programs.graph.planning import planned
 from perdure.programs.graph.policy import NO_POLICY, Policy
 from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
+from perdure.steps.agents.defined import agents, name_of
+from perdure.steps.agents.own import Around
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry, lacks
+
+AGENTS = ("agent", "agent_message")
+"""The verbs that a workflow of their own does, unless something stands in for them."""
 
 Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
@@ -42,16 +47,19 @@ class Definition(Workflow[..., Any]):
 
     def lacks(self) -> list[Need]:
         """What its steps need and is not here: tools, workflows and definitions that they call, kinds, and the extras of the package that kinds take."""
-        known = {"tool": self.graph.tools, "kind": self.graph.kinds, "workflow": {*self.graph.family, *(one.code.name for one in self._uses())}}
+        graph = self.graph
+        known = {"tool": graph.tools, "kind": {*graph.kinds, *AGENTS}, "workflow": {*graph.family, *(one.code.name for one in self._uses())}}
         found = list[Need]()
         for need in needed(self.ir):
             if need.name.startswith("py:"):
                 _ = imported(need.name)
-            elif need.name not in known[need.what] and not (need.id == "" and need.name in self.graph.tools):
+            elif need.name not in known[need.what] and not (need.id == "" and need.name in graph.tools):
                 found.append(need)
-            elif need.what == "kind" and (extra := lacks(self.graph.kinds[need.name])):
+            elif need.what == "kind" and need.name in graph.kinds and (extra := lacks(graph.kinds[need.name])):
                 found.append(Need("extra", extra, need.id))
-        return found
+        around = Around(graph.tools, graph.kinds, {})
+        agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]
+        return found + [Need("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
 
     def __repr__(self) -> str:
         return f"<definition {self.graph.name}@{self.read.canonical.get('version', '1.0.0')}>"
@@ -99,18 +107,29 @@ class Definition(Workflow[..., Any]):
                 family.setdefault(one.graph.name, []).append(one.graph.release)
                 for known, releases in one.graph.family.items():
                     family.setdefault(known, []).extend(other for other in releases if other not in family[known])
+        toolbox = steps(tools)
+        rules = policy if isinstance(policy, Policy) else Policy.read(policy)
+        around = Around(toolbox, registry, {one.code.name: one for one in calls if not isinstance(one, Definition)})
+        own: Workflow[..., Any] = Workflow(agents(plan.ir.name, around, deployment, rules), lambda: calls)
         graph = GraphWorkflow(
             name=plan.ir.name,
             release=release,
-            tools=steps(tools),
+            tools=toolbox,
             kinds=registry,
             secrets=secrets.get if isinstance(secrets, Mapping) else secrets,
             imports=imported,
-            policy=policy if isinstance(policy, Policy) else Policy.read(policy),
+            policy=rules,
             family=family,
+            agent=name_of(plan.ir.name),
             deadline_s=release.deadline_s,
         )
-        return cls(graph, read, calls)
+        return cls(graph, read, [*calls, own] if _has_agents(plan.ir, read.canonical, registry) else calls)
+
+
+def _has_agents(ir: IR, document: Mapping[str, Any], kinds: Mapping[str, Kind]) -> bool:
+    """Whether a definition has agents that nothing stands in for, or may come to have some."""
+    wanted = {name for name in AGENTS if name not in kinds}
+    return any(node.kind in wanted for node in ir.nodes) or bool(wanted and document.get("allow", {}).get("self_edit"))
 
 
 def _kind(name: str, one: Callable[..., Any] | Kind) -> Kind:

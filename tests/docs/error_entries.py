@@ -152,6 +152,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The execution ended, or refused the message, before it was completed.",
         "Look at how it ended; a workflow that is asked must call `message.complete(reply)`.",
     ),
+    "BadAnswer": (
+        "A model's answer does not fit the schema, is empty, was cut off or withheld, also after it was told what is wrong.",
+        "Look at its answers in the steps called *model*; ask for less, allow more `repairs`, or fork the agent from there with another model.",
+    ),
+    "Unauthorized": (
+        "An agent asked again and again for tools that it was not given, or chose a next step that is not in its list, also after it was told.",
+        "Give it that tool or that way if it should have it; else say in its instructions what there is.",
+    ),
     "NeedsAttention": (
         "It is parked: its code *diverged*, a step was *interrupted* too often, or something could not be undone (*undo*). A script hears of *paused*, too.",
         "[Mending](../guides/repair.md) has what to do for each reason.",

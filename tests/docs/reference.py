@@ -29,6 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
+    "Agents": ("Agent", "Budget"),
     "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "Is", "Compressed", "Encrypted"),
 }
 

@@ -24,6 +24,7 @@
         ├── StepFailed, Timeout, Cancelled is asyncio's
         ├── JoinFailed, RaceFailed
         ├── NoReply
+        ├── BadAnswer, Unauthorized     of an agent: its model answers what is of no use, or wants what it may not
         └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
 
 `Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
@@ -415,6 +416,14 @@ class NeedsAttention(WorkflowError):
     def __init__(self, key: object, reason: str, detail: str) -> None:
         super().__init__(f"execution {key} needs attention ({reason}): {detail}; mend that, then resume it or run it again with its id")
         self.key, self.reason, self.detail = key, reason, detail
+
+
+class BadAnswer(WorkflowError):
+    """What a model answers is of no use, also after it was told so."""
+
+
+class Unauthorized(WorkflowError):
+    """An agent wants to use a tool, or to go on to a step, that it may not. The message names that, and what is allowed."""
 
 
 class RetryAfter(Exception):

@@ -91,7 +91,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
-        self.resources = Resources()
+        self.resources = Resources(store)
         self.perform: Performer = perform  # what tries are made by; tests put something else here
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = self._closed = False

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from perdure.programs.code.resources import Resource
+from perdure.stores.base import Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -14,7 +15,8 @@ logger = logging.getLogger("perdure.engine")
 class Resources:
     """What is open on one loop. Satisfies `perdure.programs.code.resources.Opened`."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self._open: dict[Resource[Any], asyncio.Task[Any]] = {}
         self._stack = AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None

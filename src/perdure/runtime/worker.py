@@ -71,7 +71,7 @@ class Worker:
         self._at_work: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
-        self._resources = Resources()
+        self._resources = Resources(store)
         self._stopping = False
         self._grace_ends_s = 0.0
         self._patience = Patience()

@@ -222,10 +222,13 @@ class Machine:
         self.notes.append(Line(self.loop.now_s, "", said))
 
     def about_to(self, changes: Sequence[Commit | Post]) -> Write:
-        """The write that an engine is about to make."""
+        """The write that an engine, or a step of Perdure's own, is about to make."""
         self._asked += 1
         commits = [change for change in changes if isinstance(change, Commit)]
         lines = [line for commit in commits if commit.row for line in self._teller(commit.key).tell(log.decode(commit.row))]
+        sent = [send for change in changes if isinstance(change, Post) for send in change.sends if isinstance(send.to, Key)]
+        if not commits and sent:
+            return Write(self._asked, sent[0].to, f"is sent {sent[0].key}")  # type: ignore[arg-type]  # it is a key, as was looked at
         said = "; ".join(f"{line.subject} {line.said}".strip() for line in lines) or "its head alone"
         return Write(self._asked, commits[0].key, said)
 

@@ -33,11 +33,16 @@ class Codec:
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments by name; of a type that has none, anything."""
+        properties, inner = dict[str, Any](), dict[str, Any]()
+        for name in self._fields:
+            properties[name] = dict(_schema(self._named[name]))
+            inner |= properties[name].pop("$defs", {})  # references are from the top
         return {
             "type": "object",
-            "properties": {name: _schema(kind) for name, kind in self._named.items() if name in self._fields},
+            "properties": properties,
             "required": [name for name in self._fields if self._fields[name]],
             "additionalProperties": self._is_open,
+            **({"$defs": inner} if inner else {}),
         }
 
     def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, path: Path = ROOT) -> bytes:

@@ -18,7 +18,12 @@ Opens = Callable[[], AbstractAsyncContextManager[T] | AbstractContextManager[T] 
 
 
 class Opened(Protocol):
-    """The resources that are open where a step runs."""
+    """The resources that are open where a step runs, and the store that its execution is kept in."""
+
+    @property
+    def store(self) -> Any:
+        """The store of who runs the step, for steps of Perdure's own that look at executions."""
+        ...
 
     async def get(self, resource: "Resource[Any]") -> Any:
         """What was opened, opened now if it was not yet."""

@@ -10,6 +10,7 @@ from functools import cache
 import msgspec
 
 from perdure.expr import refs
+from perdure.programs.format.agents import AGENT, AGENT_MESSAGE
 from perdure.programs.format.http import HTTP
 from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
@@ -196,7 +197,6 @@ LOOP = Fields(
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
-PROMPT = Either((Text(template=True), Fields("agent", (Field("prompt", Text(template=True), "what is asked"),), open=True)), "a prompt, or a mapping with one")
 PARALLEL = Fields(
     "parallel",
     (
@@ -214,8 +214,8 @@ VERBS = (
     Verb("bash", Text(what="a command"), "a shell command; values reach it through `env`", effect=True),
     Verb("http", HTTP, "a request", effect=True),
     Verb("call", Text(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN), "a function, or another workflow", effect=True),
-    Verb("agent", PROMPT, "an agent that decides which tools to use", effect=True),
-    Verb("agent_message", Either((Text(template=True), MapOf(Value())), "text, or a mapping"), "a message to the agent of this execution", effect=True),
+    Verb("agent", AGENT, "an agent that decides which tools to use", effect=True),
+    Verb("agent_message", AGENT_MESSAGE, "a message to the agent of this execution", effect=True),
     Verb("llm", LLM, "one request to a model", effect=True),
     Verb("pipeline", Either((ListOf(MapOf(Value()), least=1), MapOf(Value())), "a list of operations"), "operations on tables, one after the other"),
     Verb("task", TASK, "work of any type, done by a worker", effect=True),

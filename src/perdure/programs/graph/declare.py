@@ -35,7 +35,8 @@ class Release:
 class GraphWorkflow:
     """A definition as a workflow that an engine knows. `release` is what is started if nobody says otherwise; `family` are the releases of all
     definitions that it may call, by name; `tools` the steps by the names by which definitions call them, `kinds` the kinds of steps; `secrets` finds the
-    value of a secret; `policy` says what it may do; `imports` finds the function that ``py:package.function`` names."""
+    value of a secret; `policy` says what it may do; `agent` is the name of the workflow that its agents are (empty: there is none);
+    `imports` finds the function that ``py:package.function`` names."""
 
     name: str
     release: Release | None = None
@@ -45,6 +46,7 @@ class GraphWorkflow:
     imports: Callable[[str], Step[Any, Any, Any]] | None = None
     policy: Policy = NO_POLICY
     family: Mapping[str, Sequence[Release]] = dataclasses.field(default_factory=dict)
+    agent: str = ""
     version: int = WALK_VERSION
     deadline_s: float | None = None
     archive: bool = True

@@ -41,11 +41,13 @@ class Instance:
 
     __slots__ = (
         "_divergence",
+        "agents",
         "closed",
         "ending",
         "endless",
         "execution",
         "finished",
+        "has_session",
         "is_begun",
         "is_traced",
         "log",
@@ -78,7 +80,8 @@ class Instance:
 
     def _begin_anew(self) -> None:
         self.works: deque[Callable[[], None]] = deque()
-        self.finished = False
+        self.agents: dict[Path, str] = {}
+        self.finished = self.has_session = False
         self.started_steps = self.results_bytes = 0
         self.log.clear()
 
@@ -274,6 +277,8 @@ class Instance:
 
     def finish(self, status: Any, outcome: Any) -> None:
         """End the execution."""
+        if self.has_session and status != "failed":  # what has failed may be retried, and the session with it
+            end_session(self)
         self.finished = True
         self.log.end(status, outcome)
 
@@ -359,6 +364,13 @@ class Instance:
             return compiled.evaluate(names, python)
         except (ExpressionFailed, ProgrammingError) as error:
             return self.log.fails((*path, UNJUDGED), error)
+
+
+def end_session(run: Instance) -> None:
+    """Have the session of agents of an execution end with it."""
+    from perdure.programs.graph.agents import end
+
+    end(run)
 
 
 def doing_python(run: Instance, path: Path, what: tuple[Condition, Names], told: Callable[[Any], None]) -> None:

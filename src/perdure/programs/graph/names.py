@@ -156,6 +156,11 @@ class Names:
             return None
         raise KeyError(id)
 
+    def seen(self) -> dict[str, Output]:
+        """The results of all steps that can be seen here, by their ids; those that are nearest are last."""
+        found: dict[str, Output] = {} if self._around is None else self._around.seen()
+        return {**found, **self.outputs}
+
     def step(self, id: str) -> Any:
         """The data of a step, None if it was skipped."""
         found = self.output(id)

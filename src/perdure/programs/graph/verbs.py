@@ -10,7 +10,7 @@ from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
 from perdure.core.paths import Key, Path
 from perdure.core.promise import Settlement
 from perdure.programs.code.durations import seconds
-from perdure.programs.graph import asking, tools, working
+from perdure.programs.graph import asking, timing, tools, working
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Output
@@ -104,32 +104,15 @@ def call(run: "Instance", doing: Doing) -> None:
     if isinstance(op, Err):
         doing.then(op)
     elif awaited:
-        _timed(run, doing)
+        timing.begin(run, doing)
         run.log.wait(doing.path, lambda settlement: _ended(run, doing, run.log.result(settlement)))
     else:
         started = {"workflow": getattr(op, "workflow", target), "id": getattr(op, "id", "")}
         doing.then(Done("success", Output.of(started, "what was started")))
 
 
-def _timed(run: "Instance", doing: Doing) -> None:
-    """Give up what a node waits for once its time is over."""
-    if (timeout_s := doing.node.timeout_s) is None:
-        return
-
-    def over() -> None:
-        run.log.drop(doing.path)
-        late = Err("timeout", ErrorInfo("Timeout", f"{doing.node.id} has not ended within {timeout_s:g} s"))
-        doing.then(Done("timeout", Output()) if run.plan.has_port(doing.firing.place, "timeout") else late)
-
-    timer = (*doing.path, ("timeout", 0))
-    _ = run.log.ask(timer, Sleep(timeout_s))
-    run.log.wait(timer, lambda _: over())
-
-
 def _ended(run: "Instance", doing: Doing, how: Done | Err) -> None:
-    timer = (*doing.path, ("timeout", 0))
-    if run.log.waits_at(timer):
-        run.log.drop(timer)
+    timing.end(run, doing)
     doing.then(Done("success", how.output) if isinstance(how, Done) else how)
 
 
@@ -329,10 +312,26 @@ def approve(run: "Instance", doing: Doing) -> None:
     asked(run, doing)
 
 
+def agent(run: "Instance", doing: Doing) -> None:
+    """A model decides which tools to use."""
+    from perdure.programs.graph import agents  # here, as few definitions have any
+
+    agents.agent(run, doing)
+
+
+def agent_message(run: "Instance", doing: Doing) -> None:
+    """A message to the agent that is at work, or to a session."""
+    from perdure.programs.graph import agents
+
+    agents.agent_message(run, doing)
+
+
 VERBS: dict[str, Callable[["Instance", Doing], None]] = {
     "tool": tool,
     "task": task,
     "call": call,
+    "agent": agent,
+    "agent_message": agent_message,
     "approve": approve,
     "llm": asking.ask,
     "listen": listen,

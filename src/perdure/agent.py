@@ -1,0 +1,101 @@
+"""Agents as users hold them: a workflow that a model drives, by the tools that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from perdure.core.errors import BadValue
+from perdure.programs.code.context import Context
+from perdure.programs.code.declare import CodeWorkflow, checked_name
+from perdure.sdk import Workflow
+from perdure.steps.agents.own import Around
+from perdure.steps.agents.profile import REPAIRS, Profile
+from perdure.steps.agents.program import perform
+from perdure.steps.agents.task import Budget, Task
+from perdure.steps.agents.tools import schema_of, tool_of
+from perdure.steps.deployment import NOTHING_MORE, Deployment
+from perdure.steps.registry import Registry
+
+__all__ = ["Agent", "Budget", "Task"]
+
+R_co = TypeVar("R_co", covariant=True)
+
+TAKES = {"type": "object", "properties": {"task": {"type": "string", "description": "what it is to do, with all that it has to know"}}, "required": ["task"]}
+"""What a model gives an agent that it uses as a tool."""
+
+
+class Agent(Workflow[[Task | str], R_co]):
+    """A workflow in which a model decides which tools to use: ``triage = Agent("triage", model="large", tools=[search], output=Ticket)``, and then
+    ``triage.run("Look at ticket 7")``.
+
+    Every model call and every tool call is an operation of its own, so a crash repeats none that has settled, and a fork from ``model#2`` with another task,
+    such as ``Task(prompt=..., model="small")``, takes over the turn before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: str = "",
+        instructions: str = "",
+        tools: Sequence[Any] = (),
+        output: type[R_co] | dict[str, Any] | None = None,
+        budget: Budget | None = None,
+        approve: Sequence[str] = (),
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        repairs: int = REPAIRS,
+        about: str = "",
+        deployment: Deployment = NOTHING_MORE,
+    ) -> None:
+        """`tools` are steps, functions, workflows of code, agents, and names of Perdure's own tools and kinds of steps. `output` is a type, or a JSON Schema:
+        without one, the answer is text. `approve` names the tools before each use of which a person is asked. An answer that does not fit is mended up to
+        `repairs` times. `about` says what it is for to agents of which it is a tool.
+
+        Raises:
+            BadValue: something of that means nothing.
+        """
+        given = [one for one in tools if not isinstance(one, str)]
+        workflows = {one.code.name: one for one in given if isinstance(one, Workflow)}
+        is_type = output is not None and not isinstance(output, dict)
+        self.profile = Profile(
+            checked_name(name, "agent"),
+            Around({tool_of(one).name: one for one in given}, Registry(deployment), workflows).find,
+            tuple(one if isinstance(one, str) else tool_of(one).name for one in tools),
+            model=model,
+            instructions=instructions,
+            schema=schema_of(output, f"the output of {name}") if is_type else output,  # type: ignore[arg-type]  # it is one of the two
+            kind=output if is_type else Any,
+            budget=Budget() if budget is None else budget,
+            approve=approve,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            repairs=repairs,
+            deployment=deployment,
+        )
+        _expect_sound(self.profile)
+        self.about, self.takes = about or instructions, TAKES
+        super().__init__(_workflow(self.profile), lambda: list(workflows.values()))
+
+    def __repr__(self) -> str:
+        return f"<agent {self.code.name}>"
+
+
+def _workflow(profile: Profile) -> CodeWorkflow:
+    """The workflow that an agent is, whose result is its answer."""
+
+    async def agent(ctx: Context, task: Task | str) -> Any:
+        return (await perform(ctx, profile, task)).output
+
+    agent.__annotations__ = {"ctx": Context, "task": Task | str, "return": profile.kind}
+    return CodeWorkflow(agent, profile.name)
+
+
+def _expect_sound(profile: Profile) -> None:
+    own = profile.own
+    if len(set(own)) < len(own):
+        raise BadValue(f"the tools of {profile.name}", own, "tools of different names")
+    _ = profile.budget.wall_s, profile.tools(Task())
+    for unknown in sorted(set(profile.approve) - set(own)):
+        raise BadValue(f"approve of {profile.name}", unknown, f"a tool that it has: {', '.join(own) or 'none'}")

@@ -1,0 +1,141 @@
+"""Tasks: what an agent is asked to do, within which budget, and what comes of it. Plain data, as it stands in logs."""
+
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import Fatal
+from perdure.programs.code.durations import seconds
+from perdure.steps.models.messages import Usage
+
+CALLS_MAX = 25
+"""How many model calls an agent has unless it is said otherwise."""
+
+
+class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What an agent may use: model calls, tokens (those read and those written), US dollars, and time (seconds, or text such as ``"10m"``). None: no bound.
+
+    A retry of the execution grants it once more. The last model call may go beyond `tokens` and `cost_usd`: it is the next that is not made.
+    """
+
+    calls: int | None = CALLS_MAX
+    tokens: int | None = None
+    cost_usd: float | None = None
+    wall: float | str | None = None
+
+    @property
+    def wall_s(self) -> float | None:
+        """The time, in seconds.
+
+        Raises:
+            BadValue: it is none.
+        """
+        return None if self.wall is None else seconds(self.wall, "Budget(wall)")
+
+
+class Spent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What was used so far. `cost_usd` None: the price of some of it is not known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """All of them, read and written."""
+        return self.input_tokens + self.output_tokens
+
+    def and_(self, usage: Usage) -> "Spent":
+        """With one more model call."""
+        return Spent(
+            calls=self.calls + 1,
+            input_tokens=self.input_tokens + usage.input_tokens,
+            output_tokens=self.output_tokens + usage.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
+            cost_usd=None if self.cost_usd is None or usage.cost_usd is None else self.cost_usd + usage.cost_usd,
+        )
+
+    def since(self, before: "Spent") -> "Spent":
+        """Without what was used before."""
+        return Spent(
+            calls=self.calls - before.calls,
+            input_tokens=self.input_tokens - before.input_tokens,
+            output_tokens=self.output_tokens - before.output_tokens,
+            cache_read_tokens=self.cache_read_tokens - before.cache_read_tokens,
+            cost_usd=None if self.cost_usd is None or before.cost_usd is None else self.cost_usd - before.cost_usd,
+        )
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What an agent is to do. What it leaves out is as the agent has it; a fork with another task has another model, or a larger budget.
+
+    `input` is data that the prompt is about; `context` previews of earlier results, by the ids of their steps. `tools` are the only ones of the agent's tools
+    that may be used. `choose` is a closed list of next steps, of which the answer names at least one, or none if `may_choose_none`. With `listens`, messages
+    may come meanwhile; a `session` does nothing but answer them. `step` of the version `version` of a definition is who asks, if one does.
+    """
+
+    prompt: str = ""
+    input: Any = None
+    context: dict[str, Any] | None = None
+    model: str = ""
+    system: str = ""
+    tools: tuple[str, ...] | None = None
+    schema: dict[str, Any] | None = None
+    budget: Budget | None = None
+    approve: tuple[str, ...] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    repairs: int | None = None
+    choose: tuple[str, ...] = ()
+    may_choose_none: bool = False
+    listens: bool = False
+    session: bool = False
+    step: str = ""
+    version: str = ""
+
+
+class Used(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that was asked for, and whether what it came to was an error."""
+
+    tool: str
+    failed: bool = False
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What an agent came to: its answer (text, or data if there is a schema), what that took, the tools in the order asked for, and the model that answered."""
+
+    output: Any = None
+    spent: Spent = Spent()
+    tools: tuple[Used, ...] = ()
+    model: str = ""
+
+
+def exceeded(what: str, why: str) -> Fatal:
+    """The error that a budget is used up. Its type is called `what`: exceeded_calls, exceeded_tokens, exceeded_cost or deadline_exceeded."""
+    error: Fatal = type(what, (Fatal,), {"__module__": __name__})(why)
+    return error
+
+
+EXCEEDED = ("exceeded_calls", "exceeded_tokens", "exceeded_cost", "deadline_exceeded")
+"""The types of errors by which a budget ends an agent."""
+
+
+def expect_within(budget: Budget, spent: Spent, times: int) -> None:
+    """Refuse a further model call of an agent that has used up its budget, which was granted `times` times.
+
+    Raises:
+        Fatal: it has; of a type that says of what.
+    """
+    more = "retry the execution to grant it once more, or fork it with a larger one"
+    if budget.calls is not None and spent.calls >= budget.calls * times:
+        raise exceeded("exceeded_calls", f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {more}")
+    if budget.tokens is not None and spent.tokens >= budget.tokens * times:
+        raise exceeded("exceeded_tokens", f"{spent.tokens:,} of {budget.tokens * times:,} tokens are used; {more}")
+    if budget.cost_usd is None:
+        return
+    if spent.cost_usd is None:
+        raise exceeded("exceeded_cost", f"what was used of {budget.cost_usd * times:g} USD is not known: give the model a price, or bound the tokens")
+    if spent.cost_usd >= budget.cost_usd * times:
+        raise exceeded("exceeded_cost", f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {more}")

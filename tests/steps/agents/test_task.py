@@ -1,0 +1,120 @@
+"""Budgets: what an agent may use, what ends it, and how it goes on with more; and forks, in which another model goes on from a turn."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import ExecutionFailed, step
+from perdure.agent import Agent
+from perdure.service import repeating
+from perdure.steps.agents.task import Budget, Task
+from perdure.steps.models.messages import Answer, Request, Usage
+from perdure.testing import Run, World
+from perdure.testing.aside import unwaiting
+from tests.steps.agents.scripted import Script, deployed
+
+LOOK: list[tuple[str, dict[str, Any]]] = [("look", {})]
+
+
+@step
+def look() -> str:
+    """Look."""
+    return "nothing yet"
+
+
+def watcher(script: Any, **options: Any) -> Agent[str]:
+    return Agent("watcher", model="m", deployment=deployed(m=script), **{"tools": [look], **options})
+
+
+def failed(run: Run[Any]) -> tuple[str, str]:
+    with pytest.raises(ExecutionFailed) as caught:
+        run.result()
+    return caught.value.error.type, caught.value.error.message
+
+
+@pytest.mark.parametrize(
+    ("budget", "kind", "said"),
+    [
+        (Budget(calls=2), "exceeded_calls", "2 of 2 model calls"),
+        (Budget(tokens=200), "exceeded_tokens", "220 of 200 tokens"),
+        (Budget(cost_usd=0.018), "exceeded_cost", "0.02 of 0.018 USD"),
+    ],
+)
+def test_a_budget_that_is_used_up_ends_the_agent_and_a_retry_grants_it_once_more(world: World, budget: Budget, kind: str, said: str) -> None:
+    script = Script(LOOK, LOOK, LOOK, "seen")
+    run = world.start(watcher(script, budget=budget), "Watch")
+    found, why = failed(run)
+    assert found == kind and said in why and len(script.asked) == 2
+    run.retry()
+    assert run.result() == "seen" and len(script.asked) == 4, "earlier turns are not asked again"
+
+
+def test_a_cost_that_is_not_known_can_not_be_bounded(world: World) -> None:
+    script = Script(LOOK, "seen", usage=Usage(input_tokens=1))
+    kind, why = failed(world.start(watcher(script, budget=Budget(cost_usd=1)), "Watch"))
+    assert kind == "exceeded_cost" and "give the model a price" in why
+
+
+def test_without_a_budget_there_are_25_calls(world: World) -> None:
+    script = Script(*[LOOK] * 30)
+    assert failed(world.start(watcher(script), "Watch"))[0] == "exceeded_calls" and len(script.asked) == 25
+
+
+def test_the_time_ends_a_model_call_that_hangs_and_its_tries(world: World) -> None:
+    async def hang(request: Request) -> Answer:
+        await asyncio.sleep(45)
+        raise ConnectionError("nobody there")
+
+    run = world.start(watcher(hang, budget=Budget(wall="1m")), "Watch")
+    began = world.now
+    kind, why = failed(run)
+    assert kind == "deadline_exceeded" and "60 s" in why and 59 <= (world.now - began).total_seconds() <= 61
+
+
+def test_the_time_ends_a_tool_that_hangs_and_a_retry_grants_it_anew(world: World) -> None:
+    hangs = [True]
+
+    @step
+    async def wait() -> str:
+        if hangs:
+            await asyncio.sleep(10_000)
+        return "over"
+
+    script = Script([("wait", {})], "seen")
+    run = world.start(watcher(script, tools=[wait], budget=Budget(wall="1m")), "Watch")
+    began = world.now
+    assert failed(run)[0] == "deadline_exceeded" and (world.now - began).total_seconds() == 60
+    hangs.clear()
+    run.retry()
+    assert run.result() == "seen" and len(script.asked) == 2
+
+
+def forked(world: World, run: Run[Any], task: Task, at: str | None = None) -> Run[Any]:
+    key = run.key._replace(id="fork")
+    raw = watcher(Script()).code.codec.encode_args((task,), {}, "a task")
+    unwaiting(repeating.fork(world.access, run.key, repeating.Repeat(key=key, input=raw, from_step=at)))
+    world.settle()
+    return world.run_of(key)
+
+
+@pytest.mark.perdure(crash_at="every")
+def test_a_fork_goes_on_from_a_turn_with_another_model_and_asks_no_earlier_turn_again(world: World) -> None:
+    first, other = Script(LOOK, "seen by m"), Script("never", "seen by other")
+    agent: Agent[str] = Agent("watcher", model="m", tools=[look], deployment=deployed(m=first, other=other))
+    run = world.start(agent, "Watch")
+    assert run.result() == "seen by m"
+    asked = len(first.asked)
+    fork = forked(world, run, Task(prompt="Watch", model="other"), "model#2")
+    assert fork.result() == "seen by other"
+    assert len(first.asked) == asked and {request.model for request in other.asked} == {"other"}
+    assert [message.text for message in other.last] == ["Watch", "", "nothing yet"]
+    assert run.result() == "seen by m", "what was reached is never changed"
+
+
+def test_a_fork_with_a_larger_budget_goes_on_where_the_smaller_one_ended(world: World) -> None:
+    script = Script(LOOK, LOOK, "seen")
+    run = world.start(watcher(script, budget=Budget(calls=2)), "Watch")
+    assert failed(run)[0] == "exceeded_calls"
+    fork = forked(world, run, Task(prompt="Watch", budget=Budget(calls=5)))
+    assert fork.result() == "seen" and len(script.asked) == 3
