@@ -79,13 +79,14 @@ def test_each_of_a_list_is_repaired_on_its_own(world: World) -> None:
     assert sorted(one.path for one in run.steps() if one.kind == "call") == ["ask/~0", "ask/~1", "ask/~1/repair", "ask/~2"]
 
 
-def test_a_step_made_over_keeps_what_its_answer_came_by(world: World) -> None:
+@pytest.mark.parametrize(("transform", "made"), [({"ts": "x"}, "BUG"), ({"is": "@self.label"}, {"is": "bug"})])
+def test_a_step_made_over_keeps_what_its_answer_came_by(world: World, transform: Any, made: Any) -> None:
     found = Definition.of(
-        {"perdure": 1, "name": "it", "order": "listed", "steps": [{**asks(), "transform": {"ts": "x"}}, {"id": "end", "return": "@steps.ask.output"}]},
+        {"perdure": 1, "name": "it", "order": "listed", "steps": [{**asks(), "transform": transform}, {"id": "end", "return": "@steps.ask.output"}]},
         kinds={"llm": Model(answered(BUG)), "ts": lambda config, input: input["label"].upper()},
     )
     told: Any = world.run(found)
-    assert (told["data"], told["meta"]["finish"]) == ("BUG", "stop")
+    assert (told["data"], told["meta"]["finish"]) == (made, "stop")
 
 
 def test_any_kind_may_say_what_its_result_came_by(world: World) -> None:

@@ -70,7 +70,7 @@ def _fill(run: "Instance", doing: Doing, done: Done, path: Path) -> None:
     names = doing.names.inside({"self": done.output.value})
     kept = run.log.attempted(path, lambda: Keep(values.encode(run.evaluated(doing.node.transform, names), "what is made of the result of", doing.path)))
     if isinstance(kept, Keep):
-        doing.then(fitting(run, doing, Done(done.port, Output(run.log.raw(kept.value)))))
+        doing.then(fitting(run, doing, Done(done.port, Output(run.log.raw(kept.value), meta=done.output.meta))))
     elif isinstance(kept, Err):
         doing.then(kept)
 
