@@ -23,7 +23,7 @@ TICKETS = {
     },
     "T-1043": {"from": "ines@example.com", "subject": "Filter?", "text": "Which filter fits the K2 kettle, and how often do I change it?"},
 }
-CUSTOMERS = {
+CUSTOMERS: dict[str, dict[str, str | int]] = {
     "mara@example.org": {"id": "c-17", "name": "Mara Lind", "since": 2019, "orders": 12},
     "jon@example.net": {"id": "c-90", "name": "Jon Beck", "since": 2024, "orders": 1},
     "ines@example.com": {"id": "c-33", "name": "Inês Prado", "since": 2021, "orders": 4},

@@ -15,7 +15,7 @@ logger = logging.getLogger("perdure.engine")
 class Resources:
     """What is open on one loop. Satisfies `perdure.programs.code.resources.Opened`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store | None = None) -> None:
         self.store = store
         self._open: dict[Resource[Any], asyncio.Task[Any]] = {}
         self._stack = AsyncExitStack()

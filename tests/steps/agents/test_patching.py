@@ -12,7 +12,7 @@ from tests.steps.agents.scripted import Script, deployed
 
 MAIL = {"id": "send_email", "type": "task", "config": {"action": "email", "to": "ops@example.com"}}
 AS_THE_SEED_HAS_IT = [{"op": "add", "path": "/nodes/-", "value": MAIL}, {"op": "add", "path": "/edges/-", "value": {"from": "done", "to": "send_email"}}]
-BY_ID = [
+BY_ID: list[dict[str, Any]] = [
     {"op": "add_step", "step": {"id": "send_email", "tool": "email", "with": {"to": "ops@example.com"}}},
     {"op": "connect", "from": "done", "to": "send_email"},
 ]

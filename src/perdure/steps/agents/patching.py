@@ -37,6 +37,8 @@ async def patch_workflow(operations: list[dict[str, Any]], scope: Literal["execu
         TimeoutError: no engine has judged it in time.
     """
     store, info = opened.get().store, step_info()
+    if store is None:
+        raise Fatal("nothing that can be changed is where this runs")
     parent = await _parent(store, info.execution)
     execution = await _read(store, parent)
     base, before = await _definition(store, execution)
