@@ -1,0 +1,94 @@
+"""Frames: what a sandbox and its parent say to each other, over one socket. A frame is the length of its body, in four bytes, and a body in JSON."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.core.errors import Unencodable
+
+LENGTH = struct.Struct(">I")
+FRAME_BYTES_MAX = 128 * 1024 * 1024
+READY = LENGTH.pack(0)
+"""What a sandbox says once it takes work: a frame without a body."""
+
+FailureKind = Literal["source", "time", "memory", "output", "absent"]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a sandbox is to do: the name of the work, what that is given, and what it may take: seconds, bytes, bytes of its answer."""
+
+    job: str
+    given: Any
+    wall_s: float
+    memory_bytes: int
+    output_bytes: int
+
+
+class RawJob(msgspec.Struct, frozen=True):
+    """A job as the sandbox reads it: what is given is still JSON."""
+
+    job: str
+    given: msgspec.Raw
+    wall_s: float
+    memory_bytes: int
+    output_bytes: int
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why there is no result: the source (`type` and `text` are those of its error, `line` and `column` where), or which limit was met."""
+
+    kind: FailureKind
+    type: str = ""
+    text: str = ""
+    line: int = 0
+    column: int = 0
+    console: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of a job: a result, as JSON, or a failure."""
+
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    failure: Failure | None = None
+
+
+def asking(job: Job) -> bytes:
+    """The frame of a job.
+
+    Raises:
+        Unencodable: what is given is no JSON: it has a number that is none, an integer of any size but 64 bits, nests too deep, or is too large.
+    """
+    try:
+        raw = msgspec.json.encode(job)
+    except (TypeError, OverflowError, ValueError, RecursionError) as error:
+        raise Unencodable("what a sandbox is given", type(job.given).__qualname__, str(error)) from None
+    if b"null" in raw and not _finite(job.given):
+        raise Unencodable("what a sandbox is given", "float", "NaN and Infinity are no JSON")
+    if len(raw) > FRAME_BYTES_MAX:
+        raise Unencodable("what a sandbox is given", type(job.given).__qualname__, f"it takes more than {FRAME_BYTES_MAX:,} bytes")
+    return LENGTH.pack(len(raw)) + raw
+
+
+def _finite(value: Any) -> bool:
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(_finite, value.values()))
+        case list() | tuple():
+            return all(map(_finite, value))
+    return True
+
+
+def answering(answer: Answer) -> bytes:
+    """The frame of an answer."""
+    raw = msgspec.json.encode(answer)
+    return LENGTH.pack(len(raw)) + raw
+
+
+read_job = msgspec.json.Decoder(RawJob).decode
+read_answer = msgspec.json.Decoder(Answer).decode
