@@ -49,11 +49,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     console: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of a job: a result, as JSON, or a failure."""
-
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    failure: Failure | None = None
+Answer = bytes | Failure
+"""What came of a job: a result, as JSON, or why there is none."""
 
 
 def asking(job: Job) -> bytes:
@@ -85,10 +82,24 @@ def _finite(value: Any) -> bool:
 
 
 def answering(answer: Answer) -> bytes:
-    """The frame of an answer."""
-    raw = msgspec.json.encode(answer)
+    """The frame of an answer. Its body begins with a byte that says which it is."""
+    raw = b"=" + answer if isinstance(answer, bytes) else b"!" + msgspec.json.encode(answer)
     return LENGTH.pack(len(raw)) + raw
 
 
+def answered(body: bytes) -> Answer:
+    """The answer in the body of a frame; a result is not looked at.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    match body[:1]:
+        case b"=":
+            return body[1:]
+        case b"!":
+            return _read_failure(body[1:])
+    raise msgspec.DecodeError("neither a result nor a failure")
+
+
 read_job = msgspec.json.Decoder(RawJob).decode
-read_answer = msgspec.json.Decoder(Answer).decode
+_read_failure = msgspec.json.Decoder(Failure).decode

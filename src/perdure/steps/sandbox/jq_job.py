@@ -31,18 +31,18 @@ read_given = msgspec.json.Decoder(Given).decode
 def run_jq(job: RawJob) -> Answer:
     """All outputs of a program for each of the rows, in their order."""
     if not HAS_LIMITS:
-        return Answer(failure=Failure("absent", text=NO_LIMITS))
+        return Failure("absent", text=NO_LIMITS)
     given = read_given(job.given)
     with allowed(job.memory_bytes, job.wall_s):
         try:
             return _outputs(given, job.output_bytes)
         except MemoryError:
-            return Answer(failure=Failure("memory"))
+            return Failure("memory")
         except ValueError as error:
             said = str(error)
-            return Answer(failure=Failure("source", text=NO_MODULES if any(one in said for one in _OF_MODULES) else said))
+            return Failure("source", text=NO_MODULES if any(one in said for one in _OF_MODULES) else said)
         except RecursionError:
-            return Answer(failure=Failure("source", text="an output nests too deep"))
+            return Failure("source", text="an output nests too deep")
 
 
 def _outputs(given: Given, output_bytes: int) -> Answer:
@@ -53,8 +53,8 @@ def _outputs(given: Given, output_bytes: int) -> Answer:
         found.append(msgspec.json.encode(output))
         left_bytes -= len(found[-1]) + 1
         if left_bytes < -1:
-            return Answer(failure=Failure("output"))
-    return Answer(msgspec.Raw(b"[" + b",".join(found) + b"]"))
+            return Failure("output")
+    return b"[" + b",".join(found) + b"]"
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra, OutOfMemory, OutOfTime, OutputTooLarge, SandboxLost, SourceFailed
-from perdure.steps.sandbox.frames import Answer, Job, asking, read_answer
+from perdure.steps.sandbox.frames import Answer, Failure, Job, answered, asking
 from perdure.steps.sandbox.process import Died, Process, has_sockets
 
 PROCESSES_MAX = max(4, os.cpu_count() or 1)
@@ -102,12 +102,12 @@ def processes() -> list[int]:
 async def _asked(process: Process, frame: bytes, work: _Work, limits: Limits) -> Answer:
     try:
         raw = await process.ask(frame, limits.output_bytes + CONSOLE_BYTES_MAX, limits.wall_s + GRACE_S)
-        return read_answer(raw)
+        return answered(raw)
     except TimeoutError:
         raise OutOfTime(work.language, limits.wall_s) from None
     except Died as died:
         raise _died(died.returncode, work, limits) from None
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         raise SandboxLost(f"the sandbox of the {work.language} said what is no answer") from None
 
 
@@ -121,23 +121,27 @@ def _died(returncode: int | None, work: _Work, limits: Limits) -> Exception:
 
 
 def _value(answer: Answer, work: _Work, limits: Limits) -> Any:
-    failure = answer.failure
-    if failure is None:
-        try:
-            return msgspec.json.decode(answer.result)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise SourceFailed(work.language, "", f"what it returned can't be kept: {error}") from None
+    if isinstance(answer, Failure):
+        raise _failed(answer, work, limits)
+    try:
+        return msgspec.json.decode(answer)
+    except RecursionError:
+        raise SourceFailed(work.language, "", "what it returned nests too deep to be kept") from None
+    except msgspec.DecodeError as error:
+        raise SourceFailed(work.language, "", f"what it returned can't be kept: {error}") from None
+
+
+def _failed(failure: Failure, work: _Work, limits: Limits) -> Exception:
     match failure.kind:
-        case "source":
-            raise SourceFailed(work.language, failure.type, failure.text, (failure.line, failure.column), failure.console)
         case "time":
-            raise OutOfTime(work.language, limits.wall_s, failure.console)
+            return OutOfTime(work.language, limits.wall_s, failure.console)
         case "memory":
-            raise OutOfMemory(work.language, limits.memory_bytes, failure.console)
+            return OutOfMemory(work.language, limits.memory_bytes, failure.console)
         case "output":
-            raise OutputTooLarge(work.language, limits.output_bytes, failure.console)
+            return OutputTooLarge(work.language, limits.output_bytes, failure.console)
         case "absent":
-            raise MissingExtra(f"{work.language} in a sandbox ({failure.text})", work.library, "sandbox")
+            return MissingExtra(f"{work.language} in a sandbox ({failure.text})", work.library, "sandbox")
+    return SourceFailed(work.language, failure.type, failure.text, (failure.line, failure.column), failure.console)
 
 
 class _Pool:

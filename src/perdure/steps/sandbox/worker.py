@@ -47,6 +47,11 @@ def _works() -> dict[str, Work]:
         from perdure.steps.sandbox.jq_job import run_jq
 
         works["jq"] = run_jq
+    if importlib.util.find_spec("quickjs") is not None:
+        from perdure.steps.sandbox.js_job import prepare, run_js
+
+        prepare()
+        works["js"] = run_js
     return works
 
 
