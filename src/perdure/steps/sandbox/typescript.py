@@ -69,7 +69,7 @@ class Stripper:
         return made
 
     def _stripped(self, source: str, within_s: float) -> str:
-        import quickjs  # type: ignore[import-untyped]  # it has no types
+        import quickjs
 
         if "\0" in source:
             raise Refused(Failure("source", "SyntaxError", "it has a character NUL; write it as \\u0000 in a text"))
