@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -59,6 +60,14 @@ def allowed(memory_bytes: int, wall_s: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         if present_bytes:
             resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has ever had; 0 where that is not known."""
+    if resource is None:
+        return 0
+    unit_bytes = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit_bytes
 
 
 @cache

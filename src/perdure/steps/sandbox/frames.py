@@ -57,7 +57,7 @@ def asking(job: Job) -> bytes:
     """The frame of a job.
 
     Raises:
-        Unencodable: what is given is no JSON: it has a number that is none, an integer of any size but 64 bits, nests too deep, or is too large.
+        Unencodable: what is given is no JSON: it has a number that is none, nests too deep, or is too large.
     """
     try:
         raw = msgspec.json.encode(job)

@@ -12,6 +12,8 @@ from perdure.steps.sandbox.frames import Answer, Failure, RawJob
 
 NO_LIMITS = "jq needs a system that can bound a process (Linux, macOS); filter with ts, python or expressions here"
 
+SAID_CHARACTERS_MAX = 4000
+
 NO_MODULES = "there are no modules and no files in a sandbox; write what is needed into the program"
 
 _OF_MODULES = ("error loading data file", "module not found")
@@ -39,7 +41,7 @@ def run_jq(job: RawJob) -> Answer:
         except MemoryError:
             return Failure("memory")
         except ValueError as error:
-            said = str(error)
+            said = str(error)[:SAID_CHARACTERS_MAX]
             return Failure("source", text=NO_MODULES if any(one in said for one in _OF_MODULES) else said)
         except RecursionError:
             return Failure("source", text="an output nests too deep")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.steps.sandbox.confined import allowed
+from perdure.steps.sandbox.confined import allowed, peak_bytes
 from perdure.steps.sandbox.frames import Answer, Failure, RawJob
 from perdure.steps.sandbox.typescript import STACK_BYTES_MAX, Refused, Stripper, place
 
@@ -18,8 +18,6 @@ BACKSTOP_BYTES = 256_000_000
 """What the process may take beside the memory of the context, which the interpreter bounds itself: texts on their way, and stripping types."""
 
 NEVER_SETTLED = "the promise that it returned never settles: nothing is left that could settle it, as there are no timers and nothing to wait for in a sandbox"
-
-NULL = "null was thrown, by the source or because there was no memory left for an error"
 
 ABSENT = {
     "fetch": "send requests in a step of kind http",
@@ -39,6 +37,7 @@ ABSENT = {
 """What people miss in a sandbox, and what to do instead."""
 
 _NO_MODULE = "could not load module"
+_THROWS = re.compile(r"throw|reject|eval|Function")
 _FRAME = re.compile(r"<input>:(\d+):(\d+)")
 _MISSING = re.compile(r"'?(\w+)'? is not defined")
 
@@ -86,9 +85,15 @@ def _host() -> str:
     return (Path(__file__).parent / "host.js").read_text(encoding="utf-8")
 
 
+@cache
+def _first_bytes() -> int:
+    """How much memory the process has taken before its first source."""
+    return peak_bytes()
+
+
 def prepare() -> None:
     """Read what is needed while files can be."""
-    _ = stripper(), _host()
+    _ = stripper(), _host(), _first_bytes()
 
 
 class _Run:
@@ -139,11 +144,18 @@ class _Run:
             case "m":
                 return self._failure(Failure("memory"))
             case "0":
-                return self._failure(Failure("source", text=NULL))
+                return self._failure(self._null())
         told = read_told(outcome[1:])
         if told.type == "InternalError" and told.text == "out of memory":
             return self._failure(Failure("memory"))
         return self._failure(self._placed(told))
+
+    def _null(self) -> Failure:
+        """Null was thrown: by the source, or by the interpreter, which had no memory left for an error."""
+        took_much = peak_bytes() - _first_bytes() >= self._job.memory_bytes // 2
+        if took_much or not _THROWS.search(self._given.source):
+            return Failure("memory")
+        return Failure("source", text="null was thrown")
 
     def _why(self, said: str) -> Failure:
         """What an error came to that the source did not catch, or could not."""

@@ -23,6 +23,7 @@ HINT = "write def main(input): …, or async def main(input): …, which returns
 DEPTH_MAX = 500
 SUSPENSIONS_MAX = 10_000
 PRINTED_CHARACTERS_MAX = 64 * 1024
+SAID_CHARACTERS_MAX = 4000
 
 _SOURCE = "<python-input-0>"
 _CALL = "import json as _json\n_json.dumps({awaited}main(input), allow_nan=False, ensure_ascii=False)"
@@ -114,7 +115,7 @@ class Run:
             return OutOfMemory(LANGUAGE, self._limits.memory_bytes, self._console())
         frames = [frame for frame in failed.traceback() if frame.filename == _SOURCE] if hasattr(failed, "traceback") else []
         place = (frames[-1].line, frames[-1].column) if frames else (0, 0)
-        return SourceFailed(LANGUAGE, type, text, place, self._console())
+        return SourceFailed(LANGUAGE, type, text[:SAID_CHARACTERS_MAX], place, self._console())
 
 
 def defined(source: object) -> bool:

@@ -12,7 +12,6 @@ WALL_MAX_S = 60.0
 MARGIN_S = 0.5
 """How long before its timeout a step is told that its time is over, at most: so it ends with what the source has printed, and is not tried again."""
 
-PRINTED_CHARACTERS_MAX = 64 * 1024
 KEPT_BYTES_MAX = 48 * 1024
 
 LIMITS = (
