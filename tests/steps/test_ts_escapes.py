@@ -135,6 +135,7 @@ ROWS: list[tuple[str, str, Any]] = [
     ("memory by join", returns("new Array(2 ** 25).join('abcdefgh').length"), EITHER),
     ("memory by replaceAll", does("let s = 'a'.repeat(1e5)", "while (true) s = s.replaceAll('a', 'aaaaaaaaaa')"), EITHER),
     ("memory by typed arrays", returns("new Uint8Array(2 ** 30).length"), OUT_OF_MEMORY),
+    ("a little more memory than there is", returns("new Uint8Array(3e7).length"), OUT_OF_MEMORY),
     ("memory by array buffers", does("const a = []", "while (true) a.push(new ArrayBuffer(1e6))"), OUT_OF_MEMORY),
     (
         "memory by a buffer that grows",

@@ -81,8 +81,14 @@ def stripper() -> Stripper:
 
 
 @cache
-def _host() -> str:
-    return (Path(__file__).parent / "host.js").read_text(encoding="utf-8")
+def _host() -> tuple[str, str]:
+    """What stands around a source, and what that takes when something is printed or goes wrong."""
+    here = Path(__file__).parent
+    return _bare((here / "host.js").read_text(encoding="utf-8")), _bare((here / "telling.js").read_text(encoding="utf-8"))
+
+
+def _bare(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines() if not line.strip().startswith("//"))
 
 
 @cache
@@ -107,13 +113,14 @@ class _Run:
         self._context: Any = quickjs.Context()
         self._context.set_memory_limit(job.memory_bytes)
         self._context.set_max_stack_size(STACK_BYTES_MAX)
-        self._host: Any = self._context.eval(_host())
+        host, rest = _host()
+        self._host: Any = self._context.eval(host)(rest)
 
     def answer(self) -> Answer:
         """Run the source to its end."""
         try:
             self._limit()
-            self._host("begin", self._context.eval(self._made), str(self._given.input, "utf-8"), self._job.output_bytes)
+            self._host("run", self._context.eval(self._made), str(self._given.input, "utf-8"), self._job.output_bytes)
             while not (outcome := self._host("outcome")):
                 self._limit()
                 if not self._context.execute_pending_job():
