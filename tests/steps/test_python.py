@@ -100,7 +100,7 @@ def test_what_is_printed_is_in_the_log_and_at_the_end_of_an_error(world: World) 
     run = world.start(definition("def main(input):\n    print('one', input)\n    print('two')"))
     found = world.machine.read(run.key)
     assert run.result() is None and found is not None
-    said = [values.decode(one.body, Any, "") for one in log.decode_all(found.rows) if isinstance(one, events.Progressed)]
+    said = [values.decode(one.body, Any, "") for one in log.decode_all(found.rows) if isinstance(one, events.Progressed) and isinstance(one.body, bytes)]
     assert said == [{"console": "one {'x': 3}\ntwo\n"}]
     told = failure(world, "def main(input):\n    for n in range(500): print('line', n)\n    return 1 / 0")
     assert told.endswith("line 499") and "line 9\n" not in told

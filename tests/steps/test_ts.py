@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import BadDefinition, Definition, ExecutionFailed
-from perdure.core import events, log
+from perdure.core import events, log, values
 from perdure.core.errors import MissingExtra, SourceFailed
 from perdure.programs.code.info import StepInfo, running
 from perdure.steps import ts
@@ -40,7 +40,7 @@ def printed(world: World, run: Any) -> list[Any]:
     """What the log has of what was printed."""
     found = world.machine.read(run.key)
     assert found is not None
-    return [json.loads(json.dumps(pool.msgspec.msgpack.decode(one.body))) for one in log.decode_all(found.rows) if isinstance(one, events.Progressed)]
+    return [values.decode(one.body, Any, "") for one in log.decode_all(found.rows) if isinstance(one, events.Progressed) and isinstance(one.body, bytes)]
 
 
 @pytest.mark.parametrize(

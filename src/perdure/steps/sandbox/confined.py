@@ -17,7 +17,7 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]  # what is absent is None
 
-ORPHAN_S = 2.0
+ORPHAN_S = 1.0
 """How long a piece of work outlives its time if nobody kills it: who should have has died."""
 
 HAS_LIMITS = resource is not None

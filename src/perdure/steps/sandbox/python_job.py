@@ -21,7 +21,7 @@ LANGUAGE = "Python"
 NAME = "main"
 HINT = "write def main(input): …, or async def main(input): …, which returns the result"
 DEPTH_MAX = 500
-SUSPENSIONS_MAX = 10_000
+SUSPENSIONS_MAX = 1_000
 PRINTED_CHARACTERS_MAX = 64 * 1024
 SAID_CHARACTERS_MAX = 4000
 
