@@ -164,3 +164,15 @@ async def test_it_is_a_function_that_can_be_called_and_says_what_is_missing(monk
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     with pytest.raises(MissingExtra, match=r"perdure\[sandbox\]"):
         await python.run("def main(input): return 1")
+
+
+@pytest.mark.parametrize("padding", [0, 3, 900, 3990, 65_530, 65_536 + 4090])
+def test_a_secret_that_it_prints_or_raises_is_not_kept_nor_a_piece_of_it(world: World, padding: int) -> None:
+    canary = "QQ-canary-of-the-test-QQ"
+    source = "def main(i):\n    said = '.' * i['padding'] + i['token']\n    for n in range(3): print(said)\n    raise ValueError(said)"
+    step = {"id": "a", "python": source, "with": {"token": "@secrets.TOKEN", "padding": padding}}
+    run = world.start(Definition.of({"perdure": 1, "name": "it", "steps": [step]}, secrets={"TOKEN": canary}))
+    with pytest.raises(ExecutionFailed, match="SourceFailed"):
+        run.result()
+    found = world.machine.read(run.key)
+    assert found is not None and "QQ-c" not in repr(log.decode_all(found.rows)) and "st-QQ" not in repr(log.decode_all(found.rows))

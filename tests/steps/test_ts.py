@@ -172,3 +172,17 @@ async def test_it_is_a_function_that_can_be_called_and_says_what_is_missing(monk
     with pytest.raises(MissingExtra, match=r"TypeScript in a sandbox takes quickjs-ng.*perdure\[sandbox\]"):
         await ts.run("export default () => 1")
     pool._is_installed.cache_clear()
+
+
+@pytest.mark.parametrize("padding", [0, 3, 900, 3990, 65_530, 65_536 + 4090])
+def test_a_secret_that_it_prints_or_raises_is_not_kept_nor_a_piece_of_it(world: World, padding: int) -> None:
+    canary = "QQ-canary-of-the-test-QQ"
+    source = (
+        "export default (i) => {\n  const said = '.'.repeat(i.padding) + i.token\n  for (let n = 0; n < 3; n++) console.log(said)\n  throw new Error(said)\n}"
+    )
+    step = {"id": "a", "ts": source, "with": {"token": "@secrets.TOKEN", "padding": padding}}
+    run = world.start(Definition.of({"perdure": 1, "name": "it", "steps": [step]}, secrets={"TOKEN": canary}))
+    with pytest.raises(ExecutionFailed, match="SourceFailed"):
+        run.result()
+    found = world.machine.read(run.key)
+    assert found is not None and "QQ-c" not in repr(log.decode_all(found.rows)) and "st-QQ" not in repr(log.decode_all(found.rows))

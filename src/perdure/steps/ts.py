@@ -18,7 +18,7 @@ from typing import Any
 from perdure.core.errors import SandboxLimit, SourceFailed
 from perdure.programs.graph.kind import Kind
 from perdure.steps.deployment import Deployment
-from perdure.steps.sandbox import pool, steps
+from perdure.steps.sandbox import pool, saying, steps
 
 EXAMPLE = """\
 perdure: 1
@@ -56,7 +56,7 @@ async def run(config: Any, input: Any = None, env: Any = None) -> Any:
         found = await pool.run("js", {"source": config, "input": input}, steps.limits())
     except (SourceFailed, SandboxLimit) as failed:
         raise steps.told(failed) from None
-    steps.tell(found["console"])
+    steps.tell(saying.printed(found["console"], saying.mask()))
     return found["value"]
 
 

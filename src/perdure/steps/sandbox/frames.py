@@ -15,6 +15,11 @@ FRAME_BYTES_MAX = 128 * 1024 * 1024
 READY = LENGTH.pack(0)
 """What a sandbox says once it takes work: a frame without a body."""
 
+PRINTED_CHARACTERS_MAX = 64 * 1024
+SAID_CHARACTERS_MAX = 4000
+MARGIN_CHARACTERS = 4096
+"""How much is kept of what is printed, and of what an error says; and how much more than that a sandbox sends: see `saying`."""
+
 FailureKind = Literal["source", "time", "memory", "output", "absent"]
 
 

@@ -8,11 +8,9 @@ from typing import Any
 import msgspec
 
 from perdure.steps.sandbox.confined import HAS_LIMITS, allowed
-from perdure.steps.sandbox.frames import Answer, Failure, RawJob
+from perdure.steps.sandbox.frames import MARGIN_CHARACTERS, SAID_CHARACTERS_MAX, Answer, Failure, RawJob
 
 NO_LIMITS = "jq needs a system that can bound a process (Linux, macOS); filter with ts, python or expressions here"
-
-SAID_CHARACTERS_MAX = 4000
 
 NO_MODULES = "there are no modules and no files in a sandbox; write what is needed into the program"
 
@@ -41,7 +39,7 @@ def run_jq(job: RawJob) -> Answer:
         except MemoryError:
             return Failure("memory")
         except ValueError as error:
-            said = str(error)[:SAID_CHARACTERS_MAX]
+            said = str(error)[: SAID_CHARACTERS_MAX + MARGIN_CHARACTERS]
             return Failure("source", text=NO_MODULES if any(one in said for one in _OF_MODULES) else said)
         except RecursionError:
             return Failure("source", text="an output nests too deep")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra, OutOfMemory, OutOfTime, OutputTooLarge, SandboxLost, SourceFailed
+from perdure.steps.sandbox import saying
 from perdure.steps.sandbox.frames import Answer, Failure, Job, answered, asking
 from perdure.steps.sandbox.process import Died, Process, has_sockets
 
@@ -132,16 +133,19 @@ def _value(answer: Answer, work: _Work, limits: Limits) -> Any:
 
 
 def _failed(failure: Failure, work: _Work, limits: Limits) -> Exception:
+    mask = saying.mask()
+    console = saying.printed(failure.console, mask)
     match failure.kind:
         case "time":
-            return OutOfTime(work.language, limits.wall_s, failure.console)
+            return OutOfTime(work.language, limits.wall_s, console)
         case "memory":
-            return OutOfMemory(work.language, limits.memory_bytes, failure.console)
+            return OutOfMemory(work.language, limits.memory_bytes, console)
         case "output":
-            return OutputTooLarge(work.language, limits.output_bytes, failure.console)
+            return OutputTooLarge(work.language, limits.output_bytes, console)
         case "absent":
             return MissingExtra(f"{work.language} in a sandbox ({failure.text})", work.library, "sandbox")
-    return SourceFailed(work.language, failure.type, failure.text, (failure.line, failure.column), failure.console)
+    type, text = saying.said(failure.type, mask), saying.said(failure.text, mask)
+    return SourceFailed(work.language, type, text, (failure.line, failure.column), console)
 
 
 class _Pool:

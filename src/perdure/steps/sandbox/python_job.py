@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from perdure.core.errors import OutOfMemory, OutOfTime, OutputTooLarge, SandboxLost, SourceFailed
-from perdure.steps.sandbox import monty
+from perdure.steps.sandbox import monty, saying
+from perdure.steps.sandbox.frames import MARGIN_CHARACTERS, PRINTED_CHARACTERS_MAX
 from perdure.steps.sandbox.pool import Limits
 
 LANGUAGE = "Python"
@@ -22,8 +23,6 @@ NAME = "main"
 HINT = "write def main(input): …, or async def main(input): …, which returns the result"
 DEPTH_MAX = 500
 SUSPENSIONS_MAX = 1_000
-PRINTED_CHARACTERS_MAX = 64 * 1024
-SAID_CHARACTERS_MAX = 4000
 
 _SOURCE = "<python-input-0>"
 _CALL = "import json as _json\n_json.dumps({awaited}main(input), allow_nan=False, ensure_ascii=False)"
@@ -39,7 +38,8 @@ class Run:
         self._process: int | None = None
         self._is_stopped = False
         self._printed: list[str] = []
-        self._left = PRINTED_CHARACTERS_MAX
+        self._left = PRINTED_CHARACTERS_MAX + MARGIN_CHARACTERS
+        self._mask = saying.mask()
 
     def stop(self) -> None:
         """Kill the process in which it runs, or have it not begin."""
@@ -100,11 +100,9 @@ class Run:
             return
         self._printed.append(text[: self._left])
         self._left -= len(text)
-        if self._left <= 0:
-            self._printed.append("\n… more was printed, and is not kept\n")
 
     def _console(self) -> str:
-        return "".join(self._printed)
+        return saying.printed("".join(self._printed), self._mask)
 
     def _failed(self, failed: Any) -> Exception:
         """What an error of the interpreter comes to. The source may raise those of its limits as well, and is believed."""
@@ -115,7 +113,7 @@ class Run:
             return OutOfMemory(LANGUAGE, self._limits.memory_bytes, self._console())
         frames = [frame for frame in failed.traceback() if frame.filename == _SOURCE] if hasattr(failed, "traceback") else []
         place = (frames[-1].line, frames[-1].column) if frames else (0, 0)
-        return SourceFailed(LANGUAGE, type, text[:SAID_CHARACTERS_MAX], place, self._console())
+        return SourceFailed(LANGUAGE, saying.said(type, self._mask), saying.said(text, self._mask), place, self._console())
 
 
 def defined(source: object) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure.core.errors import SandboxLimit, SourceFailed
-from perdure.programs.code.info import StepInfo, step_info
 from perdure.programs.graph.kind import Limit
+from perdure.steps.sandbox import saying
 from perdure.steps.sandbox.pool import Limits
 
 WALL_S = 10.0
@@ -26,7 +26,7 @@ IDEMPOTENCY = "yes: it reaches nothing, so doing it again changes nothing"
 
 def limits() -> Limits:
     """What the step that runs here may take: its timeout, if it has one."""
-    info = _info()
+    info = saying.info()
     timeout_s = None if info is None else info.timeout_s
     if timeout_s is None:
         return Limits(WALL_S)
@@ -34,8 +34,8 @@ def limits() -> Limits:
 
 
 def tell(console: str) -> None:
-    """Have the log keep what was printed, as the progress ``{"console": text}`` of the step that runs here: its end, where it is long."""
-    info = _info()
+    """Have the log keep what was printed, without secrets, as the progress ``{"console": text}`` of the step that runs here: its end, where it is long."""
+    info = saying.info()
     if not console or info is None:
         return
     raw = console.encode("utf-8", "replace")
@@ -47,10 +47,3 @@ def told(failed: SourceFailed | SandboxLimit) -> SourceFailed | SandboxLimit:
     """An error whose console was told, without the way that it has taken here: its own place is in what it says."""
     tell(failed.console)
     return failed.with_traceback(None)
-
-
-def _info() -> StepInfo | None:
-    try:
-        return step_info()
-    except LookupError:  # it is called as a plain function
-        return None

@@ -2,7 +2,8 @@
 (function (kept) {
   "use strict";
   const {stringify, apply, slice, toWellFormed, text, Failure, Map, Set} = kept;
-  const PRINTED_MAX = 65536, TYPE_MAX = 100, SAID_MAX = 4000;
+  // By a margin more than is kept: see saying.py.
+  const PRINTED_MAX = 65536 + 4096, SAID_MAX = 4000 + 4096;
   const cut = (said, length) => apply(slice, text(said), [0, length]);
   const whole = (said) => apply(toWellFormed, said, []);
   let printed = "", isFull = false;
@@ -36,7 +37,7 @@
   const described = (error) => {
     try {
       if (error instanceof Unfit) return {type: "", text: error.said, stack: ""};
-      if (error instanceof Failure) return {type: cut(error.name, TYPE_MAX), text: cut(error.message, SAID_MAX), stack: cut(error.stack, SAID_MAX)};
+      if (error instanceof Failure) return {type: cut(error.name, SAID_MAX), text: cut(error.message, SAID_MAX), stack: cut(error.stack, SAID_MAX)};
       return {type: "", text: cut(safely(error), SAID_MAX), stack: ""};
     } catch { return {type: "", text: "an error that can't be shown", stack: ""}; }
   };
@@ -57,7 +58,7 @@
       printed += "\n";
       if (printed.length <= PRINTED_MAX) return;
       isFull = true;
-      printed = cut(printed, PRINTED_MAX) + "\n… more was printed, and is not kept\n";
+      printed = cut(printed, PRINTED_MAX);
     },
     printed() { return stringify(whole(printed)); },
   };
