@@ -18,6 +18,7 @@ from cel_expr_python import cel as library  # type: ignore[import-untyped]  # it
 from perdure.expr.condition import compiled
 from perdure.expr.template import compiled as template
 from perdure.steps import python_conditions
+from perdure.steps.sandbox import monty
 
 ROUNDS = 9
 SELF = {"status": "success", "score": 90, "amount": 1500.5, "data": [1, 2, 3], "transactions": [{"id": number, "amount": number * 1.5} for number in range(20)]}
@@ -163,7 +164,7 @@ def main() -> None:
             for name, its in found.items():
                 ratio = statistics.median(one / base for one, base in zip(its, first, strict=True))
                 print(f"  {name:14} {statistics.median(its):8.2f} µs  {ratio:6.2f}×")
-    python_conditions.close()
+    monty.close()
 
 
 if __name__ == "__main__":

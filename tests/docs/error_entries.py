@@ -86,6 +86,30 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Something was used that takes a library which is installed only when asked for.",
         "Install what the message says, where the engine runs.",
     ),
+    "SourceFailed": (
+        "Source text in a sandbox can't be read, has raised an error, or has returned what JSON has no word for. It would again, so it is not tried again.",
+        "`type` and `text` are those of its own error, `line` and `column` where it was raised, `console` what it has printed. Mend the source.",
+    ),
+    "SandboxLimit": (
+        "Source text in a sandbox took more than there is for it; see `OutOfTime`, `OutOfMemory` and `OutputTooLarge`.",
+        "Give it less at a time, with `each` and `batch`.",
+    ),
+    "OutOfTime": (
+        "Source text in a sandbox did not end within its time, by the clock on the wall: 10 s, or the step's `timeout`, up to 60 s.",
+        "Have it do less, or give its step a longer `timeout`. `console` is what it has printed, where that is known.",
+    ),
+    "OutOfMemory": (
+        "Source text in a sandbox took more memory than it has: 64 MB.",
+        "Give it less at a time, with `each` and `batch`, and only what it needs, in `with`.",
+    ),
+    "OutputTooLarge": (
+        "Source text in a sandbox returned more than it may: 16 MiB of JSON.",
+        "Return less, or store it elsewhere and return where it is.",
+    ),
+    "SandboxLost": (
+        "There was no sandbox: all were busy for a minute, it could not begin, or it was ended by something else than what it ran.",
+        "Nothing: it is tried again as the step says. If it goes on, look at the machine's memory, or have fewer steps run at once.",
+    ),
     "ExportRefused": (
         "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
         "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import BadExpression, ExpressionFailed, MissingExtra
-from perdure.steps import python_conditions
 from perdure.steps.python_conditions import evaluated
+from perdure.steps.sandbox import monty
 
 GROWTH = '''
 def evaluate(output, context):
@@ -31,7 +31,7 @@ def evaluate(output, context):
 @pytest.fixture(scope="module", autouse=True)
 def sandbox() -> Iterator[None]:
     yield
-    python_conditions.close()
+    monty.close()
 
 
 def body(*lines: str) -> str:

@@ -14,8 +14,14 @@
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
     │   ├── MissingSecret, SealedSecret
+
+
+    │   ├── SourceFailed        source text in a sandbox that can't be read, has raised an error, or gave what is no JSON
+    │   ├── SandboxLimit        ... or took more than a sandbox has
+    │   │   └── OutOfTime, OutOfMemory, OutputTooLarge
     │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
+    ├── SandboxLost             there was no sandbox, or it died: try again
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
@@ -259,6 +265,62 @@ class SealedSecret(ProgrammingError):
         self.name, self.why, self.key_id = name, why, key_id
 
 
+class SourceFailed(ProgrammingError):
+    """Source text in a sandbox can't be read, has raised an error, or gave what is no JSON; it would again.
+
+    `language` is what it is written in; `type` and `text` are those of its own error, `line` and `column` where it was raised, from 1 (0: not known);
+    `console` is what it has printed.
+    """
+
+    def __init__(self, language: str, type: str, text: str, place: tuple[int, int] = (0, 0), console: str = "") -> None:
+        line, column = place
+        where = f" at line {line}, column {column}" if column else f" at line {line}" if line else ""
+        said = f"{type}: {text}" if type and text else type or text or "it does not say why"
+        super().__init__(f"the {language} has failed{where}: {said}{_printed(console)}")
+        self.language, self.type, self.text, self.line, self.column, self.console = language, type, text, line, column, console
+
+
+class SandboxLimit(ProgrammingError):
+    """Source text in a sandbox took more than there is for it; it would again. `console` is what it has printed, where that is known."""
+
+    def __init__(self, what: str, instead: str, console: str = "") -> None:
+        super().__init__(f"{what}; {instead}{_printed(console)}")
+        self.what, self.instead, self.console = what, instead, console
+
+
+class OutOfTime(SandboxLimit):
+    """It took longer than its time, by the clock on the wall."""
+
+    def __init__(self, language: str, wall_s: float, console: str = "") -> None:
+        super().__init__(f"the {language} did not end within {wall_s:g} s", "have it do less, or give its step a longer timeout (60 s at most)", console)
+        self.language, self.wall_s = language, wall_s
+
+
+class OutOfMemory(SandboxLimit):
+    """It took more memory than it has."""
+
+    def __init__(self, language: str, memory_bytes: int, console: str = "") -> None:
+        super().__init__(f"the {language} took more than {memory_bytes // 1_000_000:,} MB of memory", "give it less at a time, as with each and batch", console)
+        self.language, self.memory_bytes = language, memory_bytes
+
+
+class OutputTooLarge(SandboxLimit):
+    """What it returned is larger than it may be."""
+
+    def __init__(self, language: str, output_bytes: int, console: str = "") -> None:
+        super().__init__(f"the {language} returned more than {output_bytes:,} bytes", "return less, or store it elsewhere and return where it is", console)
+        self.language, self.output_bytes = language, output_bytes
+
+
+CONSOLE_TAIL_CHARACTERS = 1000
+"""How much of what source text has printed stands in the message of its error."""
+
+
+def _printed(console: str) -> str:
+    tail = console.strip()[-CONSOLE_TAIL_CHARACTERS:]
+    return f"; it has printed, at last:\n{tail}" if tail else ""
+
+
 class PatchRefused(ProgrammingError):
     """A live execution can't go on by that definition, for the reasons `why`; it goes on by the one that it has."""
 
@@ -277,6 +339,14 @@ class Diverged(ProgrammingError):
             "or name the changed step as before; then resume it or run it again with its id"
         )
         self.path, self.diff = path, tuple(diff)
+
+
+class SandboxLost(PerdureError):
+    """There was no sandbox to be had, or it died of something else than what it ran; what was asked of it may be asked again."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; it is tried again as the step says")
+        self.why = why
 
 
 class StoreError(PerdureError):

@@ -98,7 +98,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     finally:
         life.over = True
         beats.close()
-    if isinstance(outcome, Err):
+    if life.keeps or isinstance(outcome, Err):
         beats.flush()
     _land(warm, path, attempt)
     warm.put(Item(messages.Settle(path, attempt, outcome)))

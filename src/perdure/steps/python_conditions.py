@@ -4,28 +4,20 @@ There is no file, no network and no process in it, time stands still, sleeping t
 fresh interpreter, a second and 50 MB; what takes more is an error, and the process is replaced.
 """
 
-import atexit
-import os
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from perdure.core.errors import ExpressionFailed, MissingExtra
+from perdure.core.errors import ExpressionFailed
 from perdure.expr.python import checked
 from perdure.expr.values import cut, kind
+from perdure.steps.sandbox import monty
 
 SECONDS_MAX = 1.0
 MEMORY_BYTES_MAX = 50_000_000
 DEPTH_MAX = 200
 PRINTED_BYTES_MAX = 64 * 1024
-WAIT_S = 60.0
-
-_lock = threading.Lock()
-_pools: dict[int, Any] = {}
-_began: list[int] = []
-"""The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
 
 
 def evaluated(sources: Sequence[str], output: Any, context: Any) -> list[bool]:
@@ -38,20 +30,14 @@ def evaluated(sources: Sequence[str], output: Any, context: Any) -> list[bool]:
         ExpressionFailed: a source fails, takes too much, or gives something that is neither true nor false. Its `where` is the number of the source.
             Or this process was forked from one that has evaluated conditions.
         MissingExtra: the sandbox is not installed.
-        TimeoutError: too many others are evaluated at once; try again.
+        SandboxLost: too many others are evaluated at once; try again.
     """
-    library = _library()
+    library = monty.library("a condition in Python")
+    if monty.is_forked():
+        raise ExpressionFailed("", "this process was forked from one that has its sandbox", "start processes by spawn, or evaluate in the parent")
     for place, source in enumerate(sources):
         checked(source, f"/{place}")
     return [_evaluated(library, f"/{place}", source, {"output": output, "context": context}) for place, source in enumerate(sources)]
-
-
-def close() -> None:
-    """End this process's sandboxes; the next evaluation begins new ones."""
-    with _lock:
-        pool = _pools.pop(os.getpid(), None)
-    if pool is not None:
-        pool.__exit__(None, None, None)
 
 
 def _evaluated(library: ModuleType, where: str, source: str, inputs: dict[str, Any]) -> bool:
@@ -59,11 +45,9 @@ def _evaluated(library: ModuleType, where: str, source: str, inputs: dict[str, A
         "max_feed_duration_secs": SECONDS_MAX,
         "max_memory": MEMORY_BYTES_MAX,
         "max_recursion_depth": DEPTH_MAX,
-        "max_suspensions": 1,
-        "max_total_sleep_secs": 0,
     }
     try:
-        with _pool(library).checkout(limits=limits, os_policy=_POLICY) as session:
+        with monty.opened(library, limits, _POLICY) as session:
             answer = session.feed_run(f"{source}\nevaluate(output, context)", inputs=inputs, print_callback=library.CollectString(PRINTED_BYTES_MAX))
     except library.MontyCrashedError as crashed:
         raise ExpressionFailed(where, f"the Python has ended its sandbox: {cut(str(crashed), 120)}", HINT) from None
@@ -75,25 +59,4 @@ def _evaluated(library: ModuleType, where: str, source: str, inputs: dict[str, A
 
 
 HINT = f"it has {SECONDS_MAX:g} s, {MEMORY_BYTES_MAX // 1_000_000} MB and nothing of the world outside; do larger work in a step"
-_POLICY: dict[str, Any] = {"sleep": "zero", "datetime": datetime(2000, 1, 1, tzinfo=UTC), "random_start": {"seed": 0}}
-
-
-def _pool(library: ModuleType) -> Any:
-    process = os.getpid()
-    with _lock:
-        if _began and process not in _began:
-            raise ExpressionFailed("", "this process was forked from one that has its sandbox", "start processes by spawn, or evaluate in the parent")
-        if process not in _pools:
-            _began[:] = [process]
-            _pools[process] = library.Monty(checkout_timeout=WAIT_S, request_timeout=SECONDS_MAX * 3)
-            _pools[process].__enter__()
-            atexit.register(close)
-        return _pools[process]
-
-
-def _library() -> ModuleType:
-    try:
-        import pydantic_monty
-    except ImportError:
-        raise MissingExtra("a condition in Python", "pydantic-monty", "sandbox") from None
-    return pydantic_monty
+_POLICY: dict[str, Any] = {"datetime": datetime(2000, 1, 1, tzinfo=UTC), "random_start": {"seed": 0}}

@@ -21,6 +21,8 @@ GROUP = "perdure.kinds"
 OWN: dict[str, str] = {
     "http": "perdure.steps.http.kind:kind",
     "llm": "perdure.steps.models.llm:kind",
+    "ts": "perdure.steps.ts:kind",
+    "python": "perdure.steps.python:kind",
 }
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
 

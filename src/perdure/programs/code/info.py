@@ -14,13 +14,15 @@ from perdure.core.values import NOTHING, Blob, Value
 
 
 class StepLife:
-    """What a step has beside what is known of it: somebody who hears its heart beat, whether it is still wanted, and the secrets that it is given:
-    their `places` in its named arguments, what `find`s them by name, and the `mask` that hides them in what it says."""
+    """What a step has beside what is known of it: somebody who hears its heart beat, whether it is still wanted, whether the log is to keep what it said
+    last even if it ends well, and the secrets that it is given: their `places` in its named arguments, what `find`s them by name, and the `mask` that
+    hides them in what it says."""
 
-    __slots__ = ("beat", "find", "mask", "over", "places")
+    __slots__ = ("beat", "find", "keeps", "mask", "over", "places")
 
     def __init__(self, beat: Callable[[bytes], None], places: tuple[str, ...] = (), find: Find = nothing) -> None:
         self.beat = beat
+        self.keeps = False
         self.over = False
         self.places, self.find = places, find
         self.mask = NO_MASK
@@ -57,10 +59,11 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
         says of its progress or logs is hidden by itself."""
         return NO_MASK if self.life is None else self.life.mask
 
-    def heartbeat(self, progress: Any = None) -> None:
+    def heartbeat(self, progress: Any = None, *, keep: bool = False) -> None:
         """Say that the step is alive, and how far it is; the next try, should there be one, finds it in `progress`. From any thread.
 
-        It is durable a second later at most. What is said more often than once a second is not all kept, only the latest.
+        It is durable a second later at most. What is said more often than once a second is not all kept, only the latest; nor is what was said just before
+        the step has ended well, unless with `keep`.
 
         Raises:
             Unencodable, TooLarge: the progress can't be kept; it is meant to be small.
@@ -69,6 +72,7 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
         if len(raw) >= limits.BLOB_BYTES_MIN:
             raise TooLarge("the progress of a step", len(raw), limits.BLOB_BYTES_MIN)
         if self.life is not None:
+            self.life.keeps = self.life.keeps or keep
             self.life.beat(raw)
 
 

@@ -1,0 +1,86 @@
+"""Python in a sandbox: `pydantic-monty`, an interpreter of its own in processes of its own, of which there is one pool in this process.
+
+It has neither files nor network nor processes, sleeping takes no time, and each piece of source has a fresh interpreter with limits of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from perdure.core.errors import MissingExtra, SandboxLost
+
+WAIT_S = 60.0
+"""How long a piece of source waits for a process."""
+
+ANSWER_MAX_S = 65.0
+"""After so long, a process that does not answer is killed, whatever its own limit is."""
+
+_lock = threading.Lock()
+_pools: dict[int, Any] = {}
+_began: list[int] = []
+"""The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
+
+
+def library(what: str) -> ModuleType:
+    """The library.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import pydantic_monty
+    except ImportError:
+        raise MissingExtra(what, "pydantic-monty", "sandbox") from None
+    return pydantic_monty
+
+
+@contextmanager
+def opened(library: ModuleType, limits: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[Any]:
+    """An interpreter with these limits, in a process that is nobody else's until this ends.
+
+    Raises:
+        SandboxLost: too many others are busy, or this process was forked from one that has its sandboxes.
+    """
+    fixed = {"max_suspensions": 1, "max_total_sleep_secs": 0}
+    try:
+        with _pool(library).checkout(limits={**fixed, **limits}, os_policy={"sleep": "zero", **policy}) as session:
+            yield session
+    except TimeoutError:
+        raise SandboxLost(f"all sandboxes for Python were busy for {WAIT_S:g} s") from None
+
+
+def is_forked() -> bool:
+    """Whether this process was forked from one that has begun sandboxes, and can begin none."""
+    return bool(_began) and os.getpid() not in _began
+
+
+def close() -> None:
+    """End this process's sandboxes; the next piece of source begins new ones."""
+    with _lock:
+        pool = _pools.pop(os.getpid(), None)
+    if pool is not None:
+        pool.__exit__(None, None, None)
+
+
+def processes_max() -> int:
+    """How many processes there are at most."""
+    return max(4, os.cpu_count() or 1)
+
+
+def _pool(library: ModuleType) -> Any:
+    process = os.getpid()
+    with _lock:
+        if is_forked():
+            raise SandboxLost("this process was forked from one that has its sandboxes; start processes by spawn, or run Python in the parent")
+        if process not in _pools:
+            _began[:] = [process]
+            _pools[process] = library.Monty(checkout_timeout=WAIT_S, request_timeout=ANSWER_MAX_S, max_processes=processes_max())
+            _pools[process].__enter__()
+            atexit.register(close)
+        return _pools[process]

@@ -1,0 +1,179 @@
+"""The process of a sandbox, as its parent sees it: it is begun, asked one thing at a time, and killed. Nothing of the parent comes along but its code.
+
+Asking needs an event loop with sockets, any of them: a sandbox belongs to none. Where the loop has none, as in virtual time, asking blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from perdure.steps.sandbox.frames import LENGTH
+
+START_S = 30.0
+"""How long a process may take to begin."""
+
+_RECEIVED_BYTES_MAX = 1 << 18
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from perdure.steps.sandbox.worker import main; main()"
+
+
+class Died(Exception):
+    """The process has ended, or said what it never says. `returncode` is that of `subprocess`; None: it spoke nonsense."""
+
+    def __init__(self, returncode: int | None) -> None:
+        super().__init__(f"the sandbox has ended: {returncode}")
+        self.returncode = returncode
+
+
+def has_sockets(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a loop can wait for sockets. One of virtual time can't."""
+    return type(loop).sock_recv is not asyncio.AbstractEventLoop.sock_recv
+
+
+class Process:
+    """A sandbox: `jobs` counts what it was asked."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = _begun(theirs)
+            except BaseException:
+                self._socket.close()
+                raise
+        self._socket.setblocking(False)
+
+    @property
+    def pid(self) -> int:
+        """Its id, which is that of its group of processes as well."""
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended, as far as the system knows."""
+        return self._process.poll() is None
+
+    async def ready(self) -> None:
+        """Wait until it takes work.
+
+        Raises:
+            Died: it never will.
+            TimeoutError: it took too long.
+        """
+        _ = await self._answered(b"", 0, START_S)
+
+    async def ask(self, frame: bytes, answer_bytes_max: int, within_s: float) -> bytes:
+        """Send a frame, and return the body of the frame that comes back.
+
+        Raises:
+            Died: it has ended, or has answered with more than that.
+            TimeoutError: it took too long. It is of no use any more, as after any error here: kill it.
+        """
+        self.jobs += 1
+        return await self._answered(frame, answer_bytes_max, within_s)
+
+    async def _answered(self, frame: bytes, bytes_max: int, within_s: float) -> bytes:
+        loop = asyncio.get_running_loop()
+        reading = _reading(bytes_max)
+        try:
+            if not has_sockets(loop):
+                return self._answered_here(frame, reading, within_s)
+            async with asyncio.timeout(within_s):
+                await loop.sock_sendall(self._socket, frame)
+                wanted = next(reading)
+                while True:
+                    wanted = reading.send(await loop.sock_recv(self._socket, wanted))
+        except StopIteration as read:
+            body: bytes = read.value
+            return body
+        except (EOFError, ConnectionError):
+            raise Died(await loop.run_in_executor(None, self._ended)) from None
+
+    def _answered_here(self, frame: bytes, reading: Generator[int, bytes, bytes], within_s: float) -> bytes:
+        """The same, blocking."""
+        end_s = time.monotonic() + within_s
+        try:
+            self._socket.settimeout(within_s)
+            self._socket.sendall(frame)
+            wanted = next(reading)
+            while True:
+                self._socket.settimeout(max(end_s - time.monotonic(), 1e-3))
+                wanted = reading.send(self._socket.recv(wanted))
+        finally:
+            self._socket.setblocking(False)
+
+    def kill(self) -> threading.Thread | None:
+        """End it and all that it may have begun, at once; the thread that waits for what is left of it ends soon after. Killing twice does nothing."""
+        self._socket.close()
+        if self._process.returncode is not None:
+            return None
+        _kill(self._process)
+        waiting = threading.Thread(target=self._process.wait, name="perdure-sandbox-ending", daemon=True)
+        try:
+            waiting.start()
+        except RuntimeError:  # no thread can be begun while the interpreter ends
+            self._process.wait()
+        return waiting
+
+    def forget(self) -> None:
+        """Let go of it in a forked child, whose parent goes on with it."""
+        self._socket.close()
+        self._process.returncode = 0
+
+    def _ended(self) -> int | None:
+        """How it has ended; it has closed its side, and should be about to."""
+        try:
+            return self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def _reading(bytes_max: int) -> Generator[int, bytes, bytes]:
+    """Reads a frame: yields how many bytes it wants at most, is sent what there was, and returns the body."""
+    found, size_bytes = bytearray(), -1
+    while size_bytes < 0 or len(found) < size_bytes:
+        more = yield _RECEIVED_BYTES_MAX
+        if not more:
+            raise EOFError
+        found += more
+        if size_bytes < 0 and len(found) >= LENGTH.size:
+            (size_bytes,) = LENGTH.unpack_from(found)
+            del found[: LENGTH.size]
+            if size_bytes > bytes_max:
+                raise Died(None)
+    if len(found) > size_bytes:
+        raise Died(None)
+    return bytes(found)
+
+
+def _begun(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, *filter(None, map(os.path.abspath, sys.path))]
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "cwd": Path(sys.executable).anchor or None}
+    if sys.platform != "win32":
+        return subprocess.Popen(command, stdin=theirs.fileno(), env={}, start_new_session=True, **options)
+    flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+    environment = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # without it, there are no sockets
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, creationflags=flags, **options)
+    assert process.stdin is not None
+    with process.stdin as stdin:
+        stdin.write(theirs.share(process.pid))
+    return process
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":
+        process.kill()
+        return
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):  # it has ended, and on macOS that is said so
+        process.kill()

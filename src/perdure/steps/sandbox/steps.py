@@ -1,0 +1,49 @@
+"""Steps of source text: what is the same for all of them, whatever they are written in: how long they may take, and where what they print goes."""
+
+from __future__ import annotations
+
+from perdure.core.errors import SandboxLimit, SourceFailed
+from perdure.programs.graph.kind import Limit
+from perdure.steps.sandbox import saying
+from perdure.steps.sandbox.pool import Limits
+
+WALL_S = 10.0
+WALL_MAX_S = 60.0
+MARGIN_S = 0.5
+"""How long before its timeout a step is told that its time is over, at most: so it ends with what the source has printed, and is not tried again."""
+
+KEPT_BYTES_MAX = 48 * 1024
+
+LIMITS = (
+    Limit("time", "10 s", "60 s (timeout)", "it is killed, and the step fails with OutOfTime"),
+    Limit("memory", "64 MB", None, "it is killed, and the step fails with OutOfMemory"),
+    Limit("result", "16 MiB of JSON", None, "the step fails with OutputTooLarge"),
+    Limit("printed", "64 K characters", None, "the rest is not kept"),
+)
+
+IDEMPOTENCY = "yes: it reaches nothing, so doing it again changes nothing"
+
+
+def limits() -> Limits:
+    """What the step that runs here may take: its timeout, if it has one."""
+    info = saying.info()
+    timeout_s = None if info is None else info.timeout_s
+    if timeout_s is None:
+        return Limits(WALL_S)
+    return Limits(min(WALL_MAX_S, max(timeout_s - MARGIN_S, timeout_s * 0.8)))
+
+
+def tell(console: str) -> None:
+    """Have the log keep what was printed, without secrets, as the progress ``{"console": text}`` of the step that runs here: its end, where it is long."""
+    info = saying.info()
+    if not console or info is None:
+        return
+    raw = console.encode("utf-8", "replace")
+    kept = console if len(raw) <= KEPT_BYTES_MAX else "…" + raw[-KEPT_BYTES_MAX:].decode("utf-8", "ignore")
+    info.heartbeat({"console": kept}, keep=True)
+
+
+def told(failed: SourceFailed | SandboxLimit) -> SourceFailed | SandboxLimit:
+    """An error whose console was told, without the way that it has taken here: its own place is in what it says."""
+    tell(failed.console)
+    return failed.with_traceback(None)

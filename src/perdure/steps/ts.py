@@ -1,0 +1,82 @@
+"""The kind ``ts``: TypeScript or JavaScript in a sandbox.
+
+The source exports a function by default, plain or async: ``export default function (input) { … }`` or ``export default (input) => …``. It is given the input of
+the step, and what it returns, as JSON, is the step's result; ``undefined`` is null. What JSON has no word for (NaN, a BigInt, a function, a Map, a cycle) is an
+error; integers beyond 2^53 are rounded, as JavaScript does.
+
+There is the language, as of ES2023: no modules, no network, no files, no environment, no timers. ``console.log``, ``info``, ``warn``, ``error`` and ``debug``
+keep what they are given. Types are stripped and not checked; there are enums, and no namespaces and decorators. The clock and ``Math.random()`` are real, as
+the result is remembered. Nothing is left from one call to the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.core.errors import SandboxLimit, SourceFailed
+from perdure.programs.graph.kind import Kind
+from perdure.steps.deployment import Deployment
+from perdure.steps.sandbox import pool, saying, steps
+
+EXAMPLE = """\
+perdure: 1
+name: greet
+input:
+  names: {type: array, default: [Ada, Grace, Ada]}
+steps:
+  - id: count
+    ts: |
+      type Counts = Record<string, number>
+
+      export default function (input: {names: string[]}): Counts {
+        const counts: Counts = {}
+        for (const name of input.names) counts[name] = (counts[name] ?? 0) + 1
+        console.log(`${input.names.length} names`)
+        return counts
+      }
+    with: {names: "@input.names"}
+output: "@count"
+# {"Ada": 2, "Grace": 1}
+"""
+
+_EXPORTS = re.compile(r"export\s+default\b|\bas\s+default\b|exports\s*\.\s*default\b")
+
+
+async def run(config: Any, input: Any = None, env: Any = None) -> Any:
+    """What the default export of the source `config` makes of the input.
+
+    Raises:
+        SourceFailed: it can't be read, has thrown, or gave what is no JSON.
+        OutOfTime, OutOfMemory, OutputTooLarge: it took too much.
+        SandboxLost: there was no sandbox; it may be tried again.
+    """
+    try:
+        found = await pool.run("js", {"source": config, "input": input}, steps.limits())
+    except (SourceFailed, SandboxLimit) as failed:
+        raise steps.told(failed) from None
+    steps.tell(saying.printed(found["console"], saying.mask()))
+    return found["value"]
+
+
+def check(config: Any) -> Iterator[tuple[str, str]]:
+    """What can be seen of a source without running it."""
+    if isinstance(config, str) and not _EXPORTS.search(config):
+        yield "", "it exports no function by default; write export default function (input) { … }"
+
+
+def kind(deployment: Deployment) -> Kind:
+    """The kind, which is the same wherever it is deployed."""
+    return Kind(
+        "ts",
+        run,
+        title="TypeScript",
+        summary="A function in TypeScript or JavaScript, in a sandbox: JSON in, JSON out, and nothing of the world.",
+        icon="braces",
+        limits=steps.LIMITS,
+        idempotency=steps.IDEMPOTENCY,
+        check=check,
+        extra="sandbox",
+        example=EXAMPLE,
+    )
