@@ -13,6 +13,9 @@ from perdure.programs.format.outline import Site
 RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
 """Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
 
+SOURCES = {"ts": "code", "python": "code", "bash": "command"}
+"""Verbs behind which a source stands, in a text or, if more is said, in a field of this name."""
+
 CONDITIONS = ("test", "if")
 
 
@@ -41,6 +44,9 @@ def readings(site: Site, braces: bool) -> Found:
     step, pointer = site.step, site.pointer
     if site.verb in CONDITIONS:
         yield from _of_condition(site.value, joined(pointer, site.verb), "steps")
+    elif site.verb in SOURCES and isinstance(site.value, Mapping):
+        beside = {name: value for name, value in site.value.items() if name != SOURCES[site.verb]}
+        yield from of_template(beside, joined(pointer, site.verb), braces)
     elif site.verb not in RAW:
         yield from of_template(site.value, joined(pointer, site.verb), braces)
     if "when" in step:
