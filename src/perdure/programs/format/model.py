@@ -12,6 +12,7 @@ import msgspec
 from perdure.expr import refs
 from perdure.programs.format.agents import AGENT, AGENT_MESSAGE
 from perdure.programs.format.http import HTTP
+from perdure.programs.format.kinds import BASH
 from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
     Choice,
@@ -197,16 +198,6 @@ LOOP = Fields(
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
-BASH = Fields(
-    "bash",
-    (
-        Field("command", Text(what="a command"), "what bash does", required=True),
-        Field("cwd", Text(template=True), "where, in the working directory of the execution, or from the root", default="."),
-        Field("check", Flag(), "whether an exit code other than 0 fails the step", default=False),
-        Field("stdin", Value(), "what it reads: text as it is, all else in JSON"),
-        Field("isolate", Choice((True, False, "none", "network", "all")), "from what it is kept: the network, or all but its working directory", default="none"),
-    ),
-)
 PROMPT = Either((Text(template=True), Fields("agent", (Field("prompt", Text(template=True), "what is asked"),), open=True)), "a prompt, or a mapping with one")
 LLM = Fields(
     "llm", (Field("model", Text(template=True), "which"), Field("prompt", Value(), "what is asked"), Field("schema", Schema(), "of the answer")), open=True
@@ -225,7 +216,7 @@ VERBS = (
     Verb("tool", Text(what="the name of a tool"), "a tool, or a registered step", effect=True),
     Verb("ts", Text(what="source text"), "TypeScript, in a sandbox"),
     Verb("python", Text(what="source text"), "Python, in a sandbox"),
-    Verb("bash", Either((Text(what="a command"), BASH), "a command, or a mapping with one"), "a shell command; values reach it through `env`", effect=True),
+    Verb("bash", BASH, "a shell command; values reach it through `env`", effect=True),
     Verb("http", HTTP, "a request", effect=True),
     Verb("call", Text(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN), "a function, or another workflow", effect=True),
     Verb("agent", AGENT, "an agent that decides which tools to use", effect=True),

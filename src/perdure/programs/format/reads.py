@@ -8,13 +8,11 @@ from perdure.expr import condition, template
 from perdure.expr.condition import Dollar
 from perdure.expr.refs import Read
 from perdure.programs.format.finding import joined
+from perdure.programs.format.kinds import SOURCES
 from perdure.programs.format.outline import Site
 
 RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
 """Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
-
-SOURCES = {"ts": "code", "python": "code", "bash": "command"}
-"""Verbs behind which a source stands, in a text or, if more is said, in a field of this name."""
 
 CONDITIONS = ("test", "if")
 

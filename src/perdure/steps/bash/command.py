@@ -49,7 +49,8 @@ class Command:
         self._selector = selectors.DefaultSelector()
         self._enders: list[Any] = []
         self._streams = {name: Stream() for name in ("stdout", "stderr")}
-        self._why, self._status, self._others = "", None, True
+        self._why, self._others = "", True
+        self._status: int | None = None
         self.clean = True
         bell, ring = socket.socketpair()
         for one in (bell, ring):
@@ -63,12 +64,13 @@ class Command:
             pipe = getattr(self._shell, name)
             os.set_blocking(pipe.fileno(), False)
             self._listen(pipe, partial(self._read, pipe, stream))
-        if self._shell.stdin is not None:
-            os.set_blocking(self._shell.stdin.fileno(), False)
-            rest = memoryview(asked["stdin"].encode())
-            self._selector.register(self._shell.stdin, selectors.EVENT_WRITE, partial(self._feed, self._shell.stdin, rest))
+        if asked["stdin"] is not None:
+            pipe, rest = self._shell.stdin, memoryview(asked["stdin"].encode())
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe, selectors.EVENT_WRITE, partial(self._feed, pipe, rest))
         self._began_s = time.monotonic()
-        self._over_s, self._ends_s = self._began_s + asked["limit_s"], inf
+        self._over_s: float = self._began_s + asked["limit_s"]
+        self._ends_s = inf
         self._shown, self._show_s = 0, self._began_s + SHOW_S
 
     def ends_with(self, file: Any) -> None:
@@ -175,7 +177,7 @@ class Command:
         return max(0.0, min(self._over_s, self._ends_s + GRACE_S, self._show_s if self._unshown() else inf) - now_s)
 
 
-def _started(asked: dict[str, Any]) -> "subprocess.Popen[bytes]":
+def _started(asked: dict[str, Any]) -> Any:
     home, directory = directories(asked["work"], asked["parts"], asked["cwd"])
     try:
         isolate(asked["isolate"], home)
