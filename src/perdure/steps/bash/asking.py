@@ -17,7 +17,7 @@ from perdure.steps.bash.isolation import LEVELS, Isolation
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIELDS = ("command", "cwd", "check", "stdin", "isolate")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-READABLE, DIGITS = 32, 16
+READABLE, DIGITS = 24, 32
 
 
 def asked(config: Any, input: Any, env: Mapping[str, Any] | None, work: Path, info: StepInfo) -> dict[str, Any]:

@@ -24,8 +24,8 @@ GRACE_S = 2.0
 GIVE_UP_S = 5.0
 """How long it is tried to kill them: those that run as another user can't be."""
 
-KILL_AGAIN_S = 0.01
-"""Those that begin while others are killed are found by looking again."""
+ASK_AGAIN_S, KILL_AGAIN_S = 0.05, 0.01
+"""Those that begin while others are ended are found by looking again."""
 
 SHOW_S = 1.0
 """How often its watchers are told what it says."""
@@ -48,6 +48,7 @@ class Command:
     def __init__(self, asked: dict[str, Any]) -> None:
         self._selector = selectors.DefaultSelector()
         self._enders: list[Any] = []
+        self._asked: set[int] = set()
         self._streams = {name: Stream() for name in ("stdout", "stderr")}
         self._why, self._others = "", True
         self._status: int | None = None
@@ -70,7 +71,7 @@ class Command:
             self._selector.register(pipe, selectors.EVENT_WRITE, partial(self._feed, pipe, rest))
         self._began_s = time.monotonic()
         self._over_s: float = self._began_s + asked["limit_s"]
-        self._ends_s = inf
+        self._ends_s, self._grace_s = inf, asked["grace_s"]
         self._shown, self._show_s = 0, self._began_s + SHOW_S
 
     def ends_with(self, file: Any) -> None:
@@ -133,10 +134,12 @@ class Command:
         now_s = time.monotonic()
         if now_s >= self._over_s:
             self._end("limit")
-        elif self._status is not None and self._left():
+        elif self._status is not None and self._lives():
             self._end("")
-        if now_s >= self._ends_s + GRACE_S:
+        if now_s >= self._ends_s + self._grace_s:
             tell(self._left(), signal.SIGKILL)
+        elif now_s >= self._ends_s:
+            self._ask()
         if now_s >= self._show_s and self._unshown():
             self._shown += self._unshown()
             self._show_s = now_s + SHOW_S
@@ -152,29 +155,41 @@ class Command:
         self._why, self._ends_s = why, time.monotonic()
         for file in self._enders:
             self._selector.unregister(file)
-        tell(self._left(), signal.SIGTERM, signal.SIGCONT)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask those to end that were not asked before."""
+        left = [pid for pid in self._left() if pid not in self._asked]
+        self._asked.update(left)
+        tell(left, signal.SIGTERM, signal.SIGCONT)
 
     def _left(self) -> list[int]:
-        """Its processes that have not ended."""
-        if sys.platform == "linux":
-            return below(os.getpid()) if self._others else []
+        """Who is to be told to end."""
+        return below(os.getpid()) if sys.platform == "linux" else [-self._shell.pid] if self._lives() else []
+
+    def _lives(self) -> bool:
+        """Whether some of its processes have not ended."""
+        if sys.platform == "linux":  # where all of them are below this one, and become children of it
+            return self._others
         try:
             os.killpg(self._shell.pid, 0)
         except (ProcessLookupError, PermissionError):
-            return []
-        return [-self._shell.pid]
+            return False
+        return True
 
     def _is_over(self) -> bool:
-        if self._status is not None and not self._left():
+        if self._status is not None and not self._lives():
             return True
-        self.clean = time.monotonic() < self._ends_s + GRACE_S + GIVE_UP_S
+        self.clean = time.monotonic() < self._ends_s + self._grace_s + GIVE_UP_S
         return not self.clean
 
     def _patience_s(self) -> float | None:
         now_s = time.monotonic()
-        if now_s >= self._ends_s + GRACE_S:
+        if now_s >= self._ends_s + self._grace_s:
             return KILL_AGAIN_S
-        return max(0.0, min(self._over_s, self._ends_s + GRACE_S, self._show_s if self._unshown() else inf) - now_s)
+        if now_s >= self._ends_s:
+            return ASK_AGAIN_S
+        return max(0.0, min(self._over_s, self._show_s if self._unshown() else inf) - now_s)
 
 
 def _started(asked: dict[str, Any]) -> Any:

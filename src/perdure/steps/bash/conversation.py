@@ -16,6 +16,7 @@ from perdure.steps.bash.keeper import LENGTH_BYTES
 T = TypeVar("T")
 
 CHUNK_BYTES = 1 << 18
+TRIES_MAX = 3
 MORE_S = 5.0
 """How much longer than it may take a keeper is waited for that ends a command."""
 
@@ -25,25 +26,28 @@ async def converse(asked: Mapping[str, Any], shown: Callable[[Any], None]) -> di
 
     Who is cancelled meanwhile waits until the command is ended; cancelled again, it does not, and the command is ended all the same.
     """
-    control = nursery.begin()
-    rest = b""
+    raw = json.dumps(asked).encode()
+    for _ in range(TRIES_MAX):
+        if (answer := await _try(len(raw).to_bytes(LENGTH_BYTES, "big") + raw, shown)) is not None:
+            return answer
+    return {}
+
+
+async def _try(raw: bytes, shown: Callable[[Any], None]) -> dict[str, Any] | None:
+    """One keeper's answer; None if it was killed before it has started anything."""
+    control, answer, rest = nursery.begin(), None, b""
     try:
-        raw = json.dumps(asked).encode()
-        try:
-            await _send(control, len(raw).to_bytes(LENGTH_BYTES, "big") + raw)
-        except (BrokenPipeError, ConnectionResetError):  # it was killed, or says why it will not
-            rest = b""
-        while True:
-            *lines, rest = rest.split(b"\n")
+        with suppress(BrokenPipeError, ConnectionResetError):  # it was killed, or has said already why it will not
+            await _send(control, raw)
+        while some := await _receive(control):
+            *lines, rest = (rest + some).split(b"\n")
             for line in lines:
-                said: dict[str, Any] = json.loads(line)
-                if "progress" not in said:
-                    return said
-                shown(said["progress"])
-            some = await _receive(control)
-            if not some:
-                return {}
-            rest += some
+                answer = json.loads(line)
+                if "progress" in answer:
+                    shown(answer.pop("progress"))
+                if answer:
+                    return dict(answer)
+        return answer
     except BaseException:
         await _ended(control)
         raise

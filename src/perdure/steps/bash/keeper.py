@@ -1,6 +1,7 @@
 """Keeper: starts one command, reads what it says, and ends with all of its processes.
 
-It is asked by a mapping, in JSON behind its length, on a socket; it answers there in lines of JSON: ``{"progress": ...}`` now and then, and at last
+It is asked by a mapping, in JSON behind its length, on a socket; it answers there in lines of JSON: ``{}`` before it starts the command, so that who
+does not hear it knows that nothing was started, ``{"progress": ...}`` now and then, and at last
 ``{"ended": ...}``, or ``{"refused": why}`` if the command could not be started. When the socket is closed from the other side, or the engine's process
 ends, nobody wants the result any more.
 """
@@ -31,6 +32,7 @@ def keep(control: socket.socket, engine: int | None) -> bool:
     try:
         asked = _asked(control)
         lock = _alone(asked["lock"], control)
+        _tell(control, {})
         command = Command(asked)
         command.ends_with(control)
         if engine is not None:

@@ -15,7 +15,9 @@ from contextlib import suppress
 from perdure.steps.bash.keeper import keep
 from perdure.steps.bash.processes import adopt, below, reap, tell
 
-SWEEP_S = 0.02
+SWEEP_S, SWEEPS = 0.02, 5
+"""What a killed keeper has left behind is looked for again until so often nothing was found: what begins meanwhile may be overlooked."""
+
 WORD = b"k"
 
 
@@ -45,7 +47,7 @@ class Keepers:
     def __init__(self, doors: socket.socket, engine: int | None) -> None:
         self._doors, self._engine = doors, engine
         self._pids: set[int] = set()
-        self._open, self._sweeping = True, False
+        self._open, self._sweeps = True, 0
         self._bell, self._ring = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         for one in (self._bell, self._ring):
@@ -59,8 +61,8 @@ class Keepers:
         self._selector.register(self._doors, selectors.EVENT_READ, self._asked)
         if self._engine is not None:
             self._selector.register(self._engine, selectors.EVENT_READ, self._shut)
-        while self._open or self._pids or self._sweeping:
-            for key, _ in self._selector.select(SWEEP_S if self._sweeping else None):
+        while self._open or self._pids or self._sweeps:
+            for key, _ in self._selector.select(SWEEP_S if self._sweeps else None):
                 key.data()
             self._bury()
 
@@ -96,13 +98,10 @@ class Keepers:
     def _bury(self) -> None:
         """Take note of keepers that have ended. What one has left behind is killed, again and again until nothing is left."""
         ended, _ = reap()
-        self._sweeping = self._sweeping or any(status for pid, status in ended.items() if pid in self._pids)
+        if any(status for pid, status in ended.items() if pid in self._pids):
+            self._sweeps = SWEEPS
         self._pids -= ended.keys()
-        if self._sweeping:
+        if self._sweeps:
             left = below(os.getpid(), self._pids)
             tell(left, signal.SIGKILL)
-            self._sweeping = bool(left)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+            self._sweeps = SWEEPS if left else self._sweeps - 1

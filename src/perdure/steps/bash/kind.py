@@ -17,6 +17,7 @@ from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info
 from perdure.programs.graph.kind import Kind, Limit
 from perdure.steps.bash import asking
+from perdure.steps.bash.command import GRACE_S
 from perdure.steps.bash.conversation import converse
 from perdure.steps.bash.isolation import LEVELS, stricter
 from perdure.steps.bash.streams import KEPT_CHARACTERS
@@ -91,8 +92,6 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
     """What is wrong with a config, beside what its shape says."""
     said, at = ({"command": config}, "") if isinstance(config, str) else (config, "/command")
     command = said.get("command") if isinstance(said, Mapping) else None
-    if isinstance(command, str) and not command.strip():
-        yield at, "a command says something"
     if isinstance(command, str) and "\0" in command:
         yield at, "no NUL can stand in a command"
 
@@ -125,7 +124,7 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
     shown, isolate = first_line(asked["command"]), stricter(asked["isolate"], deployment.isolate)
     if isolate == "all":
         asked["env"].setdefault("TMPDIR", asked["env"].get("HOME", ""))
-    more = {"command": [shell, "-lc", asked["command"]], "isolate": isolate, "limit_s": TIMEOUT_S_MAX}
+    more = {"command": [shell, "-lc", asked["command"]], "isolate": isolate, "limit_s": TIMEOUT_S_MAX, "grace_s": GRACE_S}
     said = await converse({**asked, **more}, info.heartbeat)
     if why := said.get("refused"):
         raise CommandRefused(f"{shown}: {why}")

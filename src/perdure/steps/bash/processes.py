@@ -17,18 +17,32 @@ def adopt() -> None:
 
 
 def below(root: int, besides: Container[int] = ()) -> list[int]:
-    """The processes below `root`, parents first, without those `besides` and what is below them. What begins meanwhile may be missing."""
+    """The processes below `root`, parents first, without those `besides` and what is below them. What begins or ends meanwhile may be missing or gone."""
+    children = _listed if Path("/proc/self/task", str(os.getpid()), "children").exists() else _searched().get
+    found = [root]
+    for pid in found:
+        found += [child for child in children(pid) or () if child not in besides]
+    return found[1:]
+
+
+def _listed(pid: int) -> list[int]:
+    """The children of a process, as the kernel lists them."""
+    found = list[int]()
+    with suppress(OSError):  # it has ended
+        for thread in Path("/proc", str(pid), "task").iterdir():
+            found += map(int, (thread / "children").read_bytes().split())
+    return found
+
+
+def _searched() -> dict[int, list[int]]:
+    """All children of all processes, for kernels that do not list them."""
     children: dict[int, list[int]] = {}
     for directory in Path("/proc").iterdir():
         if directory.name.isdecimal():
             with suppress(OSError):  # it has ended
-                state, parent = (directory / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-                if state != b"Z":
-                    children.setdefault(int(parent), []).append(int(directory.name))
-    found = [root]
-    for pid in found:
-        found += [child for child in children.get(pid, []) if child not in besides]
-    return found[1:]
+                parent = (directory / "stat").read_bytes().rpartition(b")")[2].split()[1]
+                children.setdefault(int(parent), []).append(int(directory.name))
+    return children
 
 
 def reap() -> tuple[dict[int, int], bool]:
