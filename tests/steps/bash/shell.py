@@ -14,6 +14,7 @@ from perdure.steps.bash.kind import performed
 from perdure.steps.deployment import Allowed, Deployment
 
 MARK = "MARK_OF_THE_TEST"
+SHORT_GRACE_S = 0.4
 WAIT_S = 20.0
 """How long something may take on a slow machine that should take no time."""
 

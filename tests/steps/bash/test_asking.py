@@ -85,7 +85,8 @@ def test_what_it_reads_is_stdin_or_what_stands_in_with(tmp_path: Path) -> None:
 
 def test_isolation_has_three_levels_and_true_is_all_of_it() -> None:
     assert [level(one) for one in (True, False, "none", "network", "all")] == ["all", "none", "none", "network", "all"]
-    for wrong in ("some", None, 1, 0, [], {}):
+    of_no_meaning: tuple[Any, ...] = ("some", None, 1, 0, [], {})
+    for wrong in of_no_meaning:
         with pytest.raises(BadValue, match="isolate"):
             level(wrong)
 

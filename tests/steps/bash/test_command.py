@@ -4,13 +4,11 @@ import asyncio
 import random
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from perdure.steps.bash import kind
 from perdure.steps.bash.streams import KEPT_CHARACTERS
-from tests.steps.bash.shell import Shell, marked, resident_bytes, until
+from tests.steps.bash.shell import SHORT_GRACE_S, Shell, marked, resident_bytes, until
 
 SAYING = """
 import os, random, sys, time
@@ -84,7 +82,7 @@ async def test_it_ends_when_its_shell_ends_and_nothing_is_left(shell: Shell, com
 
 async def test_what_will_not_end_is_killed_when_its_grace_is_over(shell: Shell) -> None:
     found = await shell.run("(trap '' TERM; while :; do sleep 0.1; done) & sleep 0.1; exit 5")
-    assert (found["exit_code"], shell.left()) == (5, []) and kind.GRACE_S < found["duration_s"] < kind.GRACE_S + 1
+    assert (found["exit_code"], shell.left()) == (5, []) and SHORT_GRACE_S < found["duration_s"] < SHORT_GRACE_S + 1
 
 
 async def test_what_is_asked_to_end_may_say_something(shell: Shell) -> None:

@@ -90,8 +90,8 @@ async def test_the_next_try_of_a_step_begins_when_the_one_before_has_ended(shell
 
 
 async def test_a_keeper_that_is_killed_takes_its_command_with_it(shell: Shell) -> None:
-    task = shell.begin("echo $PPID > keeper; trap '' TERM; (setsid sleep 60 &) ; sleep 60")
-    await until(lambda: len(shell.left()) >= 2 and (shell.home / "keeper").read_text().strip(), "it runs")
+    task = shell.begin("trap '' TERM; (setsid sleep 60 &) ; echo $PPID > made; mv made keeper; sleep 60")
+    await until(lambda: len(shell.left()) >= 2 and (shell.home / "keeper").exists(), "it runs")
     os.kill(int((shell.home / "keeper").read_text()), signal.SIGKILL)
     with pytest.raises(CommandLost, match="was killed from outside"):
         await task

@@ -135,7 +135,7 @@ async def test_a_command_that_takes_longer_than_any_may_is_ended(shell: Shell, m
 
 def test_nothing_is_run_that_is_not_allowed(world: World, tmp_path: Path) -> None:
     document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "bash": f"touch {tmp_path}/done"}]}
-    with pytest.raises(ExecutionFailed, match=r"NotAllowed: bash is not allowed here: .*--allow bash, .*Allowed\(bash=True\\)"):
+    with pytest.raises(ExecutionFailed, match=r"NotAllowed: bash is not allowed here: .*--allow bash, .*Allowed\(bash=True\)"):
         world.run(Definition.of(document, deployment=Deployment(work=tmp_path)))
     assert not (tmp_path / "done").exists()
 
