@@ -4,7 +4,6 @@ What is asked for is had, or `OSError` is raised: nothing runs with less. It can
 """
 
 import ctypes
-import fcntl
 import os
 import socket
 import struct
@@ -66,6 +65,8 @@ def _apart(libc: ctypes.CDLL, namespaces: int) -> None:
 
 def _loopback() -> None:
     """Let programs inside speak with each other by 127.0.0.1."""
+    import fcntl  # here, as not every system has it
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         name, flags = struct.unpack_from("16sh", fcntl.ioctl(any_socket, SIOCGIFFLAGS, struct.pack("16sh22x", b"lo", 0)))
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", name, flags | IFF_UP))

@@ -1,9 +1,9 @@
 """Keeper: starts one command, reads what it says, and ends with all of its processes.
 
-It is asked by a mapping, in JSON behind its length, on a socket; it answers there in lines of JSON: ``{}`` before it starts the command, so that who
-does not hear it knows that nothing was started, ``{"progress": ...}`` now and then, and at last
-``{"ended": ...}``, or ``{"refused": why}`` if the command could not be started. When the socket is closed from the other side, or the engine's process
-ends, nobody wants the result any more.
+It is asked by a mapping, in JSON behind its length, on a socket, and answers there in lines of JSON: ``{}`` before it starts the command, so that who
+does not hear it knows that nothing was started; ``{"progress": ...}`` now and then; and at last ``{"ended": ...}``, or ``{"refused": why}`` if the command
+could not be started, or ``{"broken": traceback}``. When the socket is closed from the other side, or the engine's process ends, nobody wants the result
+any more.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import select
 import socket
 import sys
 import time
+import traceback
 from errno import EADDRINUSE
 from typing import Any
 
@@ -45,6 +46,9 @@ def keep(control: socket.socket, engine: int | None) -> bool:
         return True
     except Unwanted:
         return True
+    except Exception:  # a defect, which is for the engine to tell
+        _tell(control, {"broken": traceback.format_exc()})
+        return False
     _tell(control, {"ended": ended})
     return command.clean
 

@@ -81,8 +81,12 @@ class Keepers:
                 self._selector.unregister(self._engine)
 
     def _fork(self, descriptor: int) -> None:
-        if pid := os.fork():
-            self._pids.add(pid)
+        try:
+            pid = os.fork()
+        except OSError:  # there are too many processes; who asked sees that nobody is there
+            pid = -1
+        if pid:
+            self._pids |= {pid} - {-1}
             os.close(descriptor)
             return
         failed = 1

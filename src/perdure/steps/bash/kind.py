@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -119,6 +120,8 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
     info = step_info()
     asked = asking.asked(config, input, env, deployment.work, info)
     shell = shutil.which("bash")
+    if sys.platform == "win32":
+        raise CommandRefused("on Windows, processes can't be kept together; run the engine in WSL")
     if shell is None:
         raise CommandRefused("there is no bash on this machine; install it, or put it into the PATH of the engine")
     shown, isolate = first_line(asked["command"]), stricter(asked["isolate"], deployment.isolate)
@@ -128,6 +131,8 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
     said = await converse({**asked, **more}, info.heartbeat)
     if why := said.get("refused"):
         raise CommandRefused(f"{shown}: {why}")
+    if trace := said.get("broken"):
+        raise RuntimeError(f"the keeper of a command failed; this is a defect of Perdure:\n{trace}")
     ended = said.get("ended")
     if ended is None or ended["status"] is None:
         raise CommandLost(shown)
