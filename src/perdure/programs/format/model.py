@@ -12,7 +12,6 @@ import msgspec
 from perdure.expr import refs
 from perdure.programs.format.agents import AGENT, AGENT_MESSAGE
 from perdure.programs.format.http import HTTP
-from perdure.programs.format.kinds import BASH
 from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
     Choice,
@@ -35,6 +34,7 @@ from perdure.programs.format.shapes import (
     Value,
     Whole,
 )
+from perdure.programs.format.sources import BASH
 
 ROOTS = refs.ROOTS | {"state", "last_turn"}
 """What references may begin with besides a step; no step may be called so."""
@@ -197,10 +197,6 @@ LOOP = Fields(
 )
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
-)
-PROMPT = Either((Text(template=True), Fields("agent", (Field("prompt", Text(template=True), "what is asked"),), open=True)), "a prompt, or a mapping with one")
-LLM = Fields(
-    "llm", (Field("model", Text(template=True), "which"), Field("prompt", Value(), "what is asked"), Field("schema", Schema(), "of the answer")), open=True
 )
 PARALLEL = Fields(
     "parallel",

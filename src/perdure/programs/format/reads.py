@@ -8,8 +8,8 @@ from perdure.expr import condition, template
 from perdure.expr.condition import Dollar
 from perdure.expr.refs import Read
 from perdure.programs.format.finding import joined
-from perdure.programs.format.kinds import SOURCES
 from perdure.programs.format.outline import Site
+from perdure.programs.format.sources import SOURCES
 
 RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
 """Verbs behind which no template stands: names, sources, and steps that are read for themselves."""

@@ -9,7 +9,7 @@ import msgspec
 from perdure.core.ops import Call, Err
 from perdure.expr.marks import places
 from perdure.programs.code.declare import Step
-from perdure.programs.format.kinds import SOURCES
+from perdure.programs.format.sources import SOURCES
 from perdure.programs.graph import ir, tools
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.kind import Kind
