@@ -30,7 +30,7 @@ def asked(config: Any, input: Any, env: Mapping[str, Any] | None, work: Path, in
     parts = directory(info.execution)
     home = str(work.absolute().joinpath(*parts))
     return {
-        "lock": f"{home} {info.key}",
+        "lock": sha256(f"{home} {info.key}".encode("utf-8", "surrogatepass")).hexdigest(),
         "command": text(said["command"], "command"),
         "work": str(work.absolute()),
         "parts": parts,

@@ -6,7 +6,6 @@ could not be started, or ``{"broken": traceback}``. When the socket is closed fr
 any more.
 """
 
-import hashlib
 import json
 import select
 import socket
@@ -90,7 +89,7 @@ def _alone(name: str, control: socket.socket) -> socket.socket | None:
     until_s = time.monotonic() + 2 * (GRACE_S + GIVE_UP_S)
     while True:
         try:
-            lock.bind(f"\0perdure.{hashlib.sha256(name.encode()).hexdigest()}")
+            lock.bind(f"\0perdure.{name}")
         except OSError as error:
             if error.errno != EADDRINUSE:
                 raise
