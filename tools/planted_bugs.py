@@ -90,6 +90,11 @@ def expr(module: str) -> tuple[str, ...]:
     return (*PYTEST, f"tests/expr/test_{module}.py")
 
 
+def bash(module: str, claim: str) -> tuple[str, ...]:
+    """The tests of a claim about shell commands."""
+    return (*PYTEST, f"tests/steps/bash/test_{module}.py", "-k", claim)
+
+
 class Bug(NamedTuple):
     """A guard taken away: its name, what it protects, the file, the source that is replaced and by what, and what must fail then."""
 
@@ -2300,6 +2305,54 @@ BUGS = [
         'if self.has_session and status != "failed":',
         "if False:",
         (*PYTEST, "tests/programs/graph/test_agents.py", "-k", "session"),
+    ),
+    Bug(
+        "bash: nobody gets away",
+        "what a command has started ends with it, however it detached itself",
+        "steps/bash/processes.py",
+        "        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
+        "        ctypes.CDLL(None)",
+        bash("command", "nothing_is_left"),
+    ),
+    Bug(
+        "bash: nobody listens",
+        "a command that nobody wants any more is ended",
+        "steps/bash/keeper.py",
+        "        command.ends_with(control)\n        if engine is not None:\n            command.ends_with(engine)\n",
+        "",
+        bash("conversation", "is_cancelled_is_ended"),
+    ),
+    Bug(
+        "bash: leave",
+        "no command is run that is not allowed",
+        "steps/bash/kind.py",
+        "if not deployment.allowed.bash:",
+        "if False:",
+        bash("kind", "not_allowed"),
+    ),
+    Bug(
+        "bash: once",
+        "a command that was interrupted is not run again of itself",
+        "steps/bash/kind.py",
+        "idempotent=lambda config: False,",
+        "idempotent=lambda config: True,",
+        bash("conversation", "engine_that_is_killed"),
+    ),
+    Bug(
+        "bash: one try at a time",
+        "no try begins while an earlier one has processes",
+        "steps/bash/keeper.py",
+        "            if error.errno != EADDRINUSE:\n                raise\n",
+        "            if error.errno == EADDRINUSE:\n                return None\n            raise\n",
+        bash("conversation", "next_try"),
+    ),
+    Bug(
+        "bash: read-only",
+        "a command that is isolated writes to its own directory alone",
+        "steps/bash/isolation.py",
+        "_Attributes(set=MOUNT_ATTR_RDONLY)",
+        "_Attributes()",
+        bash("isolation", "can_be_written"),
     ),
 ]
 

@@ -110,6 +110,22 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "There was no sandbox: all were busy for a minute, it could not begin, or it was ended by something else than what it ran.",
         "Nothing: it is tried again as the step says. If it goes on, look at the machine's memory, or have fewer steps run at once.",
     ),
+    "NotAllowed": (
+        "A step reaches out of the process in a way that is off until it is allowed, such as a shell command.",
+        "Whoever runs the engine allows it, as the message says, or the definition goes another way. Nothing was done.",
+    ),
+    "CommandRefused": (
+        "A shell command could not be started: there is no bash, no working directory, no such `cwd`, no isolation here, or what it is given is too large.",
+        "The message says which, and what to do. Nothing was run.",
+    ),
+    "CommandFailed": (
+        "A shell command with `check: true` ended with another exit code than 0, or by a signal.",
+        "Look at what it says; `retry` tries it again, and without `check` the exit code is a result.",
+    ),
+    "CommandLost": (
+        "The process that kept a shell command was killed from outside, for lack of memory for instance, and the command with it.",
+        "See what it has done. It is tried again as `retry` says.",
+    ),
     "ExportRefused": (
         "A file of exported executions is damaged, not signed with the secret that is asked for, or can't be taken into this database.",
         "The message says which, and what to do: export again, give the right `PERDURE_SECRET`, or another `--id`.",

@@ -9,16 +9,15 @@
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, HasEnded, Removed
-    │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
     │   ├── MissingSecret, SealedSecret
-
-
     │   ├── SourceFailed        source text in a sandbox that can't be read, has raised an error, or gave what is no JSON
     │   ├── SandboxLimit        ... or took more than a sandbox has
     │   │   └── OutOfTime, OutOfMemory, OutputTooLarge
+    │   ├── NotAllowed          a step does what is not allowed where it runs
+    │   ├── CommandRefused      a shell command can't be run here
     │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
     │   └── DecisionRefused, LinkRefused, ExportRefused, PatchRefused
     ├── SandboxLost             there was no sandbox, or it died: try again
@@ -31,6 +30,7 @@
         ├── JoinFailed, RaceFailed
         ├── NoReply
         ├── BadAnswer, Unauthorized     of an agent: its model answers what is of no use, or wants what it may not
+        ├── CommandFailed, CommandLost
         └── ExecutionFailed, ExecutionCancelled, DeadlineExceeded, NeedsAttention
 
 `Fatal`, `Rollback` and `RetryAfter` are raised by users in a step. `Evicted` is no error: it unwinds a program that leaves memory, and nobody may catch it.
@@ -321,6 +321,22 @@ def _printed(console: str) -> str:
     return f"; it has printed, at last:\n{tail}" if tail else ""
 
 
+class NotAllowed(ProgrammingError):
+    """A step does something that the deployment does not allow; it was not done. `what` is the word by which it is allowed."""
+
+    def __init__(self, what: str, why: str, how: str) -> None:
+        super().__init__(f"{what} is not allowed here: {why}; to allow it, {how}")
+        self.what, self.why, self.how = what, why, how
+
+
+class CommandRefused(ProgrammingError):
+    """A shell command can't be run here; it was not started."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the command was not run: {why}")
+        self.why = why
+
+
 class PatchRefused(ProgrammingError):
     """A live execution can't go on by that definition, for the reasons `why`; it goes on by the one that it has."""
 
@@ -494,6 +510,23 @@ class BadAnswer(WorkflowError):
 
 class Unauthorized(WorkflowError):
     """An agent wants to use a tool, or to go on to a step, that it may not. The message names that, and what is allowed."""
+
+
+class CommandFailed(WorkflowError):
+    """A shell command that was to succeed did not: its exit code is not 0. `signal` names the signal that ended it, if one did."""
+
+    def __init__(self, command: str, exit_code: int, signal: str | None, last_line: str) -> None:
+        how = f"was ended by {signal}" if signal else f"ended with exit code {exit_code}"
+        super().__init__(f"{command!r} {how}{f': {last_line}' if last_line else ''}; without check: true, this would be its result")
+        self.command, self.exit_code, self.signal, self.last_line = command, exit_code, signal, last_line
+
+
+class CommandLost(WorkflowError):
+    """The process that kept a shell command was killed, and the command with it; how far it came is not known."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"what kept {command!r} was killed from outside, and the command with it; look for who kills processes, such as a lack of memory")
+        self.command = command
 
 
 class RetryAfter(Exception):

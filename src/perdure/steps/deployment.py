@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from perdure.core.errors import BadValue
 
@@ -46,12 +46,13 @@ class Allowed:
 @dataclasses.dataclass(frozen=True)
 class Deployment:
     """What steps may use where they run. `work` is the directory under which each execution has its own; `models` the models by the names that
-    definitions use; `secret` finds the value of a secret by its name (None: there is none)."""
+    definitions use; `secret` finds the value of a secret by its name (None: there is none). Shell commands are isolated as `isolate` says at least."""
 
     allowed: Allowed = Allowed()  # frozen, so shared safely
     work: Path = Path(".perdure/work")
     models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     secret: Callable[[str], str | None] = lambda name: None
+    isolate: Literal["none", "network", "all"] = "none"
 
 
 NOTHING_MORE = Deployment()

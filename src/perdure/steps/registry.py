@@ -19,6 +19,7 @@ GROUP = "perdure.kinds"
 """The entry points by which packages bring kinds: each a `Kind`, or a function of a `Deployment` that returns one."""
 
 OWN: dict[str, str] = {
+    "bash": "perdure.steps.bash.kind:bash",
     "http": "perdure.steps.http.kind:kind",
     "llm": "perdure.steps.models.llm:kind",
     "ts": "perdure.steps.ts:kind",

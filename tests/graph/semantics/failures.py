@@ -262,8 +262,8 @@ ROWS = [
         "a verb that nothing here does fails the step, and the error says which",
         """
         steps:
-          - {id: a, bash: "ls"}
+          - {id: a, agent_message: "ls"}
         """,
-        failed="UnknownKind: this engine has nothing that does bash",
+        failed="UnknownKind: this engine has nothing that does agent_message",
     ),
 ]

@@ -34,6 +34,7 @@ from perdure.programs.format.shapes import (
     Value,
     Whole,
 )
+from perdure.programs.format.sources import BASH
 
 ROOTS = refs.ROOTS | {"state", "last_turn"}
 """What references may begin with besides a step; no step may be called so."""
@@ -211,7 +212,7 @@ VERBS = (
     Verb("tool", Text(what="the name of a tool"), "a tool, or a registered step", effect=True),
     Verb("ts", Text(what="source text"), "TypeScript, in a sandbox"),
     Verb("python", Text(what="source text"), "Python, in a sandbox"),
-    Verb("bash", Text(what="a command"), "a shell command; values reach it through `env`", effect=True),
+    Verb("bash", BASH, "a shell command; values reach it through `env`", effect=True),
     Verb("http", HTTP, "a request", effect=True),
     Verb("call", Text(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN), "a function, or another workflow", effect=True),
     Verb("agent", AGENT, "an agent that decides which tools to use", effect=True),

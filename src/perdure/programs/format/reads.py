@@ -9,6 +9,7 @@ from perdure.expr.condition import Dollar
 from perdure.expr.refs import Read
 from perdure.programs.format.finding import joined
 from perdure.programs.format.outline import Site
+from perdure.programs.format.sources import SOURCES
 
 RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
 """Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
@@ -41,6 +42,9 @@ def readings(site: Site, braces: bool) -> Found:
     step, pointer = site.step, site.pointer
     if site.verb in CONDITIONS:
         yield from _of_condition(site.value, joined(pointer, site.verb), "steps")
+    elif site.verb in SOURCES and isinstance(site.value, Mapping):
+        beside = {name: value for name, value in site.value.items() if name != SOURCES[site.verb]}
+        yield from of_template(beside, joined(pointer, site.verb), braces)
     elif site.verb not in RAW:
         yield from of_template(site.value, joined(pointer, site.verb), braces)
     if "when" in step:

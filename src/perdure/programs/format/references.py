@@ -193,12 +193,14 @@ class References:
                 yield error("duplicate_id", joined(one.pointer, "id"), f"{place(self.document, one.pointer)}: {other} has this id as well; give each its own")
 
     def _in_bash(self, one: Placed) -> Iterator[Finding]:
-        command = one.step.get("bash")
+        said = one.step.get("bash")
+        command, pointer = (said.get("command"), "command") if isinstance(said, dict) else (said, "")
         if self.document.get("dialect") == "001":
             return  # in which references are written otherwise, and an @ is an @
         if isinstance(command, str) and ("@{" in command or (is_template(command) and " " not in command)):
             why = 'values reach a shell through env, not through its text; write env: {NAME: "@input.name"} and "$NAME"'
-            yield error("reference_in_bash", joined(one.pointer, "bash"), f"{place(self.document, one.pointer)}: {why}")
+            spot = joined(one.pointer, "bash", *filter(None, (pointer,)))
+            yield error("reference_in_bash", spot, f"{place(self.document, one.pointer)}: {why}")
 
     def _names_of_each(self, one: Placed) -> Iterator[Finding]:
         each = one.step.get("each")

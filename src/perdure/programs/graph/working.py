@@ -9,6 +9,7 @@ import msgspec
 from perdure.core.ops import Call, Err
 from perdure.expr.marks import places
 from perdure.programs.code.declare import Step
+from perdure.programs.format.sources import SOURCES
 from perdure.programs.graph import ir, tools
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.kind import Kind
@@ -17,9 +18,6 @@ from perdure.programs.graph.transforming import fitting
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
-
-SOURCES = {"ts": "code", "python": "code", "bash": "command"}
-"""The kinds of steps behind which stands a source text, in which an @ is an @; and under which name, if more is said."""
 
 
 class Given(NamedTuple):

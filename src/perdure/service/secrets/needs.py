@@ -6,8 +6,8 @@ from typing import Any
 
 from perdure.core.errors import BadExpression
 from perdure.expr import template
+from perdure.programs.format.sources import SOURCES
 from perdure.programs.graph.ir import IR, Node
-from perdure.programs.graph.working import SOURCES
 
 
 def needed(ir: IR, triggers: Any = ()) -> dict[str, list[str]]:

@@ -75,7 +75,7 @@ class Writer:
 
     def _work(self, step: Document, pointer: str, path: str) -> Document:
         match step:
-            case {"bash": command}:
+            case {"bash": str(command)} | {"bash": {"command": str(command)}} if step["bash"] in (command, {"command": command}):
                 return {"type": "bash", "command": command} | without_nothing({"env": self._value(step.get("env", {}))})
             case {"tool": tool}:
                 return {"type": "tool", "tool": tool} | without_nothing({"arguments": self._value(step.get("with"))})

@@ -1,0 +1,21 @@
+"""What stands behind the verbs of kinds that run a source text: a part of the model of the format."""
+
+from perdure.programs.format.shapes import Choice, Either, Field, Fields, Flag, Text, Value
+
+SOURCES = {"ts": "code", "python": "code", "bash": "command"}
+"""The verbs behind which stands a source text, in which an @ is an @; and under which name, if more is said."""
+
+COMMAND = Text(what="a command")
+_COMMANDED = Fields(
+    "bash",
+    (
+        Field("command", COMMAND, "what bash does", required=True),
+        Field("cwd", Text(template=True), "where, in the working directory of the execution, or from the root", default="."),
+        Field("check", Flag(), "whether an exit code other than 0 fails the step", default=False),
+        Field("stdin", Value(), "what it reads: text as it is, all else in JSON"),
+        Field(
+            "isolate", Choice((True, False, "none", "network", "all")), "from what it is kept: the network, or all but its working directory", default="none"
+        ),
+    ),
+)
+BASH = Either((COMMAND, _COMMANDED), "a command, or a mapping with one")
