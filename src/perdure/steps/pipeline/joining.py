@@ -127,7 +127,7 @@ def _joined(sides: tuple[Rows, Rows], places: Sequence[Sequence[int]], on: Seque
     for at, found in enumerate(pace.each(places)):
         made += [{**lefts[at], **rights[place]} for place in found]
         if not found and how in ("left", "full"):
-            made.append({**no_right, **lefts[at]} if not no_right.keys() & lefts[at].keys() else {**lefts[at], **no_right})
+            made.append({**lefts[at], **no_right})
     return made + [row for place in lonely for row in _of_right(place, None, (lefts, rights), (right, on, names), no_left)]
 
 

@@ -94,18 +94,14 @@ def top_k(read: Reader) -> Work:
 
 def filtered(read: Reader) -> Work:
     """``table_filter``: the rows for which a condition holds; see `conditions`."""
-    condition = {name: value for name, value in read.given.items() if name != "on_error"}
-    at = ""
-    if "condition" in condition:
-        read.known(("condition", "on_error"))
-        condition, at = read.given["condition"], "condition"
+    read.known(("condition", "on_error"))
+    condition = read.given.get("condition")
     on_error = read.choice("on_error", ("fail", "skip"), "fail")
     judge: Condition | None = None
     try:
         judge = OPEN if read.open(condition) else conditions.compiled(condition, read.is_open)
     except BadExpression as bad:
-        where = "/".join(part for part in (at, bad.where.removeprefix("/")) if part)
-        read.problems.append(Problem(f"{read.pointer}/{where}" if where else read.pointer, f"{bad.what}; {bad.hint}"))
+        read.problems.append(Problem(f"{read.pointer}/condition{bad.where}", f"{bad.what}; {bad.hint}"))
 
     def work(rows: Rows, tables: Tables, pace: Pace) -> Rows:
         assert judge is not None
