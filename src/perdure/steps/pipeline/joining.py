@@ -2,7 +2,8 @@
 
 Keys are equal as JSON values are; null, and what is missing, equals nothing. Rows come in the order of the left table, for each in that of the right one; those
 that only the right one has follow (``right``: all in the order of the right table). The right table's key fields are left out, as they say the same as the
-left's; of other fields that both have, each gets its suffix. Where one side has no row, its fields are null.
+left's; of other fields that both have, each gets its suffix. Where one side has no row, its fields are null; of a table
+without rows no fields are known.
 """
 
 from collections.abc import Mapping, Sequence
