@@ -13,7 +13,7 @@ from perdure.steps.pipeline.bounds import Pace
 from perdure.steps.pipeline.failed import Wrong
 from perdure.steps.pipeline.paths import Row
 from perdure.steps.pipeline.reading import OPEN, Reader
-from perdure.steps.pipeline.rows import packed, table
+from perdure.steps.pipeline.rows import is_wide, packed, table
 from perdure.steps.pipeline.tables import Rows, Tables
 
 REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
@@ -48,7 +48,7 @@ Wait = Callable[[Rows, Tables, Around], Awaitable[Came]]
 def http_request(read: Reader) -> Wait:
     """``http_request``: the rows that an answer has, in place of those before; with `into`, they are a table of that name for a later join, and the rows go on.
 
-    Besides the fields of a step ``http`` it takes `params`, another word for `query`, and `rows`: the path to the rows in the body. A URL without a scheme is https.
+    Besides the fields of a step ``http`` it takes `params`, another word for `query`, and `rows`: the path to the rows in the body, which is JSON. A URL without a scheme is https.
     """
     read.known((*PASSED_ON, *OURS))
     url, method = read.text("url", "where the request goes"), read.text("method", "GET, POST or another method", "GET")
@@ -64,7 +64,7 @@ def http_request(read: Reader) -> Wait:
 
     async def work(rows: Rows, tables: Tables, around: Around) -> Came:
         where = url if "://" in url else f"https://{url}"
-        answer = await around.http().step.fn(config=_keyed({**config, "url": where}, method, around.number), input=None)
+        answer = await around.http().step.fn(config=_keyed({**config, "url": where, "as": "json"}, method, around.number), input=None)
         body = answer.get("body") if isinstance(answer, Mapping) else answer
         found = body if get is None else get(body) if isinstance(body, dict) else None
         _ = packed(found, "the rows of the answer", around.pace)
@@ -87,7 +87,8 @@ def _keyed(config: dict[str, Any], method: str, number: int) -> dict[str, Any]:
 
 def jq_transform(read: Reader) -> Wait:
     """``jq_transform``: what a program in jq makes of the rows: ``.`` is the list of all, or with ``each: true`` one row after the other. A single output that is
-    a list are the rows; else each output is one. It sees neither environment nor files.
+    a list are the rows; else each output is one. It sees neither environment nor files. To it all numbers are floats, so rows with an integer
+    of more than 53 bits are refused.
     """
     read.known(("program", "each"))
     program, each = read.text("program", "a program in jq, such as 'map(select(.price > 10))'"), read.flag("each")
@@ -97,6 +98,8 @@ def jq_transform(read: Reader) -> Wait:
 
         pace = around.pace
         pace.look()
+        if is_wide(rows, packed(rows, "the rows", pace)):
+            raise Wrong("a row has an integer of more than 53 bits, which jq would change; make it text before, or select other fields")
         limits = pool.Limits(min(JQ_WALL_S, pace.left_s), JQ_MEMORY_BYTES, pace.bounds.bytes)
         outputs = await pool.run("jq", {"program": program, "rows": list(rows) if each else [list(rows)]}, limits)
         if not isinstance(outputs, list):

@@ -17,6 +17,9 @@ VALUE = "value"
 _PERHAPS_NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 """How a float that is not finite looks in MessagePack. It may be found where there is none (within a number), but is found where there is one."""
 
+_PERHAPS_WIDE = re.compile(rb"[\xcf\xd3]")
+"""How integers of more than 32 bits begin there."""
+
 
 def table(value: Any, what: str) -> list[Row]:
     """The rows that a value is.
@@ -57,5 +60,24 @@ def _is_not_finite(value: Any) -> bool:
             return any(map(_is_not_finite, value))
         case dict():
             return any(map(_is_not_finite, value.values()))
+        case _:
+            return False
+
+
+def is_wide(value: Any, raw: bytes) -> bool:
+    """Whether plain data, with its MessagePack, has an integer that no float can be: one of more than 53 bits."""
+    return _PERHAPS_WIDE.search(raw) is not None and _is_wide(value)
+
+
+def _is_wide(value: Any) -> bool:
+    match value:
+        case bool():
+            return False
+        case int():
+            return not -(2**53) <= value <= 2**53
+        case list():
+            return any(map(_is_wide, value))
+        case dict():
+            return any(map(_is_wide, value.values()))
         case _:
             return False

@@ -20,6 +20,9 @@ from perdure.steps.pipeline.tables import Rows
 ROWS = "rows"
 """What the table is called in the input that goes through the pipeline; those of all other names are there to be joined."""
 
+GRACE_S = 1.0
+"""So long after its time what waits may say itself that it was too short."""
+
 AT_ONCE_BYTES_MAX = 16 * 1024
 AT_ONCE_PAIRS_MAX = 10_000
 """So much is done where it stands: the hop into a thread would take longer."""
@@ -135,7 +138,7 @@ def _worked(several: Sequence[Planned], rows: Rows, tables: Mapping[str, Rows], 
 
 async def _waited(one: Planned, rows: Rows, tables: Mapping[str, Rows], around: Around) -> Any:
     assert one.wait is not None
-    limit = asyncio.timeout(max(around.pace.left_s, 0.0))
+    limit = asyncio.timeout(max(around.pace.left_s, 0.0) + GRACE_S)
     try:
         around.pace.look()
         async with limit:
