@@ -11,7 +11,7 @@ from perdure import AsyncClient, Definition, ExecutionFailed
 from perdure.core.ops import COMPOSITE
 from perdure.core.paths import Key
 from perdure.runtime.host import open_store
-from perdure.steps.deployment import Deployment
+from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.pipeline import PipelineFailed
 from perdure.steps.pipeline.composites import Composite, called, get, search, tool
 from perdure.testing import World
@@ -22,9 +22,9 @@ ROWS = [{"price": price} for price in (3, 1, 5, 2)]
 BEST = [{"table_filter": {"ref": "@self.price", "gt": "@input.least"}}, {"table_sort": "-price"}, {"top_k": 2}]
 
 
-def definition(ops: Any, name: str = "it", deployment: Deployment | None = None, **given: Any) -> Definition:
+def definition(ops: Any, name: str = "it", deployment: Deployment = NOTHING_MORE, given: Any = {}) -> Definition:  # noqa: B006  # it is only read
     document = {"perdure": 1, "name": name, "input": {"least": {"default": 1}}, "steps": [{"id": "a", "pipeline": ops, "with": {"rows": ROWS}, **given}]}
-    return Definition.of(document, **({} if deployment is None else {"deployment": deployment}))
+    return Definition.of(document, deployment=deployment)
 
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -43,7 +43,7 @@ def test_from_the_second_use_on_a_pipeline_is_a_composite_that_is_called_by_its_
     (composite,) = found(world, "sort price")
     assert composite.name.startswith("filter_price_sort_price_top_2_") and composite.uses == 2 and composite.inputs == ("rows", "least")
     assert composite.description == "Keeps rows by price; sorts by price; takes the first 2"
-    use = definition({"use": composite.name}, "use", **{"with": {"rows": ROWS, "least": 2}})
+    use = definition({"use": composite.name}, "use", given={"with": {"rows": ROWS, "least": 2}})
     assert world.run(use) == [{"price": 5}, {"price": 3}]
     assert found(world)[0].uses == 3
 
@@ -75,7 +75,7 @@ def test_an_execution_that_leaves_memory_counts_no_more_and_no_less(world: World
 
 
 def test_a_step_that_fails_is_no_use_and_neither_is_one_that_asks_not_to_be_counted(world: World) -> None:
-    failing = definition([{"parse_date": "price"}], **{"retry": {"max": 2, "wait": "1s"}})
+    failing = definition([{"parse_date": "price"}], given={"retry": {"max": 2, "wait": "1s"}})
     for _ in range(2):
         with pytest.raises(ExecutionFailed):
             world.run(failing)
@@ -94,7 +94,7 @@ def test_a_deployment_that_counts_nothing_opens_nothing(world: World) -> None:
 
 
 def test_each_item_of_an_each_is_a_use(world: World) -> None:
-    world.run(definition([{"top_k": 1}], **{"each": {"in": [1, 2, 3]}}))
+    world.run(definition([{"top_k": 1}], given={"each": {"in": [1, 2, 3]}}))
     assert [one.uses for one in found(world)] == [3]
 
 
@@ -102,13 +102,15 @@ def test_words_are_looked_for_in_names_and_descriptions_and_more_of_them_come_fi
     for name, ops in (("a", BEST), ("b", [{"table_sort": "city"}]), ("c", [{"groupby": "city"}, {"table_sort": "count"}])):
         for _ in range(3 if name == "b" else 2):
             world.run(definition(ops, name))
+
     def names(query: str, limit: int = 10) -> list[str]:
         return [one.name.rsplit("_", 1)[0] for one in found(world, query, limit)]
+
     assert names("") == ["sort_city", "by_city_sort_count", "filter_price_sort_price_top_2"]
     assert names("City sort!") == ["sort_city", "by_city_sort_count", "filter_price_sort_price_top_2"]
     assert names("group cities") == ["by_city_sort_count"] and names("price comparison") == ["filter_price_sort_price_top_2"]
     assert names("sort", 1) == ["sort_city"] and names("nothing") == []
-    with pytest.raises(ValueError, match="a number from 1"):
+    with pytest.raises(ValueError, match="limit"):
         _ = found(world, "x", 0)
 
 

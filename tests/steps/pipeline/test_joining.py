@@ -26,7 +26,7 @@ def nested(left: Rows, right: Rows, how: str) -> Rows:
     if how == "anti":
         return [one for one in left if not any(meet(one, other) for other in right)]
     if how == "right":
-        return [both(one, other) for other in right for one in ([one for one in left if meet(one, other)] or [None])]
+        return [row for other in right for row in ([both(one, other) for one in left if meet(one, other)] or [both(None, other)])]
     found = []
     for one in left:
         others = [other for other in right if meet(one, other)]
@@ -65,7 +65,8 @@ def test_of_an_empty_table_no_fields_are_known() -> None:
 
 
 def test_several_keys_have_to_meet_together() -> None:
-    left, right = [{"a": 1, "b": 2, "x": "l"}], [{"a": 1, "b": 2, "y": "r"}, {"a": 1, "b": 3, "y": "no"}]
+    left = [{"a": 1, "b": 2, "x": "l"}, {"a": 1, "b": None, "x": "null meets nothing"}, {"a": 1, "x": "nor what is missing"}]
+    right = [{"a": 1, "b": 2, "y": "r"}, {"a": 1, "b": 3, "y": "no"}, {"a": 1, "b": None, "y": "null"}, {"a": 1}]
     assert piped(left, {"join": {"with": right, "on": ["a", "b"]}}) == [{"a": 1, "b": 2, "x": "l", "y": "r"}]
 
 

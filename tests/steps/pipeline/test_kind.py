@@ -35,7 +35,12 @@ def test_what_data_says_of_the_row_is_data(world: World) -> None:
     document = {"perdure": 1, "name": "it", "input": {"said": {}}, "steps": [step]}
     with pytest.raises(BadDefinition):
         _ = Definition.of(document)  # where it stands in the definition itself, it is a reference
-    assert world.run(Definition.of({**document, "steps": [{**step, "with": {"rows": "@input.rows"}}], "input": {"said": {}, "rows": {}}}), said="@self.own", rows=rows) == rows[:1]
+    assert (
+        world.run(
+            Definition.of({**document, "steps": [{**step, "with": {"rows": "@input.rows"}}], "input": {"said": {}, "rows": {}}}), said="@self.own", rows=rows
+        )
+        == rows[:1]
+    )
 
 
 def test_rows_are_given_alone_or_with_tables_beside_them(world: World) -> None:

@@ -33,16 +33,26 @@ def test_spelling_and_defaults_make_no_difference_and_constants_do() -> None:
 
 
 def test_references_become_inputs_and_rows_that_stand_there_a_table() -> None:
-    found = shape([
-        {"table_filter": {"all": [{"field": "price", "gt": "@fetch.range.min"}, {"field": "at", "eq": "@input.min"}, {"field": "x", "eq": "a@@b @{fetch.range.min}"}]}},
-        {"join": {"with": [{"id": 1}], "on": "id"}},
-        {"join": {"with": "@fetch.people", "on": "id"}},
-        {"join": {"with": "cities", "on": "city"}},
-    ])
+    found = shape(
+        [
+            {
+                "table_filter": {
+                    "all": [{"field": "price", "gt": "@fetch.range.min"}, {"field": "at", "eq": "@input.min"}, {"field": "x", "eq": "a@@b @{fetch.range.min}"}]
+                }
+            },
+            {"join": {"with": [{"id": 1}], "on": "id"}},
+            {"join": {"with": "@fetch.people", "on": "id"}},
+            {"join": {"with": "cities", "on": "city"}},
+        ]
+    )
     assert found is not None
     assert found.inputs == ("rows", "table", "people", "cities", "min", "min_2") and found.tables == ("table", "people", "cities")
     assert [one["field"] for one in found.pipeline[0]["table_filter"]["condition"]["all"]] == ["price", "at", "x"]
-    assert [one.get("gt", one.get("eq")) for one in found.pipeline[0]["table_filter"]["condition"]["all"]] == ["@input.min", "@input.min_2", "a@@b @{input.min}"]
+    assert [one.get("gt", one.get("eq")) for one in found.pipeline[0]["table_filter"]["condition"]["all"]] == [
+        "@input.min",
+        "@input.min_2",
+        "a@@b @{input.min}",
+    ]
     assert found.pipeline[1] == {"join": {"with": "table", "on": "id"}}
     assert name_of({"join": {"with": [{"id": 1}], "on": "id"}}) == name_of({"join": {"with": [{"id": 2}, {"id": 3}], "on": "id"}})
 

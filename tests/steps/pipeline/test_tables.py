@@ -120,6 +120,10 @@ def test_nothing_that_is_given_is_changed() -> None:
     rows = [{"a": {"b": [1]}}, {"a": None}]
     other = [{"a": None, "z": 1}]
     before = repr((rows, other))
-    ops = [{"table_sort": "-a"}, {"join": {"with": "other", "on": "a", "how": "full"}}, {"regex_extract": {"field": "z", "pattern": "(.)", "as": "a", "on_error": "null"}}]
+    ops = [
+        {"table_sort": "-a"},
+        {"join": {"with": "other", "on": "a", "how": "full"}},
+        {"regex_extract": {"field": "z", "pattern": "(.)", "as": "a", "on_error": "null"}},
+    ]
     _ = piped(rows, *ops, other=other)
     assert repr((rows, other)) == before

@@ -1,7 +1,8 @@
 """Counting: each step that has used a composite and succeeded adds one to its uses, once.
 
-What counts the uses is an execution of its own (see `perdure.programs.code.composite`). It is begun, unless there is one, in the commit that opens the step; the
-use is a message in the commit that has its result. So a use is counted if and only if its result is remembered, and whoever replays the step counts nothing.
+What counts the uses is an execution of its own (see `perdure.programs.code.composite`). It is begun, unless there is one, in the commit that opens the step;
+the use is a message in the commit that has its result. So a use is counted if and only if its result is remembered, and whoever replays the step counts
+nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -42,10 +43,5 @@ def _name(op: Op) -> str:
 
 
 def used(run: "Instance", doing: Doing, name: str) -> None:
-    """Count one use; on replay, if it was counted."""
-    path = (*doing.path, ("used", 0))
-    op: Op | None = Send(Key(run.execution.key.tenant, COMPOSITE, name), USED.name)
-    if run.log.replaying:
-        op = run.log.upcoming(path)
-    if op is not None:
-        _ = run.log.ask(path, op)
+    """Count one use of what was begun."""
+    _ = run.log.ask((*doing.path, ("used", 0)), Send(Key(run.execution.key.tenant, COMPOSITE, name), USED.name))

@@ -50,6 +50,15 @@ class Count(NamedTuple):
     about: str = ""
 
 
+def as_it_stands(config: Any) -> Any:
+    """A config in which nothing has to be changed before its references are resolved."""
+    return config
+
+
+def nothing_counted(written: Any, config: Any) -> None:
+    """Of no step a use is counted."""
+
+
 NOTHING_SAID = Capabilities()
 DEFAULT_RETRY = Retry()
 
@@ -86,8 +95,8 @@ class Kind:
     capabilities: Capabilities = NOTHING_SAID
     check: Callable[[Any], Iterator[tuple[str, str]]] = lambda config: iter(())
     check_step: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = lambda step: iter(())
-    written: Callable[[Any], Any] = lambda config: config
-    counts: Callable[[Any, Any], Count | None] = lambda written, config: None
+    written: Callable[[Any], Any] = as_it_stands
+    counts: Callable[[Any, Any], Count | None] = nothing_counted
     retry: Retry = DEFAULT_RETRY
     timeout: Duration | None = None
     extra: str = ""

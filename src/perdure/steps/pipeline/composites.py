@@ -1,7 +1,8 @@
 """Composites: pipelines that were used twice or more, each a tool of its own with a name, found by words, and called again by its name.
 
-Each use of a pipeline in a definition is counted by the execution of `perdure.programs.code.composite` that has the pipeline's name as its id. Here that is read:
-what it has counted, and what lies in its mail and is about to be. So a use is found as soon as its result is durable, whether or not an engine has looked at it.
+Each use of a pipeline in a definition is counted by the execution of `perdure.programs.code.composite` that has the pipeline's name as its id. Here that is
+read: what it has counted, and what lies in its mail and is about to be. So a use is found as soon as its result is durable, whether or not an engine has looked
+at it.
 """
 
 import re
@@ -12,7 +13,7 @@ import msgspec
 
 from perdure.core import log, messages, values
 from perdure.core.attributes import shown
-from perdure.core.errors import BadValue, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.mail import Mail
@@ -22,11 +23,12 @@ from perdure.core.values import NOTHING, Value
 from perdure.expr import template
 from perdure.programs.code.composite import ABOUT, USED, USES, USES_MAX, Shape
 from perdure.programs.code.declare import Step
+from perdure.programs.code.durations import whole
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.pipeline.bounds import DEFAULT, Bounds
 from perdure.steps.pipeline.failed import PipelineFailed
 from perdure.steps.pipeline.paths import Row
-from perdure.steps.pipeline.running import ROWS, http_of, performed
+from perdure.steps.pipeline.running import http_of, performed
 from perdure.stores.base import Filter, Head, Log
 from perdure.stores.looking import Looking, near
 
@@ -45,7 +47,8 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Composite(msgspec.Struct, frozen=True):
-    """A pipeline that was used before: its name, what it does, how often it was used (10,000: so often or more), its operations, and the inputs that it takes."""
+    """A pipeline that was used before: its name, what it does, how often it was used (10,000: so often or more), its operations, and the inputs that it
+    takes."""
 
     name: str
     description: str
@@ -55,15 +58,15 @@ class Composite(msgspec.Struct, frozen=True):
 
 
 async def search(looking: Looking, query: str, limit: int = 10, tenant: str = "default") -> list[Composite]:
-    """The composites whose name, description or fields have words of `query`, those with more of them first, then those that were used more often, then by name.
+    """The composites whose name, description or fields have words of `query`, those with more of them first, then those that were used more often, then by
+    name.
 
     A word in the name counts 3, one elsewhere 2, the beginning of one 1. A query without words means all.
 
     Raises:
         BadValue: the limit is no number from 1.
     """
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise BadValue("limit", limit, "a number from 1")
+    _ = whole(limit, "limit")
     wanted = _words(query)
     found = list[tuple[int, int, str]]()
     async for head in _heads(looking, tenant):
@@ -162,8 +165,8 @@ def _score(wanted: list[str], head: Head) -> int:
 
 
 async def _uses(looking: Looking, head: Head) -> int:
-    """How often it was used: as its head says, unless mail lies there or is being read."""
-    if head.mail_at_s is None and head.holder is None:
+    """How often it was used: as its head says, unless uses lie in its mail, are being read or gathered."""
+    if head.mail_at_s is None and head.wake_at_s is None and head.holder is None:
         uses = shown(head.attributes).get(USES, 0)
         return uses if isinstance(uses, int) else 0
     found = await _contents(looking, head.key)
@@ -212,5 +215,5 @@ async def _shape(looking: Looking, execution: Execution, mail: list[Mail]) -> Sh
     raw = given if isinstance(given, bytes) else await looking.blob(given.sha256)
     if raw is None:
         raise NotFound(execution.key)
-    (shape,), _ = values.decode(raw, tuple[tuple[Shape], dict[str, Any]], "what a composite does")
-    return shape
+    decoded: tuple[tuple[Shape], dict[str, Any]] = values.decode(raw, tuple[tuple[Shape], dict[str, Any]], "what a composite does")
+    return decoded[0][0]

@@ -9,8 +9,8 @@
     {all: [...]}  {any: [...]}  {not: ...}
     {expr: "price > 10 && region == 'EU'"}     CEL, in which fields are names and ``self`` is the row
 
-A missing field is null, to which ``eq: null`` and ``exists: false`` hold; it is neither more nor less than anything. Text beside a number is an error of the row.
-Values are data: an @ in one is an @.
+A missing field is null, to which ``eq: null`` and ``exists: false`` hold; it is neither more nor less than anything. Text beside a number is an error of the
+row. Values are data: an @ in one is an @.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ from typing import Any
 
 from perdure.core.errors import BadExpression
 from perdure.expr import condition, refs
-from perdure.expr.condition import AGGREGATES, COMPARED, GROUPS, QUANTIFIERS, Condition
+from perdure.expr.condition import COMPARED, GROUPS, Condition
+from perdure.expr.operators import AGGREGATES, QUANTIFIERS
 from perdure.expr.template import escaped
 from perdure.expr.values import cut, shown
 from perdure.programs.format.finding import closest
@@ -135,7 +136,8 @@ def _path(value: Any, where: str) -> paths.Path:
     try:
         return paths.path(value)
     except ValueError as error:
-        raise BadExpression(where, *str(error).split("; ", 1)) from None
+        what, _, hint = str(error).partition("; ")
+        raise BadExpression(where, what, hint) from None
 
 
 def _right(name: str, value: Any, where: str, is_open: bool) -> tuple[str, Any]:
@@ -184,7 +186,7 @@ def of_rows(one: Any) -> Any:
         case list():
             return [of_rows(inner) for inner in one]
         case {"ref": str(ref), **rest} if (field := _of_self(ref)) is not None:
-            return {"field": field, **_rights(rest)}
+            return {"field": field, **_rights(dict(rest))}
         case dict() if "ref" in one or "field" in one:
             return _rights(one)
         case dict() if len(one) == 1 and (name := next(iter(one))) in GROUPS:

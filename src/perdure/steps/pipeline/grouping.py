@@ -1,8 +1,8 @@
 """Grouping: rows with equal values in some fields become one, with what is made of the others.
 
-Groups come in the order in which each was first seen; null is a value like any other, and so is what is missing. Sums of integers are exact; as soon as there is
-a float among them, a sum is the float nearest to the true one, in whatever order the rows come. Nulls are left out by all but `count` of rows, `first`, `last`
-and `list`. Of nothing, a sum is 0 and everything else null or empty.
+Groups come in the order in which each was first seen; null is a value like any other, and so is what is missing. Sums of integers are exact; as soon as there
+is a float among them, a sum is the float nearest to the true one, in whatever order the rows come. Nulls are left out by all but `count` of rows, `first`,
+`last` and `list`. Of nothing, a sum is 0 and everything else null or empty.
 """
 
 import math

@@ -13,7 +13,7 @@ from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info
 from perdure.programs.format.finding import closest
 from perdure.programs.format.shapes import is_template
-from perdure.programs.graph.kind import Count, Kind, Limit
+from perdure.programs.graph.kind import Count, Kind, Limit, nothing_counted
 from perdure.steps.deployment import Deployment
 from perdure.steps.pipeline import operations
 from perdure.steps.pipeline.bounds import DEFAULT, MOST, Bounds
@@ -66,7 +66,12 @@ def kind(deployment: Deployment) -> Kind:
         output={"type": "array", "items": {"type": "object"}},
         limits=(
             Limit("rows", f"{DEFAULT.rows:,}", f"{MOST.rows:,}", "the operation that would make more fails"),
-            Limit("bytes", f"{DEFAULT.bytes:,}", f"{MOST.bytes:,}", "a table or an answer that takes more fails; what a step is given and gives has 16 MiB at most"),
+            Limit(
+                "bytes",
+                f"{DEFAULT.bytes:,}",
+                f"{MOST.bytes:,}",
+                "a table or an answer that takes more fails; a step's input and result have 16 MiB at most",
+            ),
             Limit("groups", f"{DEFAULT.groups:,}", f"{MOST.groups:,}", "the groupby fails"),
             Limit("wall", f"{DEFAULT.wall_s:g} s", f"{MOST.wall_s:g} s", "the operation under way fails"),
         ),
@@ -74,13 +79,9 @@ def kind(deployment: Deployment) -> Kind:
         idempotency="repeated after an interruption, unless it makes a request by POST or PATCH, or uses a composite, which may: then say idempotent: true",
         check=check,
         written=written,
-        counts=counts if deployment.counts_pipelines else _nothing,
+        counts=counts if deployment.counts_pipelines else nothing_counted,
         example=EXAMPLE,
     )
-
-
-def _nothing(written: Any, config: Any) -> None:
-    return None
 
 
 def _given(config: Any) -> Mapping[str, Any]:
@@ -96,7 +97,8 @@ def written(config: Any) -> Any:
 
 
 def counts(written: Any, config: Any) -> Count | None:
-    """What a step counts as a use of: the composite that it names, or the shape of its operations. Of what was not written out before it ran, as it came to be."""
+    """What a step counts as a use of: the composite that it names, or the shape of its operations. Of what was not written out before it ran, as it came to
+    be."""
     asked, came = _given(written), _given(config)
     if came.get("counted") is False:
         return None

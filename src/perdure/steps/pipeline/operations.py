@@ -118,7 +118,7 @@ def plan(ops: Any, is_open: bool = False, pointer: str = "") -> tuple[list[Plann
 
 
 def with_fields(ops: Any) -> Any:
-    """Operations as an author writes them, with references to the row (``@self.price``) made paths to fields, so that what references are left lead elsewhere."""
+    """Operations as an author writes them, with references to the row (``@self.price``) made paths to fields: what references are left lead elsewhere."""
     if not isinstance(ops, list):
         return ops
     return [_with_fields(one) for one in ops]

@@ -1,7 +1,8 @@
 """Ordering and equality of JSON values of any kinds.
 
 Values are ordered by kind, then by value: false, true, numbers, text (by code point), lists (by their items), mappings (by their keys and values). Integers and
-floats are compared exactly. Null is in no order: who sorts says whether it comes last or first. Two values are equal as JSON is: 1 and 1.0 are, 1 and true are not.
+floats are compared exactly. Null is in no order: who sorts says whether it comes last or first. Two values are equal as JSON is: 1 and 1.0 are, 1 and true are
+not.
 """
 
 from collections.abc import Sequence

@@ -48,7 +48,8 @@ Wait = Callable[[Rows, Tables, Around], Awaitable[Came]]
 def http_request(read: Reader) -> Wait:
     """``http_request``: the rows that an answer has, in place of those before; with `into`, they are a table of that name for a later join, and the rows go on.
 
-    Besides the fields of a step ``http`` it takes `params`, another word for `query`, and `rows`: the path to the rows in the body, which is JSON. A URL without a scheme is https.
+    Besides the fields of a step ``http`` it takes `params`, another word for `query`, and `rows`: the path to the rows in the body, which is JSON. A URL
+    without a scheme is https.
     """
     read.known((*PASSED_ON, *OURS))
     url, method = read.text("url", "where the request goes"), read.text("method", "GET, POST or another method", "GET")
@@ -86,8 +87,8 @@ def _keyed(config: dict[str, Any], method: str, number: int) -> dict[str, Any]:
 
 
 def jq_transform(read: Reader) -> Wait:
-    """``jq_transform``: what a program in jq makes of the rows: ``.`` is the list of all, or with ``each: true`` one row after the other. A single output that is
-    a list are the rows; else each output is one. It sees neither environment nor files. To it all numbers are floats, so rows with an integer
+    """``jq_transform``: what a program in jq makes of the rows: ``.`` is the list of all, or with ``each: true`` one row after the other. A single output that
+    is a list are the rows; else each output is one. It sees neither environment nor files. To it all numbers are floats, so rows with an integer
     of more than 53 bits are refused.
     """
     read.known(("program", "each"))

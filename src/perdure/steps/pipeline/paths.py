@@ -41,7 +41,7 @@ def path(text: str) -> Path:
             break
         at += text[at] == "."
     if at != len(text) or not found or text.endswith(".") or len(found) > SEGMENTS_MAX:
-        raise ValueError(f"{cut(text)!r} is no path to a field; write price, address.city, items[0].id, or [\"a key\"] around a key with a dot")
+        raise ValueError(f'{cut(text)!r} is no path to a field; write price, address.city, items[0].id, or ["a key"] around a key with a dot')
     return tuple(found)
 
 

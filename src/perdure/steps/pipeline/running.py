@@ -38,8 +38,8 @@ async def run(
 ) -> list[Row]:
     """The rows that come of a pipeline: of `rows` (a list of mappings), or of the answer that its first operation requests.
 
-    `ops` are its operations, in any of their spellings (see `operations`); `inputs` are further tables, by the names by which operations join them. Nothing that
-    is given is changed. References have to be resolved, but for those to the row in a filter (``@self.price``).
+    `ops` are its operations, in any of their spellings (see `operations`); `inputs` are further tables, by the names by which operations join them. Nothing
+    that is given is changed. References have to be resolved, but for those to the row in a filter (``@self.price``).
 
     Raises:
         PipelineFailed: an operation is none, or can't do its work with these rows, or within `bounds`; the message names its number and what to do.

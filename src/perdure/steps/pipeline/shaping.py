@@ -1,7 +1,7 @@
 """Shaping: what a pipeline does, apart from the data that it does it to: its operations in one spelling, with defaults left out, a name and a description.
 
-What a reference came to differs from use to use, so a reference becomes an input of the shape: ``@fetch.min`` is ``@input.min``. Rows that stand in the pipeline
-are data and become a table of the input as well. Two pipelines of one shape have one name, in whichever spelling they were written.
+What a reference came to differs from use to use, so a reference becomes an input of the shape: ``@fetch.min`` is ``@input.min``. Rows that stand in the
+pipeline are data and become a table of the input as well. Two pipelines of one shape have one name, in whichever spelling they were written.
 """
 
 import re
@@ -76,9 +76,7 @@ class _Inputs:
             ref = refs.parse(value)
             return f"@input.{self._name(ref)}{'?' if ref.optional else ''}"
         parts = template.merged(template.parts_of(value, ""))
-        return "".join(
-            part.replace("@", "@@") if isinstance(part, str) else f"@{{input.{self._name(part)}{'?' if part.optional else ''}}}" for part in parts
-        )
+        return "".join(part.replace("@", "@@") if isinstance(part, str) else f"@{{input.{self._name(part)}{'?' if part.optional else ''}}}" for part in parts)
 
     def _name(self, ref: Ref) -> str:
         found = self.values.get(ref.written)

@@ -120,7 +120,8 @@ def filtered(read: Reader) -> Work:
 
 
 def select(read: Reader) -> Work:
-    """``table_select``: some fields of each row, in the order given, under new names if wanted. What is missing or null becomes the field's default, or null."""
+    """``table_select``: some fields of each row, in the order given, under new names if wanted. What is missing or null becomes the field's default, or
+    null."""
     read.known(("fields",))
     columns = [(paths.getter(one.path), one.name, one.default) for one in read.columns("fields")]
 

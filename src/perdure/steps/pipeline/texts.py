@@ -25,8 +25,8 @@ WORDS = ("iso8601", "rfc2822", "epoch", "epoch_ms")
 
 
 def regex_extract(read: Reader) -> Work:
-    """``regex_extract``: what a pattern (RE2) first finds in a field. Each named group becomes a field of its name; without one, the first group, or all that was
-    found, becomes `as`. With ``all: true`` everything found becomes a list under `as`. Where nothing is found the fields are null (``on_no_match``).
+    """``regex_extract``: what a pattern (RE2) first finds in a field. Each named group becomes a field of its name; without one, the first group, or all that
+    was found, becomes `as`. With ``all: true`` everything found becomes a list under `as`. Where nothing is found the fields are null (``on_no_match``).
     """
     read.known(("field", "pattern", "as", "all", "on_no_match", "on_error"))
     path, pattern = read.path("field"), read.pattern("pattern")
@@ -92,8 +92,9 @@ class Reading(NamedTuple):
 
 def parse_date(read: Reader) -> Work:
     """``parse_date``: a field as a time. `formats` are tried in order: iso8601 (the default), rfc2822, epoch and epoch_ms (numbers), or those of strptime. One
-    without a zone is in `timezone` (UTC), of a time that is there twice the first is meant, and one that is not there (clocks go forward) is an error. It becomes
-    `to`: iso (``2026-11-22T09:30:00Z``, in `to_timezone`), date, epoch (seconds; an integer unless it has a fraction) or epoch_ms (an integer, rounded down).
+    without a zone is in `timezone` (UTC), of a time that is there twice the first is meant, and one that is not there (clocks go forward) is an error. It
+    becomes `to`: iso (``2026-11-22T09:30:00Z``, in `to_timezone`), date, epoch (seconds; an integer unless it has a fraction) or epoch_ms (an integer, rounded
+    down).
     """
     read.known(("field", "as", "format", "formats", "timezone", "to", "to_timezone", "on_error"))
     path, called, on_error = read.path("field"), read.text("as", default=""), read.choice("on_error", ON_ERROR, "fail")
