@@ -89,7 +89,7 @@ def beside_python(count: int) -> None:
 
 def beside_jq(count: int) -> None:
     """A filter in jq, in its sandbox, beside the operation, and beside jq in this process."""
-    import jq
+    import jq  # type: ignore[import-not-found]  # it has no types
 
     rows, program = many(count), jq.compile(JQ)
     boxed, own, alone = list[float](), list[float](), list[float]()

@@ -185,8 +185,8 @@ def of_rows(one: Any) -> Any:
             return {"field": _of_self(one)}
         case list():
             return [of_rows(inner) for inner in one]
-        case {"ref": str(ref), **rest} if (field := _of_self(ref)) is not None:
-            return {"field": field, **_rights(dict(rest))}
+        case dict() if (field := _of_self(one.get("ref"))) is not None:
+            return {"field": field, **_rights({name: value for name, value in one.items() if name != "ref"})}
         case dict() if "ref" in one or "field" in one:
             return _rights(one)
         case dict() if len(one) == 1 and (name := next(iter(one))) in GROUPS:

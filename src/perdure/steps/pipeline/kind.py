@@ -28,12 +28,17 @@ FIELDS = ("ops", "use", "limits", "counted")
 LIMITS = {"rows": "rows", "bytes": "bytes", "groups": "groups", "wall": "wall_s"}
 
 EXAMPLE = """
-- id: best
-  pipeline:
-    - table_filter: {field: price, gt: 10}
-    - table_sort: {field: price, order: desc}
-    - top_k: 3
-  with: {rows: "@fetch.items"}
+perdure: 1
+name: best_offers
+input: {offers: {type: array}, least: {type: number, default: 10}}
+steps:
+  - id: best
+    pipeline:
+      - table_filter: {field: price, gte: "@input.least"}
+      - table_sort: [-price, name]
+      - top_k: 3
+    with: {rows: "@input.offers"}
+output: "@best"
 """
 
 

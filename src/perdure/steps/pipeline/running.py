@@ -53,9 +53,9 @@ def http_of(deployment: Deployment) -> Callable[[], Kind]:
 
     @cache
     def http() -> Kind:
-        from perdure.steps.registry import Registry  # here, as the registry finds this module
+        from perdure.steps.http.kind import kind  # here, as most pipelines ask nobody
 
-        return Registry(deployment)["http"]
+        return kind(deployment)
 
     return http
 
