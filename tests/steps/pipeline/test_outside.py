@@ -2,18 +2,22 @@
 
 import asyncio
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from perdure import Definition
 from perdure.core.paths import Key
 from perdure.programs.code.info import StepInfo, running
 from perdure.programs.code.resources import opened
+from perdure.runtime.host import open_store
 from perdure.runtime.resources import Resources
 from perdure.steps.deployment import Allowed, Deployment
 from perdure.steps.pipeline import OperationFailed, PipelineFailed, run
 from perdure.steps.pipeline.bounds import DEFAULT, Bounds
+from perdure.steps.pipeline.composites import search
 from tests.steps.pipeline.tables import piped, refused
 
 with_jq = pytest.mark.skipif(find_spec("perdure.steps.sandbox") is None, reason="jq runs in the sandbox")
@@ -143,3 +147,26 @@ async def test_an_answer_without_rows_or_with_too_many_is_refused() -> None:
     single = Api()
     single.body = [3, 4]
     assert await asked(single, {"http_request": "http://HOST/numbers"}) == [{"value": 3}, {"value": 4}]
+
+
+def written(directory: Path) -> list[bytes]:
+    """What the files of a directory have in them."""
+    return [file.read_bytes() for file in directory.rglob("*") if file.is_file()]
+
+
+async def test_a_secret_in_a_header_goes_out_and_nowhere_else(tmp_path: Path) -> None:
+    api, canary = Api(), "canary-of-the-pipeline"
+    server = await asyncio.start_server(api.answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/search"
+    ask = {"http_request": {"url": url, "headers": {"Authorization": "Bearer @{secrets.TOKEN}"}, "rows": "data.items"}}
+    document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "pipeline": [ask, {"table_sort": "price"}]}]}
+    definition = Definition.of(document, deployment=Deployment(Allowed(http=("127.0.0.1",))), secrets={"TOKEN": canary})
+    async with server:
+        for _ in range(2):
+            assert (await definition.arun(db=f"sqlite:///{tmp_path}/perdure.db"))[0] == {"price": 10, "to": "SFO"}
+    assert [headers["authorization"] for _, headers in api.seen] == [f"Bearer {canary}"] * 2
+    assert not any(canary.encode() in raw for raw in written(tmp_path))
+    store = open_store(f"sqlite:///{tmp_path}/perdure.db")
+    (composite,) = await search(store, "sort")
+    await store.close()
+    assert composite.inputs == ("token",) and "Bearer @{input.token}" in repr(composite.pipeline)

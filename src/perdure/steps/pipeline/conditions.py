@@ -19,8 +19,8 @@ from typing import Any
 from perdure.core.errors import BadExpression
 from perdure.expr import condition, refs
 from perdure.expr.condition import COMPARED, GROUPS, Condition
+from perdure.expr.marks import escaped
 from perdure.expr.operators import AGGREGATES, QUANTIFIERS
-from perdure.expr.template import escaped
 from perdure.expr.values import cut, shown
 from perdure.programs.format.finding import closest
 from perdure.programs.format.shapes import is_template

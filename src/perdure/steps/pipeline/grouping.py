@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from perdure.expr.template import escaped
+from perdure.expr.marks import escaped
 from perdure.expr.values import cut, kind, shown
 from perdure.programs.format.finding import closest
 from perdure.steps.pipeline import paths

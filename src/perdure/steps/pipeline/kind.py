@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.errors import BadExpression, BadValue
 from perdure.expr import template
-from perdure.expr.template import escaped
+from perdure.expr.marks import escaped
 from perdure.expr.values import cut, shown
 from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info

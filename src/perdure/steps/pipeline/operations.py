@@ -10,7 +10,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.expr.template import escaped
+from perdure.expr.marks import escaped
 from perdure.expr.values import cut, shown
 from perdure.programs.format.finding import closest
 from perdure.programs.format.shapes import is_template

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.core.errors import BadExpression
+from perdure.expr.marks import escaped
 from perdure.expr.regexes import regex
-from perdure.expr.template import escaped
 from perdure.expr.values import cut, shown
 from perdure.programs.format.finding import closest
 from perdure.programs.format.shapes import is_template
