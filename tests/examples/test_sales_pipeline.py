@@ -15,7 +15,6 @@ import pytest
 from examples import sales_tools
 from perdure import Definition, ExecutionFailed
 
-pytest.importorskip("perdure.steps.sandbox", reason="jq runs in the sandbox")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -11,10 +11,10 @@ RECENT = 16
 class Payloads:
     """The blobs of a store, by hash."""
 
-    __slots__ = ("_recent", "store")
+    __slots__ = ("_recent", "_store")
 
     def __init__(self, store: Looking) -> None:
-        self.store = store
+        self._store = store
         self._recent: dict[str, bytes] = {}
 
     async def get(self, sha256: str) -> bytes:
@@ -26,7 +26,7 @@ class Payloads:
         """
         raw = self._recent.pop(sha256, None)
         if raw is None:
-            raw = await self.store.blob(sha256)
+            raw = await self._store.blob(sha256)
             if raw is None:
                 raise LogDamaged(f"blob {sha256} is missing")
             wire.refuse_coded(raw)

@@ -21,7 +21,6 @@ from perdure.programs.code.undo import Done
 from perdure.runtime.holder import persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.secrets import reveal
-from perdure.stores.looking import near
 
 Busy = Callable[["asyncio.Future[Any]"], None]
 """What is told of the future of the thread in which a sync step runs."""
@@ -50,16 +49,15 @@ async def _performed(fn: Any, args: Value, info: StepInfo, payloads: Payloads, t
         codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
         positional, named = codec.decode_args(raw, "the arguments of step", info.path)
         if is_async:
-            result = await _inside(info, payloads, inner(*positional, **named))
+            result = await _inside(info, inner(*positional, **named))
         else:
             context = contextvars.copy_context()
             context.run(running.set, info)
-            context.run(near.set, payloads.store)
             thread = asyncio.get_running_loop().run_in_executor(threads, context.run, lambda: inner(*positional, **named))
             busy(thread)
             result = await asyncio.shield(thread)
             if inspect.isawaitable(result):
-                result = await _inside(info, payloads, result)
+                result = await _inside(info, result)
         return Ok(values.encode(result, "the result of step", info.path))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
@@ -82,14 +80,13 @@ async def of_what_is_undone(raw: bytes, payloads: Payloads) -> bytes:
     return values.encode(((msgspec.Raw(await payload(done.result, payloads)), *args), kwargs), "the arguments of what undoes")
 
 
-async def _inside(info: StepInfo, payloads: Payloads, work: Awaitable[Any]) -> Any:
+async def _inside(info: StepInfo, work: Awaitable[Any]) -> Any:
     """Await `work` where `step_info()` answers; what is called back from outside of it must not be taken for the step."""
-    token, store = running.set(info), near.set(payloads.store)
+    token = running.set(info)
     try:
         return await work
     finally:
         running.reset(token)
-        near.reset(store)
 
 
 def failure(fn: Any, error: BaseException) -> Err:

@@ -1,6 +1,5 @@
 """Looking: the part of a store that changes nothing. Whoever asks for no more of it can be shown to change nothing."""
 
-from contextvars import ContextVar
 from typing import Protocol
 
 from perdure.core.mail import Mail
@@ -38,7 +37,3 @@ class Looking(Protocol):
     async def close(self) -> None:
         """See `Store.close`."""
         ...
-
-
-near: ContextVar[Looking] = ContextVar("perdure_store")
-"""The store of the engine or worker by which the step is performed that runs here."""

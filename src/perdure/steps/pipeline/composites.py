@@ -24,13 +24,14 @@ from perdure.expr import template
 from perdure.programs.code.composite import ABOUT, USED, USES, USES_MAX, Shape
 from perdure.programs.code.declare import Step
 from perdure.programs.code.durations import whole
+from perdure.programs.code.resources import opened
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.pipeline.bounds import DEFAULT, Bounds
 from perdure.steps.pipeline.failed import PipelineFailed
 from perdure.steps.pipeline.paths import Row
 from perdure.steps.pipeline.running import http_of, performed
 from perdure.stores.base import Filter, Head, Log
-from perdure.stores.looking import Looking, near
+from perdure.stores.looking import Looking
 
 PROMOTED_FROM = 2
 """So many uses make a pipeline a composite."""
@@ -121,7 +122,7 @@ def tool(composite: Composite, deployment: Deployment = NOTHING_MORE) -> Step[An
     from perdure.programs.code.info import step_info
 
     async def call(**inputs: Any) -> list[Row]:
-        return await called(near.get(), composite.name, inputs, step_info().execution.tenant, deployment)
+        return await called(opened.get().store, composite.name, inputs, step_info().execution.tenant, deployment)
 
     call.__doc__ = f"{composite.description}. Inputs: {', '.join(composite.inputs)}."
     return Step(call, name=composite.name)

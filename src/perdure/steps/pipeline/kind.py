@@ -11,6 +11,7 @@ from perdure.expr.marks import escaped
 from perdure.expr.values import cut, shown
 from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info
+from perdure.programs.code.resources import opened
 from perdure.programs.format.finding import closest
 from perdure.programs.format.shapes import is_template
 from perdure.programs.graph.kind import Count, Kind, Limit, nothing_counted
@@ -22,7 +23,6 @@ from perdure.steps.pipeline.failed import PipelineFailed
 from perdure.steps.pipeline.outside import REPEATABLE
 from perdure.steps.pipeline.running import ROWS, http_of, performed
 from perdure.steps.pipeline.shaping import shape
-from perdure.stores.looking import near
 
 FIELDS = ("ops", "use", "limits", "counted")
 LIMITS = {"rows": "rows", "bytes": "bytes", "groups": "groups", "wall": "wall_s"}
@@ -56,9 +56,7 @@ def kind(deployment: Deployment) -> Kind:
             raise PipelineFailed(-1, "", f"its input is {shown(input)}; it is {{rows: […]}}, with other tables beside them, or the rows alone")
         if "use" not in given:
             return await performed(given.get("ops"), tables or {}, http, bounds)
-        store, tenant = near.get(None), step_info().execution.tenant
-        if store is None:
-            raise PipelineFailed(-1, "", "composites are read from the store of an engine, and none is in reach here; write the operations out")
+        store, tenant = opened.get().store, step_info().execution.tenant
         return await performed(*await resolved(store, str(given["use"]), tables or {}, tenant), http, bounds)
 
     return Kind(
