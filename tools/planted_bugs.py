@@ -2354,6 +2354,63 @@ BUGS = [
         "_Attributes()",
         bash("isolation", "can_be_written"),
     ),
+    # pipelines
+    Bug(
+        "pipeline: uses of what failed",
+        "only what has succeeded is a use",
+        "programs/graph/working.py",
+        "if isinstance(how, Done) and counted:",
+        "if counted:",
+        (*PYTEST, "tests/steps/pipeline/test_composites.py", "-k", "fails"),
+    ),
+    Bug(
+        "pipeline: uses on replay",
+        "a replay counts what was counted, and nothing else",
+        "programs/graph/counting.py",
+        "if run.log.replaying:",
+        "if False:",
+        (*PYTEST, "tests/steps/pipeline/test_composites.py", "-k", "leaves_memory"),
+    ),
+    Bug(
+        "pipeline: uses in the mail",
+        "a use is found as soon as its result is durable",
+        "steps/pipeline/composites.py",
+        "return min(before + len(execution.mailbox) + len(new), USES_MAX)",
+        "return min(before + len(execution.mailbox), USES_MAX)",
+        (*PYTEST, "tests/steps/pipeline/test_composites.py", "-k", "no_engine_has_looked"),
+    ),
+    Bug(
+        "pipeline: null keys",
+        "null meets nothing in a join",
+        "steps/pipeline/joining.py",
+        "    if None in values:\n        return None\n",
+        "",
+        (*PYTEST, "tests/steps/pipeline/test_joining.py", "-k", "several_keys"),
+    ),
+    Bug(
+        "pipeline: joins that blow up",
+        "what a join would come to is counted before it is made",
+        "steps/pipeline/joining.py",
+        'pace.count(pairs + (sum(not found for found in places) if how in ("left", "full") else 0), "rows of the join")',
+        "_ = pairs",
+        (*PYTEST, "tests/steps/pipeline/test_joining.py", "-k", "blow_up"),
+    ),
+    Bug(
+        "pipeline: data as references",
+        "what data says of the row is data",
+        "steps/pipeline/conditions.py",
+        'return name, value if name == "matches" else literal(value)',
+        "return name, value",
+        (*PYTEST, "tests/steps/pipeline/test_kind.py", "-k", "is_data"),
+    ),
+    Bug(
+        "pipeline: exact sums",
+        "sums of floats are the same in any order",
+        "steps/pipeline/grouping.py",
+        "found = math.fsum([*floats, *_limbs(whole)])",
+        "found = sum([*floats, *_limbs(whole)])",
+        (*PYTEST, "tests/steps/pipeline/test_grouping.py", "-k", "exact"),
+    ),
 ]
 
 

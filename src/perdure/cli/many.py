@@ -19,7 +19,7 @@ from perdure.cli.progress import counting
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed
 from perdure.core.errors import PerdureError
-from perdure.core.ops import APPROVAL
+from perdure.core.ops import APPROVAL, COMPOSITE
 from perdure.core.paths import Key
 from perdure.core.where import parsed
 
@@ -98,7 +98,8 @@ def wanted(client: Client, settings: Settings, given: Mapping[str, Any], statuse
         found += page
         if not page:
             break
-    return [one.key for one in found if one.key.workflow != APPROVAL or given["workflow"] == APPROVAL]  # approvals end with whoever asks
+    # approvals end with whoever asks, and composites are nobody's work
+    return [one.key for one in found if one.key.workflow not in (APPROVAL, COMPOSITE) or given["workflow"] == one.key.workflow]
 
 
 def _split(statuses: str | None) -> list[str]:

@@ -148,6 +148,9 @@ class Receive(
 APPROVAL = "perdure.approval"
 """The workflow of approvals: a child of it waits for a person."""
 
+COMPOSITE = "perdure.composite"
+"""The workflow of composites: each counts the uses of a pipeline."""
+
 OnCancel = Literal["cancel", "terminate", "detach"]
 
 

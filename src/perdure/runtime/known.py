@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from perdure.programs.code.approval import WORKFLOW as APPROVAL
+from perdure.programs.code.composite import WORKFLOW as COMPOSITE
 from perdure.programs.workflows import Workflow
 
 logger = logging.getLogger("perdure.engine")
 
-OWN = (APPROVAL,)
+OWN = (APPROVAL, COMPOSITE)
 
 
 def runnable(workflows: Iterable[Workflow]) -> dict[str, Workflow]:

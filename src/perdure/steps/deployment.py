@@ -46,13 +46,15 @@ class Allowed:
 @dataclasses.dataclass(frozen=True)
 class Deployment:
     """What steps may use where they run. `work` is the directory under which each execution has its own; `models` the models by the names that
-    definitions use; `secret` finds the value of a secret by its name (None: there is none). Shell commands are isolated as `isolate` says at least."""
+    definitions use; `secret` finds the value of a secret by its name (None: there is none). Shell commands are isolated as `isolate` says at least.
+    Pipelines that are used are counted, and can be searched from the second use on, unless `counts_pipelines` is false."""
 
     allowed: Allowed = Allowed()  # frozen, so shared safely
     work: Path = Path(".perdure/work")
     models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     secret: Callable[[str], str | None] = lambda name: None
     isolate: Literal["none", "network", "all"] = "none"
+    counts_pipelines: bool = True
 
 
 NOTHING_MORE = Deployment()

@@ -24,6 +24,7 @@ OWN: dict[str, str] = {
     "llm": "perdure.steps.models.llm:kind",
     "ts": "perdure.steps.ts:kind",
     "python": "perdure.steps.python:kind",
+    "pipeline": "perdure.steps.pipeline.kind:kind",
 }
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
 

@@ -198,6 +198,8 @@ LOOP = Fields(
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
+OPERATION = Value(roots=("self",), secrets=True)
+PIPELINE = Either((ListOf(OPERATION, least=1), MapOf(OPERATION)), "a list of operations, {ops: [...]}, or {use: the name of a composite}")
 PARALLEL = Fields(
     "parallel",
     (
@@ -218,7 +220,7 @@ VERBS = (
     Verb("agent", AGENT, "an agent that decides which tools to use", effect=True),
     Verb("agent_message", AGENT_MESSAGE, "a message to the agent of this execution", effect=True),
     Verb("llm", LLM, "one request to a model", effect=True),
-    Verb("pipeline", Either((ListOf(MapOf(Value()), least=1), MapOf(Value())), "a list of operations"), "operations on tables, one after the other"),
+    Verb("pipeline", PIPELINE, "operations on tables, one after the other"),
     Verb("task", TASK, "work of any type, done by a worker", effect=True),
     Verb("approve", APPROVE, "people decide", ports=("approved", "rejected", "timeout")),
     Verb("listen", LISTEN, "waits for messages", ports=("success", "timeout")),

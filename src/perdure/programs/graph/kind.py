@@ -41,6 +41,24 @@ class Result(msgspec.Struct, frozen=True, rename={"data": "@data", "meta": "@met
     meta: dict[str, Any]
 
 
+class Count(NamedTuple):
+    """What a step that has succeeded adds a use to: the composite of this name, begun with `input` by the first who uses it (None: there is one already), and
+    found by what it is `about`."""
+
+    name: str
+    input: Any = None
+    about: str = ""
+
+
+def as_it_stands(config: Any) -> Any:
+    """A config in which nothing has to be changed before its references are resolved."""
+    return config
+
+
+def nothing_counted(written: Any, config: Any) -> None:
+    """Of no step a use is counted."""
+
+
 NOTHING_SAID = Capabilities()
 DEFAULT_RETRY = Retry()
 
@@ -56,6 +74,9 @@ class Kind:
     `config`, `input` and `output` are JSON Schemas (None: anything). `idempotent` says of a config whether a step of it may be done again when it is not
     known how far it came; `idempotency` says the rule to people. `check` gives what is wrong with a config beyond its schema, as (JSON pointer, what);
     references in it are not resolved yet; `check_step` the same of the whole step as it is written. `extra` is the extra of the package that it takes.
+
+    `written` makes of a config, as it stands in a definition, the one whose references are resolved. `counts` says of both, the one that `written` has made and
+    the one that came of it, what a step of it counts as a use of, if of anything.
     """
 
     name: str
@@ -74,6 +95,8 @@ class Kind:
     capabilities: Capabilities = NOTHING_SAID
     check: Callable[[Any], Iterator[tuple[str, str]]] = lambda config: iter(())
     check_step: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = lambda step: iter(())
+    written: Callable[[Any], Any] = as_it_stands
+    counts: Callable[[Any, Any], Count | None] = nothing_counted
     retry: Retry = DEFAULT_RETRY
     timeout: Duration | None = None
     extra: str = ""

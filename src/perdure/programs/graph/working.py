@@ -10,9 +10,9 @@ from perdure.core.ops import Call, Err
 from perdure.expr.marks import places
 from perdure.programs.code.declare import Step
 from perdure.programs.format.sources import SOURCES
-from perdure.programs.graph import ir, tools
+from perdure.programs.graph import counting, ir, tools
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.kind import Kind
+from perdure.programs.graph.kind import Count, Kind
 from perdure.programs.graph.names import Done
 from perdure.programs.graph.transforming import fitting
 
@@ -30,14 +30,24 @@ class Given(NamedTuple):
 
 def work(run: "Instance", doing: Doing, kind: Kind, given: Given) -> None:
     """Have a step done as its kind does it, and settle as that does."""
+    given = given._replace(config=kind.written(given.config))
     step = prepared(run, doing.node, kind)
+    counts = list[Count]()
 
-    op = run.log.attempted(doing.path, lambda: called(doing, kind, step, arguments(run, doing, kind.name, given)))
+    def made() -> Call:
+        found = arguments(run, doing, kind.name, given)
+        counts.extend(one for one in (kind.counts(given.config, found.values["config"]),) if one is not None)
+        return called(doing, kind, step, found)
+
+    op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):
         doing.then(op)
         return
+    counted = counting.begun(run, doing, counts[0] if counts else None)
 
     def told(how: Done | Err) -> None:
+        if isinstance(how, Done) and counted:
+            counting.used(run, doing, counted)
         doing.then(settled(run, doing, Done(how.port, how.output.parted())) if isinstance(how, Done) else how)
 
     run.log.wait(doing.path, lambda settlement: told(run.log.result(settlement)), step)

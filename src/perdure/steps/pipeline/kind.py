@@ -1,0 +1,194 @@
+"""The kind `pipeline`, as definitions have it: what stands behind the verb, what is checked of it before anything runs, and what of it is counted."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from perdure.core.errors import BadExpression, BadValue
+from perdure.expr import template
+from perdure.expr.marks import escaped
+from perdure.expr.values import cut, shown
+from perdure.programs.code.durations import seconds
+from perdure.programs.code.info import step_info
+from perdure.programs.code.resources import opened
+from perdure.programs.format.finding import closest
+from perdure.programs.format.shapes import is_template
+from perdure.programs.graph.kind import Count, Kind, Limit, nothing_counted
+from perdure.steps.deployment import Deployment
+from perdure.steps.pipeline import operations
+from perdure.steps.pipeline.bounds import DEFAULT, MOST, Bounds
+from perdure.steps.pipeline.composites import resolved
+from perdure.steps.pipeline.failed import PipelineFailed
+from perdure.steps.pipeline.outside import REPEATABLE
+from perdure.steps.pipeline.running import ROWS, http_of, performed
+from perdure.steps.pipeline.shaping import shape
+
+FIELDS = ("ops", "use", "limits", "counted")
+LIMITS = {"rows": "rows", "bytes": "bytes", "groups": "groups", "wall": "wall_s"}
+
+EXAMPLE = """
+perdure: 1
+name: best_offers
+input: {offers: {type: array}, least: {type: number, default: 10}}
+steps:
+  - id: best
+    pipeline:
+      - table_filter: {field: price, gte: "@input.least"}
+      - table_sort: [-price, name]
+      - top_k: 3
+    with: {rows: "@input.offers"}
+output: "@best"
+"""
+
+
+def kind(deployment: Deployment) -> Kind:
+    """The kind, for a deployment."""
+    http = cache(http_of(deployment))
+
+    async def run(config: Any, input: Any = None, env: Any = None) -> Any:
+        given = _given(config)
+        bounds = _bounds(given.get("limits"))
+        if isinstance(bounds, str):
+            raise PipelineFailed(-1, "", bounds)
+        tables = {ROWS: input} if isinstance(input, list) else input
+        if not isinstance(tables, Mapping | None):
+            raise PipelineFailed(-1, "", f"its input is {shown(input)}; it is {{rows: […]}}, with other tables beside them, or the rows alone")
+        if "use" not in given:
+            return await performed(given.get("ops"), tables or {}, http, bounds)
+        store, tenant = opened.get().store, step_info().execution.tenant
+        return await performed(*await resolved(store, str(given["use"]), tables or {}, tenant), http, bounds)
+
+    return Kind(
+        name="pipeline",
+        run=run,
+        title="Pipeline",
+        summary="Operations on tables, one after the other",
+        icon="table",
+        config={"anyOf": [{"type": "array", "minItems": 1}, {"type": "object"}]},
+        output={"type": "array", "items": {"type": "object"}},
+        limits=(
+            Limit("rows", f"{DEFAULT.rows:,}", f"{MOST.rows:,}", "the operation that would make more fails"),
+            Limit(
+                "bytes",
+                f"{DEFAULT.bytes:,}",
+                f"{MOST.bytes:,}",
+                "a table or an answer that takes more fails; a step's input and result have 16 MiB at most",
+            ),
+            Limit("groups", f"{DEFAULT.groups:,}", f"{MOST.groups:,}", "the groupby fails"),
+            Limit("wall", f"{DEFAULT.wall_s:g} s", f"{MOST.wall_s:g} s", "the operation under way fails"),
+        ),
+        idempotent=idempotent,
+        idempotency="repeated after an interruption, unless it makes a request by POST or PATCH, or uses a composite, which may: then say idempotent: true",
+        check=check,
+        written=written,
+        counts=counts if deployment.counts_pipelines else nothing_counted,
+        example=EXAMPLE,
+    )
+
+
+def _given(config: Any) -> Mapping[str, Any]:
+    """What stands behind the verb, as a mapping."""
+    return config if isinstance(config, Mapping) else {"ops": config}
+
+
+def written(config: Any) -> Any:
+    """A config as its author wrote it, with references to the row made paths to fields."""
+    if isinstance(config, Mapping):
+        return {**config, "ops": operations.with_fields(config["ops"])} if "ops" in config else config
+    return operations.with_fields(config)
+
+
+def counts(written: Any, config: Any) -> Count | None:
+    """What a step counts as a use of: the composite that it names, or the shape of its operations. Of what was not written out before it ran, as it came to
+    be."""
+    asked, came = _given(written), _given(config)
+    if came.get("counted") is False:
+        return None
+    if "use" in came:
+        return Count(str(came["use"]))
+    ops, done = asked.get("ops"), came.get("ops")
+    is_written = isinstance(ops, list) and not any(map(is_template, ops))
+    found = shape(ops) if is_written and isinstance(ops, list) else shape(done, resolved=True) if isinstance(done, list) else None
+    return None if found is None else Count(found.name, found, cut(found.description, 240))
+
+
+def idempotent(config: Any) -> bool:
+    """Whether a pipeline may be done again when it is not known how far it came."""
+    given = _given(config)
+    ops = given.get("ops")
+    if not isinstance(ops, list):
+        return False
+    return all(str(one.get("method", "GET")).upper() in REPEATABLE for one in operations.requests(ops))
+
+
+def check(config: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong with a config whose references are not resolved yet: each as a JSON pointer, and what."""
+    config = written(config)
+    yield from _secrets(config)
+    if not isinstance(config, Mapping):
+        yield from ((one.pointer, f"{name}: {one.what}" if name else one.what) for _, name, one in operations.plan(config, True)[1])
+        return
+    for name in config:
+        if name not in FIELDS:
+            meant = closest(str(name), FIELDS)
+            hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(FIELDS)}"
+            yield f"/{escaped(str(name))}", f"{name!r} is not a field of it; {hint}"
+    if ("ops" in config) is ("use" in config):
+        yield "", "it has a list of operations behind 'ops', or the name of a composite behind 'use'"
+    if "ops" in config and not is_template(config["ops"]):
+        yield from ((one.pointer, f"{name}: {one.what}" if name else one.what) for _, name, one in operations.plan(config["ops"], True, "/ops")[1])
+    if "use" in config and (not isinstance(config["use"], str) or not config["use"]):
+        yield "/use", f"it is the name of a composite, not {shown(config['use'])}"
+    if not isinstance(config.get("counted", True), bool) and not is_template(config["counted"]):
+        yield "/counted", f"it is true or false, not {shown(config['counted'])}"
+    bounds = _bounds(config.get("limits"), is_open=True)
+    if isinstance(bounds, str):
+        yield "/limits", bounds
+
+
+def _secrets(value: Any, pointer: str = "") -> Iterator[tuple[str, str]]:
+    """Where secrets stand, but in the headers of requests."""
+    match value:
+        case str() if "@" in value and _reads_secret(value):
+            yield pointer, "secrets stand only in the headers of http_request"
+        case list():
+            for place, item in enumerate(value):
+                yield from _secrets(item, f"{pointer}/{place}")
+        case {"step": "http_request", "headers": _, **others}:
+            yield from _secrets(others, pointer)
+        case {"http_request": {"headers": _, **others}, **rest} if not rest:
+            yield from _secrets(others, f"{pointer}/http_request")
+        case dict():
+            for name, item in value.items():
+                yield from _secrets(item, f"{pointer}/{escaped(str(name))}")
+
+
+def _reads_secret(text: str) -> bool:
+    try:
+        return any(read.root == "secrets" for read in template.compiled(text).reads)
+    except BadExpression:
+        return False  # which is said of it where references are checked
+
+
+def _bounds(given: Any, is_open: bool = False) -> Bounds | str:
+    """The bounds that are asked for, or why they can't be."""
+    if given is None or (is_open and is_template(given)):
+        return DEFAULT
+    if not isinstance(given, Mapping):
+        return f"limits are a mapping of {', '.join(LIMITS)}, not {shown(given)}"
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in LIMITS:
+            return f"limits has no {cut(repr(name))}; it has {', '.join(LIMITS)}"
+        if is_open and is_template(value):
+            continue
+        most = getattr(MOST, LIMITS[name])
+        try:
+            number = seconds(value, name) if name == "wall" else value
+        except (BadValue, OverflowError):
+            return f"limits.wall is a duration such as 30s, not {shown(value)}"
+        if isinstance(number, bool) or not isinstance(number, int | float) or (name != "wall" and number != int(number)) or not 0 < number <= most:
+            return f"limits.{name} is {'a duration' if name == 'wall' else 'a whole number'} of up to {most:,}, not {shown(value)}"
+        found[LIMITS[name]] = number if name == "wall" else int(number)
+    return dataclasses.replace(DEFAULT, **found)

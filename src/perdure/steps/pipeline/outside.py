@@ -1,0 +1,112 @@
+"""Outside: the operations that wait for something: an answer over HTTP, and jq, which runs in a sandbox that is killed when it overruns.
+
+A request is made by the kind `http` of this deployment, so its guard of addresses, its limits and its rules of what is tried again hold.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from perdure.programs.code.info import step_info
+from perdure.programs.graph.kind import Kind
+from perdure.steps.pipeline import paths
+from perdure.steps.pipeline.bounds import Pace
+from perdure.steps.pipeline.failed import Wrong
+from perdure.steps.pipeline.paths import Row
+from perdure.steps.pipeline.reading import OPEN, Reader
+from perdure.steps.pipeline.rows import is_wide, packed, table
+from perdure.steps.pipeline.tables import Rows, Tables
+
+REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
+METHODS = (*sorted(REPEATABLE), "PATCH", "POST")
+PASSED_ON = ("url", "method", "headers", "query", "body", "json", "form", "accept", "redirects", "max_bytes")
+"""The fields of a request that the kind `http` is given as they stand."""
+
+OURS = ("params", "rows", "into")
+JQ_MEMORY_BYTES = 512 * 1024 * 1024
+JQ_WALL_S = 60.0
+
+
+class Around(NamedTuple):
+    """What an operation has around it: the number that it has in its pipeline, the pace, and the kind that makes requests."""
+
+    number: int
+    pace: Pace
+    http: Callable[[], Kind]
+
+
+class Came(NamedTuple):
+    """What came of an operation that waits: rows, and the name of the table that they are (empty: those that go on)."""
+
+    rows: Rows
+    into: str = ""
+
+
+Wait = Callable[[Rows, Tables, Around], Awaitable[Came]]
+"""What an operation makes of rows, if it has to wait for that."""
+
+
+def http_request(read: Reader) -> Wait:
+    """``http_request``: the rows that an answer has, in place of those before; with `into`, they are a table of that name for a later join, and the rows go on.
+
+    Besides the fields of a step ``http`` it takes `params`, another word for `query`, and `rows`: the path to the rows in the body, which is JSON. A URL
+    without a scheme is https.
+    """
+    read.known((*PASSED_ON, *OURS))
+    url, method = read.text("url", "where the request goes"), read.text("method", "GET, POST or another method", "GET")
+    if isinstance(method, str) and method.upper() not in METHODS:
+        read.wrong("method", f"a method is one of {', '.join(METHODS)}")
+    if "query" in read.given and "params" in read.given:
+        read.wrong("params", "it has 'params' and 'query', which are one; name one of them")
+    params = read.take("params", "a mapping", lambda one: isinstance(one, dict), None)
+    path, into = read.path("rows", None), read.text("into", "the name of a table", "")
+    get = paths.getter(path) if read.given.get("rows") is not None else None
+    config = {name: read.given[name] for name in PASSED_ON if name in read.given}
+    config |= {"query": params} if params not in (None, OPEN) else {}
+
+    async def work(rows: Rows, tables: Tables, around: Around) -> Came:
+        where = url if "://" in url else f"https://{url}"
+        answer = await around.http().step.fn(config=_keyed({**config, "url": where, "as": "json"}, method, around.number), input=None)
+        body = answer.get("body") if isinstance(answer, Mapping) else answer
+        found = body if get is None else get(body) if isinstance(body, dict) else None
+        _ = packed(found, "the rows of the answer", around.pace)
+        return Came(around.pace.checked(table(found, "the rows of the answer")), into)
+
+    return work
+
+
+def _keyed(config: dict[str, Any], method: str, number: int) -> dict[str, Any]:
+    """A request with the idempotency key of the step and of the operation in it: two requests of one step are not one."""
+    headers = config.get("headers") or {}
+    if method.upper() in ("GET", "HEAD", "OPTIONS") or not isinstance(headers, Mapping) or any(name.lower() == "idempotency-key" for name in headers):
+        return config
+    try:
+        key = step_info().key
+    except LookupError:
+        return config
+    return {**config, "headers": {**headers, "Idempotency-Key": f"{key}:{number}"}}
+
+
+def jq_transform(read: Reader) -> Wait:
+    """``jq_transform``: what a program in jq makes of the rows: ``.`` is the list of all, or with ``each: true`` one row after the other. A single output that
+    is a list are the rows; else each output is one. It sees neither environment nor files. To it all numbers are floats, so rows with an integer
+    of more than 53 bits are refused.
+    """
+    read.known(("program", "each"))
+    program, each = read.text("program", "a program in jq, such as 'map(select(.price > 10))'"), read.flag("each")
+
+    async def work(rows: Rows, tables: Tables, around: Around) -> Came:
+        from perdure.steps.sandbox import pool  # here, as most pipelines have no jq
+
+        pace = around.pace
+        pace.look()
+        if is_wide(rows, packed(rows, "the rows", pace)):
+            raise Wrong("a row has an integer of more than 53 bits, which jq would change; make it text before, or select other fields")
+        limits = pool.Limits(min(JQ_WALL_S, pace.left_s), JQ_MEMORY_BYTES, pace.bounds.bytes)
+        outputs = await pool.run("jq", {"program": program, "rows": list(rows) if each else [list(rows)]}, limits)
+        if not isinstance(outputs, list):
+            raise Wrong("jq gave no list of outputs")
+        single = not each and len(outputs) == 1 and isinstance(outputs[0], list | dict)
+        made: list[Row] = table(outputs[0] if single else outputs, "the outputs of jq")
+        return Came(pace.checked(made))
+
+    return work
