@@ -105,11 +105,11 @@ def paths() -> Iterator[Any]:
     shown = {"id": "c", "set": {"v": "@a.forms"}, "needs": ["b"]}
     yield pytest.param(definition({"id": "a", "tool": "tool", "with": {"how": "result", **WITH}}, flowing, shown), id="what is made of a result")
     for name, row in KINDS.items():
-        hows = ("result", "large result", "fatal error") if row.kind is not None else (None,)
-        for how in hows:
-            given = {**row.step, "with": {**row.step.get("with", {}), **({"how": how} if how else {})}}
+        hows = ("result", "large result", "fatal error") if row.kind is not None else ("",)
+        for how_of_kind in hows:
+            given = {**row.step, "with": {**row.step.get("with", {}), **({"how": how_of_kind} if how_of_kind else {})}}
             named = "own" if name == "task" else name
-            yield pytest.param(definition({"id": "a", **given, **ONCE}, kind={named: row.kind} if row.kind else None), id=f"{name}: {how or 'real'}")
+            yield pytest.param(definition({"id": "a", **given, **ONCE}, kind={named: row.kind} if row.kind else None), id=f"{name}: {how_of_kind or 'real'}")
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def played(file: Path, one: Definition, idle_s: float) -> None:
     async with Server() as server, running(store, one, idle_s) as client:
         server.on("/echo", echoed)
         handle = await client.start(one, id="x", **({"port": server.port} if "port" in one.ir.input else {}))
-        (ended,) = await asyncio.gather(handle.result("20s"), return_exceptions=True)
+        ended: Any = (await asyncio.gather(handle.result("20s"), return_exceptions=True))[0]
         assert not isinstance(ended, Exception) or isinstance(ended, WorkflowError)
         assert not of_secrets(f"{ended!r} {ended}".encode())
         assert not of_secrets(b"".join(part.read_bytes() for part in file.parent.iterdir() if part.is_file())), "with what is written ahead"
