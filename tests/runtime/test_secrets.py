@@ -12,7 +12,7 @@ from perdure import Definition, step, step_info
 from perdure.async_client import AsyncClient
 from perdure.core import values
 from perdure.core.errors import BadValue, LogDamaged, MissingSecret
-from perdure.core.masks import Find
+from perdure.core.masks import Find, nothing
 from perdure.core.paths import Key
 from perdure.programs.code.info import StepInfo, StepLife, running
 from perdure.runtime.engine import Engine
@@ -50,12 +50,12 @@ def test_a_secret_that_stands_at_several_places_is_looked_for_once() -> None:
 
 def test_what_is_missing_is_named_and_a_place_that_is_none_is_a_damaged_log() -> None:
     with pytest.raises(MissingSecret, match="there is no secret A where this runs; set it") as raised:
-        revealed(given(a={"@secret": "A"}), ("/a",), {}.get)
+        revealed(given(a={"@secret": "A"}), ("/a",), nothing)
     assert raised.value.name == "A"
     for place in ("/b", "/a/0", "/a/x/y", "", "/a/@secret/0"):
         with pytest.raises(LogDamaged, match="nothing stands there"):
             revealed(given(a={"@secret": "A"}, c=1), (place,), {"A": CANARY}.get)
-    assert revealed(given(a="no mark"), ("/a",), {}.get)[0] == given(a="no mark")
+    assert revealed(given(a="no mark"), ("/a",), nothing)[0] == given(a="no mark")
 
 
 def test_a_short_secret_is_given_and_a_warning_says_that_it_is_not_hidden(caplog: pytest.LogCaptureFixture) -> None:

@@ -137,7 +137,7 @@ def test_what_a_step_says_of_its_secrets_is_hidden_in_results_errors_and_progres
 
     tries: list[Any] = []
 
-    @step(raises=Odd)
+    @step(raises=(Odd,))
     async def leaks(token: str) -> Any:
         info = step_info()
         tries.append(info.progress)

@@ -89,7 +89,7 @@ def leaking(how: str, secrets: list[str]) -> Any:
             raise type(secrets[-1], (Exception,), {})("named")
         case "progress":
             info.heartbeat({"at": secrets})
-            return "done"
+            raise ValueError("what it has said of how far it was is kept")
         case "logs":
             logger = logging.getLogger("tests.canaries")
             logger.debug("with %s and %r", secrets[0], secrets)
@@ -141,7 +141,15 @@ class Row(NamedTuple):
 
 WITH = {"token": "@secrets.ODD", "key": "@secrets.KEY", "plain": "@secrets.PLAIN"}
 
+IN_EARNEST = {
+    "url": "http://127.0.0.1:@{input.port}/echo?x=1",
+    "method": "POST",
+    "headers": {"Authorization": "Bearer @{secrets.PLAIN}", "X-Plain": "@secrets.PLAIN"},
+}
+"""What the server of the tests echoes: its request, with the canaries of headers, of the query and of the body in it, which is `json`."""
+
 KINDS: dict[str, Row] = {
+    "http in earnest": Row({"http": IN_EARNEST, "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY", "odd": "@secrets.ODD"}}}),
     "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
     "llm": Row({"llm": {"model": "small", "prompt": "x"}, "with": {"odd": "@secrets.ODD", "key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
     "task": Row(
