@@ -96,6 +96,9 @@ class Definition(Workflow[..., Any]):
         Raises:
             BadDefinition: it is none; with all that is wrong with it.
         """
+        find = secrets.get if isinstance(secrets, Mapping) else secrets
+        if find is not None and deployment.secret is NOTHING_MORE.secret:
+            deployment = dataclasses.replace(deployment, secret=find)
         registry = Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())])
         read = reading.read(document, name, more=lambda found: findings(found, registry))
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
@@ -116,7 +119,7 @@ class Definition(Workflow[..., Any]):
             release=release,
             tools=toolbox,
             kinds=registry,
-            secrets=secrets.get if isinstance(secrets, Mapping) else secrets,
+            secrets=find,
             imports=imported,
             policy=rules,
             family=family,

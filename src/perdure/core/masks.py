@@ -67,6 +67,15 @@ class Mask:
     def __bool__(self) -> bool:
         return bool(self._texts)
 
+    def __or__(self, other: "Mask") -> "Mask":
+        """What hides the secrets of both."""
+        if not self or not other:
+            return self or other
+        both = Mask()
+        both._texts, both._bytes = self._texts + other._texts, self._bytes + other._bytes
+        both._patterns, both._anchors = self._patterns + other._patterns, self._anchors + other._anchors
+        return both
+
     def __repr__(self) -> str:
         return "Mask(...)"
 

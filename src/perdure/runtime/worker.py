@@ -16,7 +16,6 @@ from uuid import uuid4
 from perdure.core import limits, messages
 from perdure.core.errors import ErrorInfo, LogDamaged, StoreError
 from perdure.core.mail import Ack, Mail, Send
-from perdure.core.masks import nothing
 from perdure.core.messages import Lost, Settle, Work, answer_key
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.paths import text
@@ -228,7 +227,7 @@ class Worker:
             life.over = True
 
     def _life(self, work: Work, beat: Callable[[bytes], None]) -> StepLife:
-        return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant) if work.secrets else nothing)
+        return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant))
 
     def _tell(self, work: Work, said: bytes) -> None:
         """Tell the execution how far a try is; what does not get through is told with the next."""
