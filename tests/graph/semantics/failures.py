@@ -262,8 +262,8 @@ ROWS = [
         "a verb that nothing here does fails the step, and the error says which",
         """
         steps:
-          - {id: a, agent_message: "ls"}
+          - {id: a, ts: "ls"}
         """,
-        failed="UnknownKind: this engine has nothing that does agent_message",
+        failed="UnknownKind: this engine has nothing that does ts",
     ),
 ]
