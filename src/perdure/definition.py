@@ -104,12 +104,6 @@ class Definition(Workflow[..., Any]):
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
-        family: dict[str, list[Release]] = {release.name: [release]}
-        for one in calls:
-            if isinstance(one, Definition) and one.graph.release is not None:
-                family.setdefault(one.graph.name, []).append(one.graph.release)
-                for known, releases in one.graph.family.items():
-                    family.setdefault(known, []).extend(other for other in releases if other not in family[known])
         toolbox = steps(tools)
         rules = policy if isinstance(policy, Policy) else Policy.read(policy)
         around = Around(toolbox, registry, {one.code.name: one for one in calls if not isinstance(one, Definition)})
@@ -122,11 +116,22 @@ class Definition(Workflow[..., Any]):
             secrets=find,
             imports=imported,
             policy=rules,
-            family=family,
+            family=_family(release, calls),
             agent=name_of(plan.ir.name),
             deadline_s=release.deadline_s,
         )
         return cls(graph, read, [*calls, own] if _has_agents(plan.ir, read.canonical, registry) else calls)
+
+
+def _family(release: Release, calls: Sequence[Workflow[..., Any]]) -> dict[str, list[Release]]:
+    """The releases that a definition may call, by name: itself, those that it is given, and what these may call."""
+    family: dict[str, list[Release]] = {release.name: [release]}
+    for one in calls:
+        if isinstance(one, Definition) and one.graph.release is not None:
+            family.setdefault(one.graph.name, []).append(one.graph.release)
+            for known, releases in one.graph.family.items():
+                family.setdefault(known, []).extend(other for other in releases if other not in family[known])
+    return family
 
 
 def _has_agents(ir: IR, document: Mapping[str, Any], kinds: Mapping[str, Kind]) -> bool:
