@@ -2288,8 +2288,8 @@ BUGS = [
         "people and agents",
         "a person is asked before a tool that says so is used",
         "steps/agents/tools.py",
-        'Verdict("ask" if tool.asks or call.name in asking else "do")',
-        'Verdict("do")',
+        '"ask" if tool.asks or call.name in asking else "do"',
+        '"do"',
         (*AGENTS, "-k", "person"),
     ),
     Bug(
