@@ -24,7 +24,7 @@ from perdure.steps.agents.defined import agents, name_of
 from perdure.steps.agents.own import Around
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
-from perdure.steps.registry import Registry, lacks
+from perdure.steps.registry import Registry
 
 AGENTS = ("agent", "agent_message")
 """The verbs that a workflow of their own does, unless something stands in for them."""
@@ -55,7 +55,7 @@ class Definition(Workflow[..., Any]):
                 _ = imported(need.name)
             elif need.name not in known[need.what] and not (need.id == "" and need.name in graph.tools):
                 found.append(need)
-            elif need.what == "kind" and need.name in graph.kinds and (extra := lacks(graph.kinds[need.name])):
+            elif need.what == "kind" and need.name in graph.kinds and not is_installed(extra := graph.kinds[need.name].extra):
                 found.append(Need("extra", extra, need.id))
         around = Around(graph.tools, graph.kinds, {})
         agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]

@@ -31,6 +31,20 @@ SIGNALLED = 128
 
 HOW = "start the engine with --allow bash, or give its definitions Deployment(allowed=Allowed(bash=True))"
 
+EXAMPLE = """
+perdure: 1
+name: checksums
+input: {text: {type: string, default: "to be or not to be"}}
+order: listed
+steps:
+  - id: write
+    bash: {command: 'printf "%s" "$TEXT" > note.txt && wc -w < note.txt', check: true}
+    env: {TEXT: "@input.text"}
+    timeout: 30s
+  - {id: sum, bash: sha256sum note.txt}
+output: {words: "@write.stdout", sum: "@sum.stdout", exit_code: "@sum.exit_code"}
+"""
+
 CONFIG = {
     "anyOf": [
         {"type": "string", "minLength": 1},
@@ -85,7 +99,7 @@ def bash(deployment: Deployment) -> Kind:
         check=check,
         check_step=check_step,
         timeout=TIMEOUT_S,
-        example='{bash: "make test", env: {BRANCH: "@input.branch"}, timeout: 5m}',
+        example=EXAMPLE,
     )
 
 
