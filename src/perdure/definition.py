@@ -24,7 +24,7 @@ from perdure.steps.agents.defined import agents, name_of
 from perdure.steps.agents.own import Around
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
-from perdure.steps.registry import Registry
+from perdure.steps.registry import Registry, is_installed
 
 AGENTS = ("agent", "agent_message")
 """The verbs that a workflow of their own does, unless something stands in for them."""

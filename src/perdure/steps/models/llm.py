@@ -29,7 +29,7 @@ steps:
       system: You sort what customers write.
       prompt: "Classify: @{input.text}"
       schema: {label: {enum: [bug, question]}, confidence: {type: number}}
-output: {label: "@classify.label", tokens: "@steps.classify.output.meta.usage"}
+output: {label: "@classify.label", tokens: "@steps.classify.output.meta.usage.input_tokens"}
 """
 
 
