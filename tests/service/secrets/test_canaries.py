@@ -71,7 +71,7 @@ def test_what_finds_canaries_finds_them_in_every_form() -> None:
 
 def definition(*steps: dict[str, Any], kind: Any = None, **more: Any) -> Definition:
     document = {"perdure": 1, "name": "it", "input": {"port": {"default": 0}}, **more, "steps": list(steps)}
-    return Definition.of(document, tools=TOOLS, kinds=kind, deployment=Deployment(Allowed(http=("127.0.0.1",))))
+    return Definition.of(document, tools=TOOLS, kinds=kind, deployment=Deployment(Allowed(bash=True, http=("127.0.0.1",))))
 
 
 async def echoed(wire: Wire) -> None:
