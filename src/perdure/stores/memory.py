@@ -100,7 +100,8 @@ class MemoryStore:
 
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
         family = (ready for ready in ready if claim.root in (None, ready.head.root))
-        leasable = self._work.ready(claim.queues, None, is_dead, now_s)
+        found = self._work.ready(claim.queues, None, is_dead, now_s)
+        leasable = (mail for mail in found if claim.tenants is None or mail.to[0] in claim.tenants)
         executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
         work = list(islice(self._queues.work(leasable, claim, now_s), claim.limit))
         self._queues.begin([one.head for one in executions if one.head.holder != claim.holder], work, now_s)
@@ -127,6 +128,10 @@ class MemoryStore:
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return list(self._mail.get(to, {}).values())
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.there`."""
+        return [one.key in self._mail.get(one.to, {}) for one in mail]
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""
