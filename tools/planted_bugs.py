@@ -554,9 +554,9 @@ BUGS = [
     Bug(
         "next time of a worker's claim",
         "work that is due later is begun when it is due, and not at the next poll",
-        "runtime/worker.py",
-        "        self._alarm.at(claimed.next_at_s)\n",
-        "",
+        "runtime/claims.py",
+        "            self._alarm.at(claimed.next_at_s)\n",
+        "            pass\n",
         runtime("on_time"),
     ),
     Bug(
@@ -1148,25 +1148,25 @@ BUGS = [
     Bug(
         "another name of a worker",
         "work that was let go is not begun",
-        "runtime/worker.py",
-        "        if name != self._membership.name:  # it came",
+        "runtime/claims.py",
+        "        if name != self.membership.name:  # it came",
         "        if False:  # it came",
         runtime("worker"),
     ),
     Bug(
         "another name at once",
         "work that comes while its worker lets go is not begun",
-        "runtime/worker.py",
-        "        self._membership.rename()  # at once, so that what is still on its way to the old name is not begun\n"
-        "        await self._membership.let_go(before)\n",
-        "        await self._membership.let_go(before)\n        self._membership.rename()\n",
+        "runtime/claims.py",
+        "        self.membership.rename()  # at once, so that what is still on its way to the old name is not begun\n"
+        "        await self.membership.let_go(before)\n",
+        "        await self.membership.let_go(before)\n        self.membership.rename()\n",
         runtime("worker"),
     ),
     Bug(
         "leases that a worker may have lost",
         "work that comes after the lease is not begun",
-        "runtime/worker.py",
-        "        if claimed.work and not self._membership.unbroken(asked_s):",
+        "runtime/claims.py",
+        "        if claimed.work and not self.membership.unbroken(asked_s):",
         "        if False:",
         runtime("worker"),
     ),

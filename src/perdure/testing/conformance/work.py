@@ -22,7 +22,8 @@ class Work:
         await world.store.limit("pay", limits)
         await world.renew("one", lease_s=10)
         await world.renew("two", lease_s=1000)
-        await world.post(*(letter(queue("pay", tenant), str(number)) for number, tenant in enumerate(("a", "b", "a", "c", 'a"]\0'))), letter(queue("ship", "b"), "5"))
+        await world.post(*(letter(queue("pay", tenant), str(number)) for number, tenant in enumerate(("a", "b", "a", "c", 'a"]\0'))))
+        await world.post(letter(queue("ship", "b"), "5"))
         assert await world.work("one", "pay", tenants=frozenset()) == await world.work("one", "pay", tenants=frozenset({"pay", "d"})) == []
         assert [mail.key for mail in await world.work("one", "pay", "ship", tenants=frozenset({"b", 'a"]\0'}))] == ["1", "4", "5"]
         world.clock.advance(10)
