@@ -195,4 +195,3 @@ def _heard(thread: "asyncio.Future[Any]") -> None:
     """Hear how a thread has ended, should nobody wait for it any more."""
     if not thread.cancelled():
         thread.exception()
-

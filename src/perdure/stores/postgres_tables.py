@@ -59,7 +59,7 @@ ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING 
 SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
     AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MAIL}"""
 
-THERE = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
+STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
     FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS asked(address, key, place) ORDER BY place"""
 
 LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
@@ -261,7 +261,7 @@ async def mail(fetch: Fetch, to: Address) -> list[Mail]:
 
 async def there(fetch: Fetch, mail: Sequence[Ack]) -> list[bool]:
     """See `Store.there`."""
-    rows = await fetch(THERE, [as_bytes(one.to) for one in mail], [one.key.encode() for one in mail])
+    rows = await fetch(STILL, [as_bytes(one.to) for one in mail], [one.key.encode() for one in mail])
     return [row[0] for row in rows]
 
 
