@@ -17,6 +17,7 @@ from perdure.runtime.lending import LOOK_S, Wanted
 from perdure.runtime.loans import LEASE_S as LOAN_S
 from perdure.runtime.loans import PAST_MAX, Beat, Borrower, Gone, Loan
 from perdure.stores.base import Limits
+from perdure.stores.memory import MemoryStore
 from perdure.testing.virtual import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
 
@@ -50,12 +51,13 @@ async def drawing(ctx: Context, what: str) -> Any:
 
 
 @workflow
-async def careful(ctx: Context, what: str) -> str:
+async def careful(ctx: Context, what: str) -> str | None:
     match await ctx.attempt(draw.with_(idempotent=False, timeout="300s"), what):
         case Err(kind, error):
             return f"{kind}: {error.message}"
         case Ok(value):
             return str(value)
+    return None
 
 
 @workflow
@@ -161,8 +163,8 @@ async def test_an_answer_may_be_repeated_and_not_changed(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.lender()
     assert await c.start(engine, drawing, "a cat")
     loan = await one(process)
-    both = await asyncio.gather(complete(process, loan, 1), complete(process, loan, 1), complete(process, loan, 2), fail(process, loan))
-    assert both[:2] == [None, None] and [ended(gone) for gone in both[2:]] == ["answered", "answered"]
+    same = await asyncio.gather(complete(process, loan, 1), complete(process, loan, 1), complete(process, loan, 2), fail(process, loan))
+    assert same[0] is same[1] is None and [ended(gone) for gone in same[2:]] == ["answered", "answered"]
     assert await c.result(engine, drawing) == 1
     assert await complete(process, loan, 1) is None
     assert ended(await complete(process, loan, 2)) == ended(await complete(process, loan, 1, port="other")) == "answered"
@@ -283,7 +285,7 @@ async def test_what_a_borrower_says_last_is_told_with_its_answer(c: Cluster) -> 
 @virtually
 async def test_a_task_that_wants_to_be_heard_of_more_often_is_lent_for_shorter(c: Cluster) -> None:
     @step(queue="gpu", heartbeat="3s")
-    async def beating() -> str: ...
+    async def beating() -> Any: ...
 
     @workflow
     async def alive(ctx: Context) -> Any:
@@ -420,6 +422,27 @@ async def test_a_claim_whose_answer_is_lost_keeps_nothing_from_being_lent(c: Clu
     process.store.faults = type(DOWN_AFTER)()
     assert await complete(process, await waiting, "found") is None
     assert await c.result(engine, drawing) == "found"
+
+
+@pytest.mark.parametrize("jump_s", [-3600.0, 3600.0, 1e8, -1e8])
+def test_a_jump_of_the_store_s_clock_ends_no_loan(jump_s: float) -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            jumped_s = 0.0
+            c.store = MemoryStore(lambda: asyncio.get_running_loop().time() + jumped_s)
+            engine, process = await c.engine(drawing), await c.lender()
+            assert await c.start(engine, drawing, "a cat")
+            loan = await one(process)
+            await asyncio.sleep(20.0)
+            jumped_s = jump_s
+            await asyncio.sleep(20.0)
+            assert await process.lender.heartbeat(ADA, loan.id) == Beat(True, lease_s=LOAN_S)
+            await asyncio.sleep(LOAN_S - 1.0)
+            assert await complete(process, loan, "kept") is None
+            assert await c.result(engine, drawing) == "kept"
+            assert not any(isinstance(event, e.Interrupted) for event in await c.events(drawing.key("e")))
+
+    run(world, handles_max=100_000)
 
 
 # What nobody wants any more.

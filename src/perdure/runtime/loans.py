@@ -131,7 +131,7 @@ class Loan:
 class Past(NamedTuple):
     """A loan that has ended: whose it was, how it ended, and what it was answered with."""
 
-    owner: str
+    borrower: Borrower
     gone: Gone
     answer: bytes | None
 
@@ -141,24 +141,24 @@ class Loans:
 
     def __init__(self) -> None:
         self.open: dict[str, Loan] = {}
-        self._past: dict[str, Past] = {}
+        self.past: dict[str, Past] = {}
 
     def find(self, borrower: Borrower, id: str) -> Loan | Past | None:
         """The loan of this id, if it is the borrower's."""
         loan = self.open.get(id)
         if loan is not None:
             return loan if loan.borrower.owner == borrower.owner and borrower.name in ("", loan.borrower.name) else None
-        past = self._past.get(id)
-        return past if past is not None and past.owner == borrower.owner else None
+        past = self.past.get(id)
+        return past if past is not None and past.borrower.owner == borrower.owner else None
 
     def end(self, loan: Loan, end: End) -> None:
         """A loan is open no longer."""
         if self.open.pop(loan.id, None) is None:
             return
         gone = Gone(end, ENDS[end])
-        self._past[loan.id] = Past(loan.borrower.owner, gone, loan.answer)
-        while len(self._past) > PAST_MAX:
-            del self._past[next(iter(self._past))]
+        self.past[loan.id] = Past(loan.borrower, gone, loan.answer)
+        while len(self.past) > PAST_MAX:
+            del self.past[next(iter(self.past))]
         if loan.timer is not None:
             loan.timer.cancel()
         if loan.beats is not None:

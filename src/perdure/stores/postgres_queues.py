@@ -63,8 +63,8 @@ class _Statements(NamedTuple):
 
 
 def _statements(is_work: bool, **words: str) -> _Statements:
-    made = [sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE)]
-    return _Statements(is_work, *made, _NEXT.format(**{**words, "wanted": "true" if is_work else words["wanted"]}))
+    held, first, take = (sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE))
+    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": "true" if is_work else words["wanted"]}))
 
 
 _HEADS = {

@@ -27,7 +27,7 @@ Scope = MutableMapping[str, Any]
 BODY_BYTES_MAX = VALUE_BYTES_MAX + 64 * 1024
 """The largest body that is read: a value of the largest size, and what stands around it."""
 
-ANSWER_BYTES_MAX = 4 * VALUE_BYTES_MAX
+ANSWER_BYTES_MAX = 2 * VALUE_BYTES_MAX
 """Of tasks that are lent together, those beyond so much are given back."""
 
 BODY_S = 30.0

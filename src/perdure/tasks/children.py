@@ -74,8 +74,8 @@ class Child:
         """Start a command. `piped`: it reads what is written to it, and its output is apart from what it says to people; else it reads nothing."""
         theirs, ours = os.pipe()
         pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(KEEPER), str(theirs), str(GRACE_S), *command),
                 stdin=pipe if piped else nothing,
                 stdout=pipe,
@@ -84,12 +84,17 @@ class Child:
                 pass_fds=(theirs,),
                 start_new_session=True,  # what a terminal says to this process is for this process
             )
+        )
+        starting.add_done_callback(lambda _: os.close(theirs))
+        try:
+            return cls(await asyncio.shield(starting), ours)
         except BaseException:
-            os.close(ours)
+            os.close(ours)  # from now on its keeper ends it, or never starts it; killed in the middle, it could not
+            with suppress(asyncio.CancelledError):
+                _ = await asyncio.wait((starting,))
+            if starting.done() and not starting.exception():
+                _ = await starting.result().wait()
             raise
-        finally:
-            os.close(theirs)
-        return cls(process, ours)
 
     def unwanted(self) -> None:
         """Ask it to end, with all that it has started."""
@@ -98,8 +103,16 @@ class Child:
             self._lifeline = None
 
     async def end(self) -> int:
-        """End it with all that it has started, unless it has; return its exit code."""
+        """End it with all that it has started, unless it has; return its exit code. Who is cancelled meanwhile waits for it all the same."""
         self.unwanted()
+        ending = asyncio.create_task(self._end())
+        try:
+            return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            _ = await asyncio.wait((ending,))
+            raise
+
+    async def _end(self) -> int:
         try:
             async with asyncio.timeout(FAREWELL_S):
                 return await self.process.wait()

@@ -108,11 +108,13 @@ class Each:
             _ = await asyncio.wait((exited, loan.ended), return_when=asyncio.FIRST_COMPLETED)
             exited.cancel()
         finally:
-            code = await child.end()
-            _ = await asyncio.wait((helping[0],), timeout=LOOK_S)  # what it has said last
-            for task in helping:
-                task.cancel()
-            _ = await asyncio.gather(*helping, return_exceptions=True)
+            try:
+                code = await child.end()
+                _ = await asyncio.wait((helping[0],), timeout=LOOK_S)  # what it has said last
+            finally:
+                for task in helping:
+                    task.cancel()
+                _ = await asyncio.gather(*helping, return_exceptions=True)
         if loan.ended.done():
             logger.info("%s of %s was ended: %s", loan.work.target, loan.work.key, loan.ended.result().why)
         else:

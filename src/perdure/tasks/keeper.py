@@ -49,8 +49,8 @@ def main(lifeline: int, grace_s: float, command: list[str]) -> int:
     while status is None and lifeline not in select.select([lifeline, bell], [], [])[0]:
         with suppress(BlockingIOError):
             os.read(bell, 4096)
-        status = reap(child.pid)[0]
-    return ended(end(child.pid, status, grace_s))
+        status = reap(child.pid)
+    return exit_code(end(child.pid, status, grace_s))
 
 
 def end(pid: int, status: int | None, grace_s: float) -> int | None:
@@ -58,9 +58,9 @@ def end(pid: int, status: int | None, grace_s: float) -> int | None:
     began_s = time.monotonic()
     asked = False
     while True:
-        found, others = reap(pid)
+        left = below(os.getpid()) if sys.platform == "linux" else _group(pid)
+        found = reap(pid)  # after looking: what has ended in between is none of those left, and its status is known
         status = found if status is None else status
-        left = below(os.getpid()) if others and sys.platform == "linux" else _group(pid, status)
         if not left or time.monotonic() > began_s + grace_s + GIVE_UP_S:
             return status
         if not asked:
@@ -86,27 +86,21 @@ def below(root: int) -> list[int]:
     return found[1:]
 
 
-def _group(pid: int, status: int | None) -> list[int]:
+def _group(pid: int) -> list[int]:
     """The group of the child, where nothing more is known of who is below."""
     with suppress(ProcessLookupError, PermissionError):
-        if sys.platform != "linux" or status is None:
-            os.killpg(pid, 0)
-            return [-pid]
+        os.killpg(pid, 0)
+        return [-pid]
     return []
 
 
-def reap(child: int) -> tuple[int | None, bool]:
-    """How the child has ended, if it has; and whether there are others left."""
+def reap(child: int) -> int | None:
+    """How the child has ended, if it has since this was asked last. Whoever else has ended is let go, too."""
     status: int | None = None
-    while True:
-        try:
-            pid, found = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return status, False
-        if pid == 0:
-            return status, True
-        if pid == child:
-            status = found
+    with suppress(ChildProcessError):  # there is nobody any more
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            status = ended[1] if ended[0] == child else status
+    return status
 
 
 def tell(pids: list[int], *signals: int) -> None:
@@ -117,7 +111,7 @@ def tell(pids: list[int], *signals: int) -> None:
                 os.kill(pid, number)
 
 
-def ended(status: int | None) -> int:
+def exit_code(status: int | None) -> int:
     """An exit code, that of a signal as shells have it."""
     code = 128 + signal.SIGKILL if status is None else os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code

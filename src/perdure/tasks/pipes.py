@@ -32,6 +32,9 @@ CANCEL_S = 30.0
 AGAIN_MIN_S, AGAIN_MAX_S = 0.1, 30.0
 """The shortest and the longest wait before a child that has died is started again; after one that has lived longer than that, the shortest."""
 
+LAST_S = 1.0
+"""How long what a child has said before it ended may take to be read, and its answers to be kept."""
+
 CHUNK_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = VALUE_BYTES_MAX + 64 * 1024
 """The longest message: a value of the largest size, and what stands around it."""
@@ -53,6 +56,7 @@ class Piped:
     def __init__(self, lender: Lender, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.lender = lender
         self._command, self._environment = tuple(command), dict(environment)
+        self._life: Life | None = None
 
     async def ready(self) -> None:
         """Wait until it does tasks, as soon as the child is there for them."""
@@ -75,6 +79,8 @@ class Piped:
     def stop(self, grace_s: float = 0.0) -> None:
         """Make `run` return; what the child does may end within `grace_s`."""
         self.lender.stop(grace_s)
+        if self._life is not None:
+            self._life.stir()
 
     async def _live(self, lending: "asyncio.Task[None]") -> None:
         """Start one child after another."""
@@ -82,8 +88,8 @@ class Piped:
         while not self.lender.stopping:
             began_s = loop.time()
             child = await Child.start(self._command, self._environment, piped=True)
-            life = Life(self.lender, child, Path(self._command[0]).name)
-            why = await life.live()
+            self._life = Life(self.lender, child, Path(self._command[0]).name)
+            why = await self._life.live()
             if self.lender.stopping:
                 break
             wait_s = AGAIN_MIN_S if loop.time() - began_s > AGAIN_MAX_S else min(wait_s * 2, AGAIN_MAX_S)
@@ -101,7 +107,9 @@ class Life:
         self._borrower = Borrower("", name)
         self._concurrency = 0
         self._changed = asyncio.Event()
+        self._untold: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Task[None]] = set()
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def live(self) -> str:
@@ -113,14 +121,23 @@ class Life:
         try:
             _ = await asyncio.wait((exited, feeding, self._broken), return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
-                _ = await asyncio.wait((reading, complaining), timeout=1.0)  # it may have answered with its last breath
+                _ = await asyncio.wait((reading, complaining), timeout=LAST_S)  # it may have answered with its last breath
+                _ = await asyncio.wait((*self._answers, asyncio.create_task(asyncio.sleep(0))), timeout=LAST_S)
         finally:
-            code = await self.child.end()
-            for task in (*tasks, *self._tasks):
-                task.cancel()
-            _ = await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
-            self.lender.interrupt(self.loans.values())
+            try:
+                code = await self.child.end()
+            finally:
+                tasks += [*self._tasks, *self._answers]
+                for task in tasks:
+                    task.cancel()
+                self.lender.give_back([self.loans[id] for id in self._untold if id in self.loans])
+                self.lender.interrupt(self.loans.values())
+                _ = await asyncio.gather(*tasks, return_exceptions=True)
         return self._broken.result() if self._broken.done() else f"has ended with exit code {code}"
+
+    def stir(self) -> None:
+        """Look whether there is something else to do."""
+        self._changed.set()
 
     def broken(self, why: str) -> None:
         """It can't be gone on with."""
@@ -137,32 +154,40 @@ class Life:
                     await self._change()
         except TimeoutError:
             self.broken(f"has not said within {READY_S:g} s that it is ready")
-        while True:
-            while len(self.loans) >= self._concurrency:
+        while not self.lender.stopping:
+            if len(self.loans) >= self._concurrency:
                 await self._change()
+                continue
             wanted = Wanted(self.lender.queues, limit=self._concurrency - len(self.loans), wait_s=WAIT_MAX_S, lease_s=None)
             loans = await self.lender.lease(self._borrower, wanted)
             if isinstance(loans, Gone):
                 break
+            self.loans |= {loan.id: loan for loan in loans}
+            self._untold |= {loan.id for loan in loans}
             for loan in loans:
-                try:
-                    task = messages.task(loan)
-                except ProgrammingError as error:
-                    self.lender.refuse(loan, error)
-                    continue
-                self.loans[loan.id] = loan
-                self._spawn(self._watch(loan))
-                await self._tell({"say": "task", **msgspec.to_builtins(task)})
+                await self._hand_over(loan)
         await self._tell({"say": "stop"})
         while self.loans:
             await self._change()
+
+    async def _hand_over(self, loan: Loan) -> None:
+        """Give it a task, unless that can't be said in JSON."""
+        self._untold.discard(loan.id)
+        try:
+            task = messages.task(loan)
+        except ProgrammingError as error:
+            del self.loans[loan.id]
+            self.lender.refuse(loan, error)
+        else:
+            self._spawn(self._watch(loan), self._tasks)
+            await self._tell({"say": "task", **msgspec.to_builtins(task)})
 
     async def _watch(self, loan: Loan) -> None:
         """Tell it when there is no use in going on with a task; it then has to let go of it."""
         gone = await loan.ended
         if loan.id not in self.loans or gone.end == "answered":
             return
-        await self._tell({"say": "cancel", "lease": loan.id, "why": gone.why})
+        self._spawn(self._tell({"say": "cancel", "lease": loan.id, "why": gone.why}), self._tasks)
         await asyncio.sleep(CANCEL_S)
         if loan.id in self.loans:
             self.broken(f"went on for {CANCEL_S:g} s with a task that was cancelled")
@@ -206,11 +231,11 @@ class Life:
                     self._concurrency = msgspec.convert(said, Ready).concurrency
                     self._changed.set()
                 case "heartbeat":
-                    self._spawn(self._beat(lease, msgspec.convert(said, messages.Heartbeat)))
+                    self._spawn(self._beat(lease, msgspec.convert(said, messages.Heartbeat)), self._tasks)
                 case "complete":
-                    self._spawn(self._answer(lease, msgspec.convert(said, messages.Complete)))
+                    self._spawn(self._answer(lease, msgspec.convert(said, messages.Complete)), self._answers)
                 case "fail":
-                    self._spawn(self._answer(lease, msgspec.convert(said, messages.Fail)))
+                    self._spawn(self._answer(lease, msgspec.convert(said, messages.Fail)), self._answers)
                 case _:
                     raise BadValue("say", what, "ready, heartbeat, complete or fail")
         except (BadValue, msgspec.ValidationError) as error:
@@ -241,7 +266,7 @@ class Life:
             if loan is not None:
                 self.lender.interrupt([loan])
         self.loans.pop(lease, None)
-        self._changed.set()
+        self.stir()
         if gone is not None:
             await self._tell({"say": "refused", "lease": lease, "why": gone.why})
 
@@ -251,13 +276,13 @@ class Life:
         await self._changed.wait()
         self._changed.clear()
 
-    def _spawn(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, doing: Coroutine[Any, Any, None], among: "set[asyncio.Task[None]]") -> None:
         task = asyncio.create_task(doing)
-        self._tasks.add(task)
+        among.add(task)
+        task.add_done_callback(among.discard)
         task.add_done_callback(self._done)
 
     def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.broken(f"said what could not be taken: {error}")
 

@@ -87,8 +87,8 @@ def _by_known_port(run: "Instance", doing: Doing, how: Done | Err) -> Done | Err
 
     def leads_on() -> Keep | None:
         if known and how.port not in known and not run.plan.by_port(place, how.port):
-            why = f"{node.id} was left by the port {how.port!r}, of which its next says nothing; it tells of {', '.join(known)}: add it there, with [] if nothing follows"
-            raise run.failure(why, "UnknownPort")
+            told = f"{node.id} was left by the port {how.port!r}, of which its next says nothing; it tells of {', '.join(known)}"
+            raise run.failure(f"{told}: add it there, with [] if nothing follows", "UnknownPort")
         return None
 
     wrong = run.log.judged((*doing.path, ("port", 0)), leads_on)
