@@ -49,13 +49,13 @@ class Place:
         code = definition.code
         assert await self.engine.start(Key("default", code.name, id), code.codec.encode_args((), input, "input"))
 
-    async def result(self, id: str = "e") -> Any:
+    async def result(self, id: str = "e", within_s: float = 30.0) -> Any:
         """Wait for the end.
 
         Raises:
             WorkflowError: how else it ended.
         """
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(within_s):
             return values.decode(await finished(self.engine, Key("default", "album", id)), Any, "a result")
 
     async def events(self, id: str = "e") -> list[e.Event]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import perdure
 from perdure.tasks.children import LINE_BYTES_MAX, Child, environment, told
 from perdure.tasks.keeper import NOT_STARTED
 
@@ -84,7 +85,7 @@ async def test_a_child_that_ends_of_itself_leaves_nobody(tmp_path: Path) -> None
 
 
 async def test_when_this_process_is_killed_its_children_end(tmp_path: Path) -> None:
-    source = Path(__file__).parents[2] / "src"
+    source = Path(perdure.__file__).parents[1]
     parent = f"""
 import asyncio, sys
 sys.path.insert(0, {str(source)!r})

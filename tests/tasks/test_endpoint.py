@@ -85,7 +85,7 @@ async def test_a_thousand_tasks_settle_once_each_while_workers_are_killed_at_ran
     definition = tasks({"id": "n", "each": {"in": list(range(count)), "concurrency": 0}, "task": "count", "with": {"to": 3, "every_ms": 100}})
     async with place(tmp_path, definition, over_http) as it:
         await it.start(definition)
-        result = asyncio.create_task(it.result())
+        result = asyncio.create_task(it.result(within_s=300.0))
         kills = 0
         while not result.done() and kills < 40:
             async with (

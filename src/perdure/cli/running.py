@@ -218,6 +218,7 @@ def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str
     import asyncio
 
     from perdure.cli import words
+    from perdure.cli.targets import Code
     from perdure.cli.targets import code as found
     from perdure.programs.code.durations import seconds
     from perdure.runtime.serve import serve
@@ -226,7 +227,8 @@ def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str
     lends = lending.lends(queues, given)
     if not targets and lends is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
-    code, grace_s = found(targets, given["tools"], given["calls"], places.place(given)), seconds(grace, "--grace")
+    code = found(targets, given["tools"], given["calls"], places.place(given)) if targets else Code((), ())
+    grace_s = seconds(grace, "--grace")
     settings.log("perdure")
 
     def ready(engine: Engine | None) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
 from functools import partial
+from math import inf
 from secrets import token_urlsafe
 from typing import Any, TypeVar
 
@@ -202,10 +203,12 @@ class Lender:
         return None
 
     def _lend(self, borrower: Borrower, wanted: Wanted, mail: Mail, work: Work) -> Loan:
-        loan = Loan(token_urlsafe(24), borrower, mail, work, wanted.lease_s)
+        left_s, now_s = inf, self._claims.clock.now_s()
+        if work.timeout_s is not None:  # which counts from when the try was asked for, as its execution counts it
+            left_s = min(work.timeout_s, mail.due_at_s + work.timeout_s - now_s)
+        loan = Loan(token_urlsafe(24), borrower, mail, work, wanted.lease_s, left_s)
         loan.beats = Beats(partial(self._say, work))
-        if work.timeout_s is not None:
-            loan.until_store_s = self._claims.clock.now_s() + work.timeout_s
+        loan.until_store_s = None if work.timeout_s is None else now_s + left_s
         self.loans.open[loan.id] = loan
         self.loans.watch(loan, self._due)
         return loan

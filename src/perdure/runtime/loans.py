@@ -79,7 +79,10 @@ class Given(NamedTuple):
 
 
 class Loan:
-    """A piece of work that is lent. `ended` is done when there is no use in going on with it; times are the event loop's."""
+    """A piece of work that is lent. `ended` is done when there is no use in going on with it; times are the event loop's.
+
+    Its borrower may be silent for `lease_s` (None: for as long as it likes), or for as long as the work itself says; this try has `left_s`.
+    """
 
     __slots__ = (
         "answer",
@@ -98,13 +101,13 @@ class Loan:
         "work",
     )
 
-    def __init__(self, id: str, borrower: Borrower, mail: Mail, work: Work, lease_s: float | None) -> None:
+    def __init__(self, id: str, borrower: Borrower, mail: Mail, work: Work, lease_s: float | None, left_s: float = inf) -> None:
         loop = asyncio.get_running_loop()
         self.id, self.borrower, self.mail, self.work = id, borrower, mail, work
         times_s = [one_s for one_s in (lease_s, work.heartbeat_s) if one_s is not None]
         self.lease_s = min(times_s, default=inf)
         self.silent_until_s = loop.time() + self.lease_s
-        self.until_s = inf if work.timeout_s is None else loop.time() + work.timeout_s
+        self.until_s = loop.time() + left_s
         self.until_store_s: float | None = None
         self.given = Given([], {}, None)
         self.ended: asyncio.Future[Gone] = loop.create_future()
