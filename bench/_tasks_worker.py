@@ -1,4 +1,4 @@
-"""A worker for `tasks.py`, in a process of its own: it leases and completes so many at a time over HTTP, on connections that it keeps, and does nothing else."""
+"""A worker for `tasks.py`, in a process of its own: it leases and completes so many tasks at a time over HTTP, on connections that it keeps."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What it costs to have tasks done by a worker over HTTP: leased and completed one at a time, and 100 at once, beside a worker in this process, by turns in the same run.
+"""What it costs to have tasks done over HTTP, one at a time and 100 at once, beside a worker in this process, by turns in the same run.
 
 Each execution is one step in a queue. Everything is on a file with synchronous=FULL; the worker over HTTP is a process of its own.
 """

@@ -2368,6 +2368,7 @@ BUGS = [
         "_Attributes(set=MOUNT_ATTR_RDONLY)",
         "_Attributes()",
         bash("isolation", "can_be_written"),
+    ),
     # tasks for workers elsewhere
     Bug(
         "tasks of silent workers",

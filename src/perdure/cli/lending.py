@@ -13,6 +13,7 @@ from perdure.cli.settings import F
 
 if TYPE_CHECKING:
     from perdure.runtime.lending import Lender
+    from perdure.runtime.secrets import Secrets
     from perdure.runtime.serve import Member
     from perdure.stores.base import Store
 
@@ -42,11 +43,11 @@ class Lending:
         self._make, self._queues, self._to = make, queues, to
         self._member: Member | None = None
 
-    def __call__(self, store: Store) -> Member:
-        """It, on a store."""
+    def __call__(self, store: Store, secrets: Secrets | None) -> Member:
+        """It, on a store, with what finds secrets."""
         from perdure.runtime.lending import Lender
 
-        self._member = self._make(Lender(store, self._queues, threaded=True))
+        self._member = self._make(Lender(store, self._queues, threaded=True, secrets=secrets))
         return self._member
 
     def __str__(self) -> str:

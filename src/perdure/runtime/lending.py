@@ -24,6 +24,7 @@ from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
 from perdure.runtime.loans import ENDS, UNKNOWN, Beat, Borrower, End, Gone, Loan, Loans, Past, fingerprint, given
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.presence import here
+from perdure.runtime.secrets import Secrets, finding
 from perdure.stores.base import Committed, Post, Store
 
 logger = logging.getLogger("perdure.worker")
@@ -53,7 +54,7 @@ class Wanted:
 
 
 class Lender:
-    """Lends the work of `queues` until stopped."""
+    """Lends the work of `queues` until stopped, with the secrets that it is to be given, which `secrets` finds."""
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class Lender:
         lease_s: float = LEASE_S,
         poll_s: float = POLL_S,
         threaded: bool = False,
+        secrets: Secrets | None = None,
     ) -> None:
         self.store = store
+        self._secrets = secrets
         self.queues = frozenset(queues)
         self.loans = Loans()
         self._payloads = Payloads(store)
@@ -141,7 +144,7 @@ class Lender:
             case Loan() as loan:
                 loan.alive()
                 if progress is not None and loan.beats is not None:
-                    loan.beats.beat(progress)
+                    loan.beats.beat(loan.mask.value(progress) if loan.mask else progress)
                 return Beat(True, lease_s=loan.lease_s)
             case Past(_, Gone("unwanted" | "timed_out", why)):
                 return Beat(False, why)
@@ -216,7 +219,7 @@ class Lender:
     async def _prepared(self, loan: Loan) -> bool:
         """Have what a loan is to be done with at hand; what has none that can be read has failed."""
         try:
-            loan.given = await given(loan.work, self._payloads)
+            loan.given, loan.mask = await given(loan.work, self._payloads, finding(self._secrets, loan.work.execution.tenant))
         except (ProgrammingError, LogDamaged, ValueError) as error:
             self.refuse(loan, error)
         return loan.id in self.loans.open
@@ -239,7 +242,7 @@ class Lender:
         if loan.answer is None:
             blobs: dict[str, bytes] = {}
             loan.answer = fingerprint(outcome)
-            answer = answers.settled(loan.work, outcome, blobs)
+            answer = answers.settled(loan.work, loan.mask.outcome(outcome) if loan.mask else outcome, blobs)
             loan.sent = self._spawn(self._answered(loan, answer, blobs))
         if loan.sent is None or loan.answer != fingerprint(outcome):
             return Gone("answered", ENDS["answered"])

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from perdure.core.mail import Ack, Mail
+from perdure.core.masks import NO_MASK, Find, Mask
 from perdure.core.messages import Work
 from perdure.core.ops import Outcome
 from perdure.core.paths import UNDO
@@ -19,6 +20,7 @@ from perdure.core.values import NOTHING, Blob
 from perdure.runtime.beats import Beats
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import of_what_is_undone, payload
+from perdure.runtime.secrets import revealed
 
 LEASE_S, LEASE_MAX_S = 60.0, 3600.0
 """How long a borrower may be silent, unless it asks for another time; and for how long it may ask."""
@@ -93,6 +95,7 @@ class Loan:
         "id",
         "lease_s",
         "mail",
+        "mask",
         "sent",
         "silent_until_s",
         "timer",
@@ -109,7 +112,7 @@ class Loan:
         self.silent_until_s = loop.time() + self.lease_s
         self.until_s = loop.time() + left_s
         self.until_store_s: float | None = None
-        self.given = Given([], {}, None)
+        self.given, self.mask = Given([], {}, None), NO_MASK
         self.ended: asyncio.Future[Gone] = loop.create_future()
         self.answer: bytes | None = None
         self.sent: asyncio.Task[bool] | None = None
@@ -187,15 +190,20 @@ def fingerprint(outcome: Outcome) -> bytes:
     return sha256(msgspec.msgpack.encode(outcome)).digest()
 
 
-async def given(work: Work, payloads: Payloads) -> Given:
-    """What work is to be done with, as plain data, ready for whoever does it outside of this process: nothing else makes it so.
+async def given(work: Work, payloads: Payloads, find: Find) -> tuple[Given, Mask]:
+    """What work is to be done with, as plain data with its secrets in their places, ready for whoever does it outside of this process: nothing else
+    makes it so. With it, what hides those secrets in all that comes back.
 
     Raises:
         Undecodable, LogDamaged: it can't be read.
+        MissingSecret: nothing finds a secret that it is to be given.
     """
-    raw = await payload(work.args, payloads)
+    raw, mask = await payload(work.args, payloads), NO_MASK
     args, named = msgspec.msgpack.decode(raw)
     if work.path[:1] == (UNDO,) and not isinstance(named, dict):  # the handler of a step, whose result comes before its arguments
-        args, named = msgspec.msgpack.decode(await of_what_is_undone(raw, payloads))
+        raw = await of_what_is_undone(raw, payloads)
+    if work.secrets:
+        raw, mask = await asyncio.get_running_loop().run_in_executor(None, revealed, raw, work.secrets, find)
+    args, named = msgspec.msgpack.decode(raw)
     progress = None if work.progress == NOTHING or isinstance(work.progress, Blob) else msgspec.msgpack.decode(work.progress)
-    return Given(args, named, progress)
+    return Given(args, named, progress), mask

@@ -76,26 +76,31 @@ async def serve(
             members.append(lends(store, found))
         elif names:
             members.append(Worker(store, steps, queues=names, threaded=True, secrets=found))
-
-        def stop(left_s: float) -> None:
-            for member in members:
-                member.stop(left_s)
-
-        async def all_ready() -> None:
-            for member in members:
-                if not isinstance(member, Worker):
-                    await member.ready()
-            ready(engine)
-
-        with _until_told(stop, grace_s):
-            running = [asyncio.create_task(member.run()) for member in members]
-            joined = asyncio.create_task(all_ready())
-            _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            joined.cancel()
-            stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
-            _ = await asyncio.gather(*running)
+        await _run(members, lambda: ready(engine), grace_s)
     finally:
         await store.close()
+
+
+async def _run(members: list[Engine | Worker | Member], ready: Callable[[], object], grace_s: float) -> None:
+    """Run all until a signal stops them, or one of them has ended."""
+
+    def stop(left_s: float) -> None:
+        for member in members:
+            member.stop(left_s)
+
+    async def all_ready() -> None:
+        for member in members:
+            if not isinstance(member, Worker):
+                await member.ready()
+        ready()
+
+    with _until_told(stop, grace_s):
+        running = [asyncio.create_task(member.run()) for member in members]
+        joined = asyncio.create_task(all_ready())
+        _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        joined.cancel()
+        stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
+        _ = await asyncio.gather(*running)
 
 
 def collect_rarely() -> None:

@@ -133,8 +133,9 @@ class Each:
 
     async def _listen(self, child: Child, loan: Loan, said: "deque[str]") -> None:
         def tell(line: str) -> None:
-            said.append(line)
-            logger.info("%s %s: %s", loan.work.target, loan.work.key, line)
+            hidden = loan.mask.text(line) if loan.mask else line
+            said.append(hidden)
+            logger.info("%s %s: %s", loan.work.target, loan.work.key, hidden)
 
         if child.process.stdout is not None:
             await told(child.process.stdout, tell)

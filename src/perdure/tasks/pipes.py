@@ -219,8 +219,13 @@ class Life:
         assert self.child.process.stderr is not None
         await told(self.child.process.stderr, self._for_people)
 
+    def _hidden(self, text: str) -> str:
+        for loan in self.loans.values():
+            text = loan.mask.text(text) if loan.mask else text
+        return text
+
     def _for_people(self, line: str) -> None:
-        logger.info("%s: %s", self._borrower.name, line)
+        logger.info("%s: %s", self._borrower.name, self._hidden(line))
 
     def _hear(self, line: bytes) -> None:
         try:
@@ -239,8 +244,7 @@ class Life:
                 case _:
                     raise BadValue("say", what, "ready, heartbeat, complete or fail")
         except (BadValue, msgspec.ValidationError) as error:
-            shown = line[:200].decode("utf-8", "backslashreplace")
-            raise Broken(f"said what is no message of the protocol: {error}: {shown}") from error
+            raise Broken(self._hidden(f"said what is no message of the protocol: {error}: {line[:200].decode('utf-8', 'backslashreplace')}")) from error
 
     async def _beat(self, lease: str, beat: messages.Heartbeat) -> None:
         progress = None if beat.progress is msgspec.UNSET else values.encode(beat.progress, "the progress of a task")
