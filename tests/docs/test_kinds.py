@@ -15,7 +15,7 @@ from perdure.testing import World
 from tests.docs.kinds import DIRECTORY, GIVES, page, pages, shown
 
 SHOWN = shown()
-PAYMENT = {"find_payments": lambda: [{"order": "o1", "times": 2}], "charge": lambda cents: {"id": "ch_1"}, "refund": lambda charge: None}
+PAYMENT: dict[str, Any] = {"find_payments": lambda: [{"order": "o1", "times": 2}], "charge": lambda cents: {"id": "ch_1"}, "refund": lambda charge: None}
 RECEIPT = {"perdure": 1, "name": "receipt", "input": {"pieces": {}}, "steps": [{"id": "it", "return": "receipt for @{input.pieces}"}]}
 OFFERS = [{"name": name, "price": price} for name, price in (("salt", 10), ("gum", 1), ("tea", 30), ("rice", 20), ("flour", 10))]
 SAID = """

@@ -12,7 +12,7 @@ from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.paths import Queue
 from perdure.runtime.lending import Wanted
-from perdure.runtime.loans import Borrower, Loan
+from perdure.runtime.loans import Beat, Borrower, Loan
 from perdure.tasks.children import environment
 from perdure.tasks.each import Each
 from perdure.testing.virtual import run
@@ -48,7 +48,7 @@ def test_who_leases_a_task_is_given_its_secrets_and_no_log_nor_mail_has_them() -
             engine, process = await begun(c, definition, secrets={"TOKEN": CANARY}.get)
             loan = await one(process)
             assert loan.given.named == SENT and CANARY not in repr(loan.mail)
-            assert await process.lender.heartbeat(ADA, loan.id, values.encode({"said": f"with {CANARY}"}, "progress"))
+            assert isinstance(await process.lender.heartbeat(ADA, loan.id, values.encode({"said": f"with {CANARY}"}, "progress")), Beat)
             assert await process.lender.fail(ADA, loan.id, ErrorInfo("Odd", f"sent {CANARY} in vain")) is None
             loan = await one(process)
             assert loan.given.progress == {"said": "with ***"} and loan.given.named == SENT
