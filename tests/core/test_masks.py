@@ -149,6 +149,8 @@ def test_of_a_secret_that_a_cut_has_parted_nothing_is_left(form: str, secret: st
     for at in range(mask.margin, len(whole) - mask.margin, max(1, len(said) // 40)):
         head, tail = mask.cut(whole[:at], whole[at:])
         assert not [piece for piece in (head, tail) if piece.strip("<>|*= \n")], (head, tail)
+    both = Mask(["canary"]) | mask
+    assert (both.margin, (mask | NO_MASK).margin) == (mask.margin, mask.margin) and both.cut("x" * both.margin, "")[0] == ""
     assert NO_MASK.cut("a", "b") == ("a", "b") and mask.cut("", "") == ("", "")
 
 

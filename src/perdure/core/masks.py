@@ -79,6 +79,7 @@ class Mask:
         both = Mask()
         both._texts, both._bytes = self._texts + other._texts, self._bytes + other._bytes
         both._patterns, both._anchors = self._patterns + other._patterns, self._anchors + other._anchors
+        both.margin = max(self.margin, other.margin)
         return both
 
     def __repr__(self) -> str:
