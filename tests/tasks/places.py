@@ -1,11 +1,12 @@
 """Places for tests with real workers: an engine and something that lends, on a database in a file, and programs in JavaScript."""
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,9 @@ class Program:
         return code
 
     async def kill(self) -> None:
-        """End it without a word."""
+        """End it without a word, and what it has started in its group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         await self.end(signal.SIGKILL)
 
     async def until(self, word: str) -> str:
@@ -136,7 +139,7 @@ class Program:
 async def program(*command: str, **options: Any) -> AsyncIterator[Program]:
     """A program, until the block is left."""
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-    running = Program(await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=both, **options))
+    running = Program(await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=both, start_new_session=True, **options))
     try:
         yield running
     finally:

@@ -17,6 +17,9 @@ KEEP_ALIVE_S = 75
 CONNECTIONS_MAX = 4096
 """More than so many connections at a time are answered with 503."""
 
+BACKLOG = 2048
+"""How many connections may wait to be taken."""
+
 FAREWELL_S = 5
 """How long requests that are being answered may take, once all loans have ended."""
 
@@ -31,6 +34,20 @@ def place(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         raise BadValue("--listen", text, "HOST:PORT, such as 127.0.0.1:7800")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. It says that it speaks TCP: else asyncio lets its small packets wait for one another, 40 ms each time."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 class Endpoint:
@@ -53,7 +70,7 @@ class Endpoint:
             )
         self.lender = lender
         try:
-            self._socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048)
+            self._socket = _listening(host, port)
         except OSError as error:
             raise BadValue("--listen", f"{host}:{port}", f"an address on which this process can listen: {error}") from error
         self._server = uvicorn.Server(
