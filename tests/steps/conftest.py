@@ -16,4 +16,4 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     """What steps of all kinds reach; commands have a short grace."""
     monkeypatch.setattr(kind, "GRACE_S", SHORT_GRACE_S)
     async with Server() as server:
-        yield Place(server, tmp_path)
+        yield Place(server.url(), tmp_path).served_by(server)

@@ -29,16 +29,21 @@ PRINTED_MOST = 64_000
 class Place:
     """What the steps of a test reach. `mended` is whether what fails has been mended; `undone` is what was given to those who undo."""
 
-    def __init__(self, server: Server, directory: Path) -> None:
-        self.server, self.directory, self.undone = server, directory, list[Any]()
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url, self.directory, self.undone = url.rstrip("/"), directory, list[Any]()
         self.mended = False
-        entry = {"provider": "openai-chat", "model": "m", "base_url": server.url("/v1")}
+        entry = {"provider": "openai-chat", "model": "m", "base_url": f"{self.url}/v1"}
         self.deployment = Deployment(
             Allowed(bash=True, http=("127.0.0.1",)), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}}
         )
         self.tools: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
+
+    def served_by(self, server: Server) -> "Place":
+        """Have a server answer what steps ask here."""
+        self.server = server
         for path, answer in (("/echo", echoed), ("/broken", self._until_mended), ("/slow", silent), ("/v1/chat/completions", self._completed)):
             server.on(path, answer)
+        return self
 
     def mend(self) -> None:
         """Have what failed until now succeed."""
@@ -133,12 +138,12 @@ VALUE = {"with": {"value": "@input.value"}}
 
 def http(path: str, **more: Any) -> Callable[[Place], Step]:
     """A step that sends a request."""
-    return lambda place: {"http": {"url": place.server.url(path), **more}}
+    return lambda place: {"http": {"url": f"{place.url}{path}", **more}}
 
 
 def piped(path: str) -> Callable[[Place], Step]:
     """A pipeline that asks for its rows."""
-    return lambda place: {"pipeline": [{"http_request": place.server.url(path)}]}
+    return lambda place: {"pipeline": [{"http_request": f"{place.url}{path}"}]}
 
 
 def always(step: Step) -> Callable[[Place], Step]:
