@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -9,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from perdure import BadDefinition, Definition, ExecutionCancelled, ExecutionFailed
 from perdure.async_handle import AsyncHandle
 from perdure.core.views import StepView
+from perdure.programs.format.model import verbs
+from perdure.steps.pipeline.operations import OPERATIONS
 from perdure.stores.memory import MemoryStore
 from tests.steps.kinds import KINDS, Place, Row, working
+from tests.steps.shapes import ANYTHING, configs
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("pydantic_ai", reason="models take the package pydantic-ai-slim: pip install 'perdure[agents]'")
@@ -237,3 +243,48 @@ def test_it_declares_what_people_and_editors_need(row: Row, tmp_path: Path) -> N
     kind = Registry()[row.kind]
     assert kind.name == row.kind and kind.title and kind.summary and kind.icon and kind.idempotency and kind.example
     assert kind.limits and all(limit.name and limit.default and limit.then for limit in kind.limits)
+
+
+DEFECTS = re.compile(r"\b(TypeError|KeyError|AttributeError|IndexError|AssertionError|RecursionError|ValueError|ValidationError|UnicodeError|RuntimeError)\b")
+
+
+def fuzzed(kind: str) -> st.SearchStrategy[Any]:
+    """Configs of a kind: by its shape, and of pipelines by the names of operations."""
+    by_shape = configs(verbs()[kind].shape)
+    return by_shape | st.lists(st.dictionaries(st.sampled_from(sorted(OPERATIONS)), ANYTHING, min_size=1, max_size=1), max_size=2) if kind == "pipeline" else by_shape
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_stands_behind_a_verb_is_refused_or_runs_and_is_never_a_defect(kind: str, world_of: Any, data: st.DataObject) -> None:
+    fuzz(kind, world_of, data)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_stands_behind_a_verb_is_never_a_defect(kind: str, world_of: Any, data: st.DataObject) -> None:
+    fuzz(kind, world_of, data)
+
+
+@pytest.fixture
+def world_of(tmp_path: Path) -> Place:
+    """A place whose server there is not: what asks it is refused."""
+    return Place("http://127.0.0.1:1/", tmp_path)
+
+
+def fuzz(kind: str, place: Place, data: st.DataObject) -> None:
+    """Hold one config of a kind to it."""
+    config, given_input = data.draw(fuzzed(kind), "config"), data.draw(st.none() | ANYTHING, "with")
+    step = {"id": "a", kind: config, "retry": {"max": 1}, "timeout": 5} | ({} if given_input is None else {"with": given_input})
+    try:
+        definition = place.definition(step, secrets={"X": "a secret"})
+    except BadDefinition as refused:
+        assert all(finding.pointer and finding.message for finding in refused.findings)
+        return
+    try:
+        asyncio.run(run(definition))
+    except ExecutionFailed as failed:
+        assert not DEFECTS.search(str(failed).partition("Traceback")[0]), str(failed)
