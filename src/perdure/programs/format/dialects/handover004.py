@@ -26,7 +26,7 @@ Document = dict[str, Any]
 
 
 def handed_over(config: Fields, before: Iterable[str], blobs: Mapping[str, Any]) -> Document:
-    """What a node of this type does itself: of what the execution was given, and of the results of the nodes `before` it, it makes the other version's input."""
+    """What a node of this type does itself: it makes the other version's input, of what the execution was given and what the nodes `before` it came to."""
     versions = {name: config.text(name) for name in ("from_version", "to_version")}
     for name, version in versions.items():
         if not VERSION.fullmatch(version) and (version or name == "to_version"):
@@ -66,9 +66,9 @@ def routed(node: Fields, called: str, name: str, names: Names, leads_to: tuple[s
 def version_before(nodes: Mapping[str, Fields]) -> str:
     """The version that the document is of, as its nodes of this type say; empty if none does."""
     for node in nodes.values():
-        if node.value.get("type") == MIGRATION and isinstance(config := node.value.get("config"), dict):
-            if found := VERSION.fullmatch(str(config.get("from_version", ""))):
-                return ".".join(part or "0" for part in found.groups())
+        config = node.value.get("config")
+        if node.value.get("type") == MIGRATION and isinstance(config, dict) and (found := VERSION.fullmatch(str(config.get("from_version", "")))):
+            return ".".join(part or "0" for part in found.groups())
     return ""
 
 

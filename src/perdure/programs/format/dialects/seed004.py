@@ -1,7 +1,8 @@
 """Seed 004: nodes and what they lead to, either as ``{nodes, edges, metadata}`` or as its IR, whose nodes say their dependencies and dependents.
 
 A `task` calls the tool that ``config.action`` names (else its config's type, else itself); `agent` and `human` are what they are; `http` with a URL is a
-request, and at a `migration` the execution goes on in another version; any other type is work for a worker of that type. A node that has no config of its own is given what comes before it: of one node its output, of several a mapping of theirs.
+request, and at a `migration` the execution goes on in another version; any other type is work for a worker of that type. A node that has no config of its own
+is given what comes before it: of one node its output, of several a mapping of theirs.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Writer:
         metadata["max_fanout"] = limits.get("max_fanout") if limits.get("max_fanout") != FANOUT_MAX else None
         metadata |= {"deadline_s": limits.get("deadline"), "HasInfiniteLoopFlag": self._is_endless() or None}
         late = {step["repeat"]["on_max"] for step in self._definition["steps"] if "repeat" in step and "on_max" in step["repeat"]}
-        skipped = {id for id in late if "do" in self._steps.get(id, {}) and id.rstrip("_").endswith("_timeout")}
-        nodes = [self._node(step, joined("", "steps", index)) for index, step in enumerate(self._definition["steps"]) if step["id"] not in skipped | self._behind]
+        skipped = self._behind | {id for id in late if "do" in self._steps.get(id, {}) and id.rstrip("_").endswith("_timeout")}
+        nodes = [self._node(step, joined("", "steps", index)) for index, step in enumerate(self._definition["steps"]) if step["id"] not in skipped]
         made: Document = {"nodes": nodes, "metadata": without_nothing(metadata)}
         if self._as_ir:
             self._depend(nodes)
