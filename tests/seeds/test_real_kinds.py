@@ -29,7 +29,7 @@ def is_long(case: Case) -> bool:
     goes_round = len(case.answers.get("HEALTH_CHECK", ())) > 1
     of_steps = case.answers.keys() & {"initial", "checked"} or "/~" in " ".join(case.answers)
     return bool(
-        fails or of_steps or waits or case.tries or goes_round or (case.took or 0) >= LONG_S and not any(isinstance(event, Skip) for event in case.script)
+        fails or of_steps or waits or case.tries or goes_round or ((case.took or 0) >= LONG_S and not any(isinstance(event, Skip) for event in case.script))
     )
 
 
