@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "testing": {"core", "expr", "programs", "stores", "runtime", "steps", "service", "surface"},
 }
 # The modules directly under `perdure` are surfaces as well.
-SURFACES = {"api", "cli", "console", "fake_llm", "mcp", "observe"}
+SURFACES = {"api", "cli", "console", "fake_llm", "mcp", "observe", "tasks"}
 
 # Purity: what the pure layers may import besides each other, and which parts of it they may not touch.
 PURE_LAYERS = {"core", "expr", "lint", "programs"}

@@ -24,7 +24,7 @@ from perdure.steps.agents.defined import agents, name_of
 from perdure.steps.agents.own import Around
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
-from perdure.steps.registry import Registry, lacks
+from perdure.steps.registry import Registry, is_installed
 
 AGENTS = ("agent", "agent_message")
 """The verbs that a workflow of their own does, unless something stands in for them."""
@@ -57,7 +57,7 @@ class Definition(Workflow[..., Any]):
                 found += [Need("extra", extra, need.id)] if (extra := lacks(graph.kinds[need.name])) else []
             elif need.name not in known[need.what] and not (need.id == "" and need.name in graph.tools):
                 found.append(need)
-            elif need.what == "kind" and need.name in graph.kinds and (extra := lacks(graph.kinds[need.name])):
+            elif need.what == "kind" and need.name in graph.kinds and not is_installed(extra := graph.kinds[need.name].extra):
                 found.append(Need("extra", extra, need.id))
         around = Around(graph.tools, graph.kinds, {})
         agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]
@@ -102,17 +102,14 @@ class Definition(Workflow[..., Any]):
         Raises:
             BadDefinition: it is none; with all that is wrong with it.
         """
+        find = secrets.get if isinstance(secrets, Mapping) else secrets
+        if find is not None and deployment.secret is NOTHING_MORE.secret:
+            deployment = dataclasses.replace(deployment, secret=find)
         registry = Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())])
         read = reading.read(document, name, more=lambda found: findings(found, registry))
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
-        family: dict[str, list[Release]] = {release.name: [release]}
-        for one in calls:
-            if isinstance(one, Definition) and one.graph.release is not None:
-                family.setdefault(one.graph.name, []).append(one.graph.release)
-                for known, releases in one.graph.family.items():
-                    family.setdefault(known, []).extend(other for other in releases if other not in family[known])
         toolbox = steps(tools)
         rules = policy if isinstance(policy, Policy) else Policy.read(policy)
         around = Around(toolbox, registry, {one.code.name: one for one in calls if not isinstance(one, Definition)})
@@ -122,14 +119,25 @@ class Definition(Workflow[..., Any]):
             release=release,
             tools=toolbox,
             kinds=registry,
-            secrets=secrets.get if isinstance(secrets, Mapping) else secrets,
+            secrets=find,
             imports=imported,
             policy=rules,
-            family=family,
+            family=_family(release, calls),
             agent=name_of(plan.ir.name),
             deadline_s=release.deadline_s,
         )
         return cls(graph, read, [*calls, own] if _has_agents(plan.ir, read.canonical, registry) else calls)
+
+
+def _family(release: Release, calls: Sequence[Workflow[..., Any]]) -> dict[str, list[Release]]:
+    """The releases that a definition may call, by name: itself, those that it is given, and what these may call."""
+    family: dict[str, list[Release]] = {release.name: [release]}
+    for one in calls:
+        if isinstance(one, Definition) and one.graph.release is not None:
+            family.setdefault(one.graph.name, []).append(one.graph.release)
+            for known, releases in one.graph.family.items():
+                family.setdefault(known, []).extend(other for other in releases if other not in family[known])
+    return family
 
 
 def _has_agents(ir: IR, document: Mapping[str, Any], kinds: Mapping[str, Kind]) -> bool:

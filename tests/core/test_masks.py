@@ -141,6 +141,19 @@ def test_what_can_t_be_searched_is_hidden_as_a_whole() -> None:
     assert b"canary" not in Mask(["canary-1"]).value(msgspec.msgpack.encode(deep))
 
 
+@pytest.mark.parametrize("secret", ["canary-0123456789", ODD, PEM], ids=["plain", "odd", "PEM"])
+@pytest.mark.parametrize("form", ["as it is", "JSON in ASCII in JSON", "an address", "base64 in lines"])
+def test_of_a_secret_that_a_cut_has_parted_nothing_is_left(form: str, secret: str) -> None:
+    mask, said = Mask([secret]), FORMS[form](secret)
+    whole = f"{'<' * mask.margin}{'|' * 9}{said}{'|' * 9}{'>' * mask.margin}"
+    for at in range(mask.margin, len(whole) - mask.margin, max(1, len(said) // 40)):
+        head, tail = mask.cut(whole[:at], whole[at:])
+        assert not [piece for piece in (head, tail) if piece.strip("<>|*= \n")], (head, tail)
+    both = Mask(["canary"]) | mask
+    assert (both.margin, (mask | NO_MASK).margin) == (mask.margin, mask.margin) and both.cut("x" * both.margin, "")[0] == ""
+    assert NO_MASK.cut("a", "b") == ("a", "b") and mask.cut("", "") == ("", "")
+
+
 def test_a_mask_shows_nothing_of_what_it_hides() -> None:
     assert "canary" not in repr(Mask(["canary-1"])) + str(Mask(["canary-1"]))
 

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "docs/guides/lint.md": "tests/lint/test_guide.py",
     "docs/guides/testing.md": "tests/testing/test_guide.py",
     "docs/guides/transactions-postgres.md": "tests/docs/test_postgres_guide.py",
+    "docs/guides/workers.md": "tests/tasks/test_guide.py",
 }
 """Pages that a test of their own runs, in their own way."""
 

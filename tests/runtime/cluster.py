@@ -16,6 +16,7 @@ from perdure.core.paths import Address, Key, text
 from perdure.core.program import program_name
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import finished
+from perdure.runtime.lending import Lender
 from perdure.runtime.worker import Worker
 from perdure.sdk import Workflow
 from perdure.stores.base import Head, Post
@@ -30,14 +31,19 @@ NEVER_S = 1e6
 
 
 class Process:
-    """An engine or a worker that runs, with the store as it sees it."""
+    """An engine, a worker or a lender that runs, with the store as it sees it."""
 
-    def __init__(self, inner: Engine | Worker, store: FaultyStore, running: asyncio.Task[None]) -> None:
+    def __init__(self, inner: Engine | Worker | Lender, store: FaultyStore, running: asyncio.Task[None]) -> None:
         self.inner, self.store, self.running = inner, store, running
 
     @property
     def engine(self) -> Engine:
         assert isinstance(self.inner, Engine)
+        return self.inner
+
+    @property
+    def lender(self) -> Lender:
+        assert isinstance(self.inner, Lender)
         return self.inner
 
     async def stop(self) -> None:
@@ -48,7 +54,7 @@ class Process:
     async def kill(self) -> None:
         """End it without a word: nothing that it does any more reaches the store."""
         self.store.gate.kill()
-        tasks = self.inner._tasks if isinstance(self.inner, Engine) else self.inner._at_work.values()
+        tasks = self.inner._at_work.values() if isinstance(self.inner, Worker) else self.inner._tasks
         await kill([self.running, *tasks])
 
 
@@ -75,6 +81,15 @@ class Cluster:
         worker = Worker(store, steps, **{"queues": ["gpu"], **options})
         process = Process(worker, store, asyncio.create_task(worker.run()))
         self.processes.append(process)
+        return process
+
+    async def lender(self, **options: Any) -> Process:
+        """Begin a lender, by default of the queue "gpu"."""
+        store = FaultyStore(self.store, Random(0), NO_FAULTS)
+        lender = Lender(store, **{"queues": ["gpu"], **options})
+        process = Process(lender, store, asyncio.create_task(lender.run()))
+        self.processes.append(process)
+        await lender.joined.wait()
         return process
 
     async def outage(self, faults: Faults, duration_s: float) -> None:
@@ -120,6 +135,10 @@ class Cluster:
     async def send(self, key: Key, name: str, body: Any = None) -> None:
         """Send a signal."""
         await self.tell(key, Signal(name, values.encode(body, "body")))
+
+    def posted(self, to: Address, key: str, body: bytes) -> Post:
+        """Mail on its way."""
+        return Post(sends=(Send(to, key, body),))
 
     async def head(self, key: Key) -> Head:
         """The head of an execution."""

@@ -189,6 +189,18 @@ def test_what_is_logged_within_a_step_has_none_of_its_secrets() -> None:
     assert logged(lambda logger: logger.info("a %s", CANARY), None) == f"INFO a {CANARY}", "outside of the step nothing is changed"
 
 
+@pytest.mark.usefixtures("_masked")
+async def test_what_a_step_logs_has_no_secret_that_it_has_asked_for_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    def asks() -> str:
+        found = step_info().secret("TOKEN")
+        logging.getLogger("tests.masked").warning("it is %s", found)
+        return f"it is {found}"
+
+    document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "tool": "asks"}]}
+    assert await ran(Definition.of(document, tools=[asks], secrets={"TOKEN": CANARY})) == "it is ***"
+    assert "it is ***" in caplog.messages and CANARY not in caplog.text
+
+
 async def test_a_step_may_hide_its_secrets_before_it_cuts_what_others_say() -> None:
     def cut(token: str) -> str:
         said = f"{'x' * 100}{token}"

@@ -24,18 +24,21 @@ def kinds(*, name: str | None, format: str) -> None:
     """List the kinds of steps that there are here, Perdure's own and those that packages bring; of NAME, show all of it."""
     from perdure.cli import output
     from perdure.steps import description
+    from perdure.steps.others import others
     from perdure.steps.registry import Registry
 
-    registry = Registry()
+    registry, verbs = Registry(), others()
     if name is None:
         found, broken = _all(registry)
+        found = sorted([*found, *verbs.values()], key=lambda one: one.name)
         output.listing(format, (one.name for one in found), found, lambda: _kinds(found))
         for error in broken:
             click.echo(f"perdure: {error}", err=True)
         return
-    if name not in registry:
-        raise Outcome(Exit.NOT_FOUND, f"there is no kind {name!r} here; there are {', '.join(sorted(registry))}\na package that brings it has to be installed")
-    shown = description.kind(registry[name])
+    if name not in registry and name not in verbs:
+        there = ", ".join(sorted({*registry, *verbs}))
+        raise Outcome(Exit.NOT_FOUND, f"there is no kind {name!r} here; there are {there}\na package that brings it has to be installed")
+    shown = verbs[name] if name in verbs else description.kind(registry[name])
     if format == "table":
         _show(shown)
     else:

@@ -64,6 +64,7 @@ OF_ERROR: dict[str, Exit] = {
     "AlreadyThere": Exit.EXISTS,
     "DecisionRefused": Exit.REFUSED,
     "LinkRefused": Exit.REFUSED,
+    "SandboxLost": Exit.FAILED,
     "StoreError": Exit.STORE,
     "WorkflowError": Exit.FAILED,
     "TooDeep": Exit.FAILED,

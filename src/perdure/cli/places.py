@@ -32,6 +32,8 @@ def options(command: F) -> F:
     command = click.option("--models", metavar="FILE", envvar="PERDURE_MODELS", help=said)(command)
     said = "Where steps of bash work, a directory for each execution."
     command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK", help=said)(command)
+    said = "From what all shell commands are kept: nothing, the network, or all but their directory."
+    command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATE", help=said)(command)
     said = "What steps may do that they may not of themselves: bash, or http:HOST for a private address. Several with commas."
     return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)
 
@@ -43,7 +45,8 @@ def place(given: Mapping[str, Any]) -> Place:
 
     work = Deployment.work if given["work"] is None else Path(given["work"])
     known = {} if given["models"] is None else models(given["models"])
-    return Place(Deployment(Allowed.of(given["allow"]), work, known), NO_POLICY if given["policy"] is None else policy(given["policy"]))
+    deployment = Deployment(Allowed.of(given["allow"]), work, known, isolate=given["isolate"])
+    return Place(deployment, NO_POLICY if given["policy"] is None else policy(given["policy"]))
 
 
 def models(file: str) -> Mapping[str, Source]:

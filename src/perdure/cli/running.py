@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import click
 
-from perdure.cli import places
+from perdure.cli import lending, places
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.root import Command
 from perdure.cli.settings import F, Settings, input_options, value_format
@@ -200,34 +200,49 @@ def _asked(workflow: str, given: dict[str, Any]) -> _Asked:
 
 
 @click.command("worker", cls=Command)
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @tool_options
 @places.options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also do the steps that wait on this queue.")
+@lending.options
 @click.option("--grace", default="30s", show_default=True, metavar="TIME", help="How long steps may take to end, once it is told to stop.")
 @click.pass_obj
 def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str, ...], grace: str, **given: Any) -> None:
     """Run all workflows of some files or modules, and definitions (FILE.yaml, FILE.json), until stopped.
+
+    With --listen, --exec or --each, the work of the queues is not done here, but given to programs in any language (docs/guides/workers.md); then no
+    workflow has to be named.
 
     SIGTERM or Ctrl-C stops it in good order: nothing new begins, what runs may end. A second one stops it at once. Nothing is lost either way.
     """
     import asyncio
 
     from perdure.cli import words
+    from perdure.cli.targets import Code
     from perdure.cli.targets import code as found
     from perdure.programs.code.durations import seconds
     from perdure.runtime.serve import serve
     from perdure.service.secrets.chain import providers
 
-    code, grace_s = found(targets, given["tools"], given["calls"], places.place(given)), seconds(grace, "--grace")
+    lends = lending.lends(queues, given)
+    if not targets and lends is None:
+        raise click.UsageError("Missing argument 'TARGET...'.")
+    code = found(targets, given["tools"], given["calls"], places.place(given)) if targets else Code((), ())
+    grace_s = seconds(grace, "--grace")
     settings.log("perdure")
 
-    def ready(engine: Engine) -> None:
-        knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
-        click.echo(f"engine {engine.holder} on {words.without_passwords(settings.url())} knows {knows or 'no workflow'}{_served(queues)}; Ctrl-C stops it")
+    def ready(engine: Engine | None) -> None:
+        place = words.without_passwords(settings.url())
+        if engine is not None:
+            knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
+            served = "" if lends else _served(queues)
+            click.echo(f"engine {engine.holder} on {place} knows {knows or 'no workflow'}{served}; Ctrl-C stops it")
+        if lends is not None:
+            click.echo(f"{lends}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     workflows = [one.code for one in code.workflows]
-    asyncio.run(serve(workflows, code.steps, queues=queues, declares=code.queues, url=settings.db, grace_s=grace_s, ready=ready, secrets=providers))
+    how: dict[str, Any] = {"queues": queues, "declares": code.queues, "url": settings.db, "grace_s": grace_s}
+    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=providers, lends=lends))
 
 
 def _served(queues: tuple[str, ...]) -> str:

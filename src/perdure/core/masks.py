@@ -29,6 +29,9 @@ ENCODED_CHARACTERS_MIN, LINE_CHARACTERS_MIN = 6, 6
 BROKEN_CHARACTERS_MIN, ANCHOR_CHARACTERS = 60, 16
 """From which length on base64 may be broken into lines, and of how many characters are the two pieces in a row of which one is then whole."""
 
+ESCAPED_FACTOR = 8
+"""How many times as long as a secret a form of it is, at most: a character that is escaped twice in a row."""
+
 BETWEEN = r"(?:[\r\n]|\\+[rn])*"
 """What stands between two characters of base64 that is broken into lines, in a text or in one that is escaped."""
 
@@ -55,10 +58,12 @@ class Pattern(NamedTuple):
 class Mask:
     """Hides these secrets; one that is not `maskable` is left out. False, if there is nothing to hide."""
 
-    __slots__ = ("_anchors", "_bytes", "_patterns", "_texts")
+    __slots__ = ("_anchors", "_bytes", "_patterns", "_texts", "margin")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for secret in set(secrets) if maskable(secret) for form in _forms(secret)}
+        known = {secret for secret in secrets if maskable(secret)}
+        forms = {form for secret in known for form in _forms(secret)}
+        self.margin = ESCAPED_FACTOR * max(map(len, known), default=0)
         self._texts = tuple(form for form in forms if isinstance(form, str))
         self._bytes = tuple(map(_utf8, self._texts))
         self._patterns = tuple(form for form in forms if isinstance(form, Pattern))
@@ -66,6 +71,16 @@ class Mask:
 
     def __bool__(self) -> bool:
         return bool(self._texts)
+
+    def __or__(self, other: "Mask") -> "Mask":
+        """What hides the secrets of both."""
+        if not self or not other:
+            return self or other
+        both = Mask()
+        both._texts, both._bytes = self._texts + other._texts, self._bytes + other._bytes
+        both._patterns, both._anchors = self._patterns + other._patterns, self._anchors + other._anchors
+        both.margin = max(self.margin, other.margin)
+        return both
 
     def __repr__(self) -> str:
         return "Mask(...)"
@@ -80,6 +95,13 @@ class Mask:
         patterns = zip(self._patterns, self._anchors, strict=True)
         found = [_utf8(pattern.expression) for pattern, anchors in patterns if any(anchor in raw for anchor in anchors)]
         return _hidden(raw, self._bytes, found, HIDDEN.encode())
+
+    def cut(self, head: str, tail: str = "") -> tuple[str, str]:
+        """Both sides of a cut without them, nor what the cut has left of one: so much of each side goes, too, as a secret may take in any form (`margin`)."""
+        if not self:
+            return head, tail
+        head, tail = self.text(head), self.text(tail)
+        return head[: max(0, len(head) - self.margin)], tail[self.margin :]
 
     def data(self, value: Any) -> Any:
         """Plain data without them, also in the names of mappings; two names that become one are told apart by a number."""

@@ -8,7 +8,7 @@ from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.execution import Execution
 from perdure.core.mail import Mail
-from perdure.core.masks import Find, nothing
+from perdure.core.masks import Find
 from perdure.core.ops import Call, Err
 from perdure.core.paths import Path
 from perdure.core.values import Value
@@ -85,7 +85,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
     fn, op, reported = call
-    find = _finder(engine, warm) if op.secrets else nothing
+    find = _finder(engine, warm)
     if in_transaction(fn) and engine.perform is perform:
         life = StepLife(lambda _: None, op.secrets, find)
         await _transact(engine, warm, StepInfo(warm.key, path, attempt, life=life), (fn, op.args))

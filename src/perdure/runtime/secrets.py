@@ -35,6 +35,9 @@ Secrets = Find | ByTenant
 
 def finding(secrets: Secrets | None, tenant: str, own: Find | None = None) -> Find:
     """What finds a secret for a tenant: its `own`, else what the process has."""
+    if secrets is None and own is None:
+        return nothing
+    mask_logs()  # a step may also ask for one by its name
     others = nothing if secrets is None else secrets.of(tenant) if isinstance(secrets, ByTenant) else secrets
     if own is None:
         return others
@@ -79,7 +82,6 @@ def revealed(raw: bytes, places: Sequence[str], find: Find) -> tuple[bytes, Mask
 async def reveal(raw: bytes, life: StepLife, threads: Executor | None) -> bytes:
     """The arguments of a step with its secrets, found in a thread; from then on they are hidden in what it says."""
     found, life.mask = await asyncio.get_running_loop().run_in_executor(threads, revealed, raw, life.places, life.find)
-    mask_logs()
     return found
 
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.programs.code.declare import Step
 from perdure.programs.code.queues import Queue
@@ -26,6 +26,22 @@ GRACE_S = 30.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class Member(Protocol):
+    """What runs in a process that serves, until it is stopped."""
+
+    async def run(self) -> None:
+        """Run until cancelled or stopped."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until it does what it is there for."""
+        ...
+
+    def stop(self, grace_s: float = 0.0) -> None:
+        """Make `run` return; what is in flight may end within `grace_s`. A later call may shorten that."""
+        ...
+
+
 async def serve(
     workflows: Iterable[Workflow],
     steps: Iterable[Step[Any, Any, Any]] = (),
@@ -34,11 +50,14 @@ async def serve(
     declares: Iterable[Queue] = (),
     url: str | None = None,
     grace_s: float = GRACE_S,
-    ready: Callable[[Engine], None] = lambda _: None,
+    ready: Callable[[Engine | None], None] = lambda _: None,
     secrets: Callable[[Store], Secrets] | None = None,
+    lends: Callable[[Store, Secrets | None], Member] | None = None,
 ) -> None:
     """Advance executions of `workflows`, and do calls on `queues` with `steps`, until SIGTERM or Ctrl-C; `ready` is called once it has joined the store.
     `secrets` says what finds those that calls are given, for a store that may keep some.
+
+    With `lends`, what that makes of the store lends the work of the queues to others, and nobody does it here; without workflows there is then no engine.
 
     At the first signal nothing new is begun, and what is in flight may end within `grace_s`; at the second it stops at once. What has not
     ended goes on in another process, or in the next.
@@ -47,27 +66,41 @@ async def serve(
         StoreError: the store of `url` can't be opened.
     """
     collect_rarely()
-    names = frozenset(queues)
+    names, known = frozenset(queues), list(workflows)
     store = open_store(url)
     try:
-        found = None if secrets is None else secrets(store)
-        engine = Engine(store, workflows, queues=names, declares=declares, threaded=True, secrets=found)
-        members: list[Engine | Worker] = [engine, *([Worker(store, steps, queues=names, threaded=True, secrets=found)] if names else [])]
-
-        def stop(left_s: float) -> None:
-            for member in members:
-                member.stop(left_s)
-
-        with _until_told(stop, grace_s):
-            running = [asyncio.create_task(member.run()) for member in members]
-            joined = asyncio.create_task(engine.ready())
-            joined.add_done_callback(lambda task: None if task.cancelled() else ready(engine))
-            _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            joined.cancel()
-            stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
-            _ = await asyncio.gather(*running)
+        found, mine = None if secrets is None else secrets(store), () if lends else names
+        engine = Engine(store, known, queues=mine, declares=declares, threaded=True, secrets=found) if known or lends is None else None
+        members: list[Engine | Worker | Member] = [] if engine is None else [engine]
+        if lends is not None:
+            members.append(lends(store, found))
+        elif names:
+            members.append(Worker(store, steps, queues=names, threaded=True, secrets=found))
+        await _run(members, lambda: ready(engine), grace_s)
     finally:
         await store.close()
+
+
+async def _run(members: list[Engine | Worker | Member], ready: Callable[[], object], grace_s: float) -> None:
+    """Run all until a signal stops them, or one of them has ended."""
+
+    def stop(left_s: float) -> None:
+        for member in members:
+            member.stop(left_s)
+
+    async def all_ready() -> None:
+        for member in members:
+            if not isinstance(member, Worker):
+                await member.ready()
+        ready()
+
+    with _until_told(stop, grace_s):
+        running = [asyncio.create_task(member.run()) for member in members]
+        joined = asyncio.create_task(all_ready())
+        _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        joined.cancel()
+        stop(0.0 if any(task.done() and task.exception() for task in running) else grace_s)
+        _ = await asyncio.gather(*running)
 
 
 def collect_rarely() -> None:

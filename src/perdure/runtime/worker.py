@@ -11,22 +11,20 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
-from perdure.core import limits, messages
-from perdure.core.errors import ErrorInfo, LogDamaged, StoreError
-from perdure.core.mail import Ack, Mail, Send
-from perdure.core.masks import nothing
-from perdure.core.messages import Lost, Settle, Work, answer_key
-from perdure.core.ops import Err, Ok, Outcome
-from perdure.core.paths import text
-from perdure.core.values import offload
+from perdure.core import limits
+from perdure.core.errors import ErrorInfo, StoreError
+from perdure.core.mail import Ack, Mail
+from perdure.core.messages import Work, answer_key
+from perdure.core.ops import Err, Outcome
 from perdure.programs.code.declare import Step, Undo
 from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.code.resources import opened
+from perdure.runtime import answers
+from perdure.runtime.answers import Answer
 from perdure.runtime.beats import Beats
-from perdure.runtime.clock import Alarm, StoreClock
-from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, bell, persistently
+from perdure.runtime.claims import Claims
+from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import perform
 from perdure.runtime.presence import here
@@ -35,7 +33,7 @@ from perdure.runtime.resources import Resources
 from perdure.runtime.secrets import Secrets, finding
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.transact import in_transaction, transact
-from perdure.stores.base import Claim, Guard, Moment, Post, Store
+from perdure.stores.base import Guard, Post, Store
 
 logger = logging.getLogger("perdure.worker")
 
@@ -66,44 +64,39 @@ class Worker:
         self.queues = frozenset(queues)
         self._limit = limit
         self._membership = Holder(store, holder, here("worker", queues=self.queues), lease_s, threaded=threaded)
-        self._poll_s = poll_s
-        self._ring = asyncio.Event()
+        self._claims = Claims(store, self._membership, poll_s, self._forsake)
         self._at_work: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
         self._resources = Resources(store)
         self._stopping = False
         self._grace_ends_s = 0.0
-        self._patience = Patience()
 
     async def run(self) -> None:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
         self._threads = DaemonThreads()
         self._resources.begin()
         opened.set(self._resources)
-        self._clock = StoreClock(asyncio.get_running_loop().time)
-        self._alarm = Alarm(self._clock, self._ring)
-        silence = bell(self.store, self._ring)
-        renewing: asyncio.Task[None] | None = None
         try:
-            _ = await self._membership.join()
-            await persistently(lambda: declare(self.store, declared((), self._given)))
-            renewing = asyncio.create_task(self._membership.keep_alive(self._renewed))
-            while not self._stopping:
-                await self._claim()
-                await self._wait()
-            while self._at_work and (left_s := self._grace_ends_s - asyncio.get_running_loop().time()) > 0:
-                _ = await asyncio.wait(self._at_work.values(), timeout=min(left_s, 0.05))
+            async with self._claims.alive():
+                await persistently(lambda: declare(self.store, declared((), self._given)))
+                try:
+                    await self._serve()
+                finally:
+                    tasks = [*self._at_work.values()]
+                    for task in tasks:
+                        task.cancel()
+                    _ = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
-            self._alarm.cancel()
-            silence()
-            tasks = [task for task in (renewing, *self._at_work.values()) if task is not None]
-            for task in tasks:
-                task.cancel()
-            _ = await asyncio.gather(*tasks, return_exceptions=True)
             self._threads.shutdown()
             await self._resources.close()
-            await self._membership.leave()
+
+    async def _serve(self) -> None:
+        while not self._stopping:
+            await self._claim()
+            await self._claims.wait()
+        while self._at_work and (left_s := self._grace_ends_s - asyncio.get_running_loop().time()) > 0:
+            _ = await asyncio.wait(self._at_work.values(), timeout=min(left_s, 0.05))
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Make `run` return. Nothing more is leased; what is being done may end within `grace_s`, and is then done again elsewhere.
@@ -112,47 +105,18 @@ class Worker:
         """
         self._grace_ends_s = asyncio.get_running_loop().time() + grace_s
         self._stopping = True
-        self._ring.set()
+        self._claims.ring()
 
-    async def _renewed(self, moment: Moment) -> None:
-        """In a new epoch of the store, what is leased is no longer ours."""
-        if moment.epoch > self._membership.epoch:
-            await self._begin_anew()
-
-    async def _begin_anew(self) -> None:
-        """Drop what is being done, which will be done again, and come back as another holder."""
+    def _forsake(self) -> None:
+        """Drop what is being done, which will be done again."""
         for task in self._at_work.values():
             task.cancel()
         self._at_work.clear()
-        before = self._membership.name
-        self._membership.rename()  # at once, so that what is still on its way to the old name is not begun
-        await self._membership.let_go(before)
-        _ = await self._membership.join()
 
     async def _claim(self) -> None:
-        self._ring.clear()
-        free = self._limit - len(self._at_work)
-        if free <= 0:
+        if (free := self._limit - len(self._at_work)) <= 0:
             return
-        name, asked_s = self._membership.name, asyncio.get_running_loop().time()
-        try:
-            claimed = await self.store.claim(Claim(holder=name, epoch=self._membership.epoch, queues=self.queues, limit=free))
-        except StoreError as error:
-            logger.warning("could not claim: %s; what the store may have leased is let go", error)
-            await self._begin_anew()
-            await self._patience.wait()
-            return
-        self._patience = Patience()
-        self._clock.told(claimed.now_s)
-        self._alarm.at(claimed.next_at_s)
-        if name != self._membership.name:  # it came back under another name meanwhile, and has let go what this one was given
-            self._ring.set()
-            return
-        if claimed.work and not self._membership.unbroken(asked_s):  # the answer took so long that others may have been given the same
-            await self._begin_anew()
-            self._ring.set()
-            return
-        for mail in claimed.work:
+        for mail in await self._claims.claim(self.queues, free):
             lease = (self._membership.name, mail.number)
             if lease not in self._at_work:
                 self._at_work[lease] = task = asyncio.create_task(self._do(mail))
@@ -163,22 +127,12 @@ class Worker:
             del self._at_work[lease]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a task of the worker failed; this is a defect of Perdure", exc_info=error)
-        self._ring.set()
-
-    async def _wait(self) -> None:
-        try:
-            await asyncio.wait_for(self._ring.wait(), self._poll_s)
-        except TimeoutError:
-            return
+        self._claims.ring()
 
     async def _do(self, mail: Mail) -> None:
-        try:
-            work = messages.decode(mail.body)
-        except StoreError as error:
-            logger.error("work %s of queue %s can't be read, and is left where it is: %s", mail.key, mail.to, error)
+        work = answers.read(mail)
+        if work is None:
             return
-        if not isinstance(work, Work):
-            raise LogDamaged(f"mail {mail.number} to queue {mail.to} is no work")
         epoch = self._membership.epoch
         blobs: dict[str, bytes] = {}
         untold: bytes | None = None
@@ -187,20 +141,17 @@ class Worker:
             failed = await self._transact(step, work, mail)
             if not isinstance(failed, Err):
                 return
-            answer: Lost | Settle = Settle(work.path, work.attempt, failed)
-        elif mail.deliveries > limits.INTERRUPTIONS_MAX:
-            answer = Lost(work.path, work.attempt, mail.deliveries)
+            answer: Answer = answers.settled(work, failed, blobs)
+        elif (given_up := answers.given_up(work, mail.deliveries)) is not None:
+            answer = given_up
         else:
             beats = Beats(partial(self._tell, work))
             try:
-                outcome = await self._outcome(work, mail.deliveries, beats)
+                outcome = await self._outcome(work, beats)
             finally:
                 untold = beats.take()
-            light = Ok(offload(outcome.value, blobs), outcome.port) if isinstance(outcome, Ok) else outcome
-            answer = Settle(work.path, work.attempt, light)
-        send = Send(work.execution, answer_key(work.path, work.attempt), messages.encode(answer))
-        sends = (send,) if untold is None else (_progress(work, untold), send)
-        post = Post(epoch=epoch, sends=sends, acks=(Ack(mail.to, mail.key),), blobs=tuple(blobs.items()))
+            answer = answers.settled(work, outcome, blobs)
+        post = answers.post(mail, work, answer, epoch, untold, blobs)
         await persistently(lambda: self.store.commit([post]))
 
     async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Outcome | None:
@@ -210,29 +161,27 @@ class Worker:
         lease = Guard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
         return await transact(self.store, (step, work.args), info, lease, self._threads)
 
-    async def _outcome(self, work: Work, deliveries: int, beats: Beats) -> Outcome:
+    async def _outcome(self, work: Work, beats: Beats) -> Outcome:
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
             return Err("failed", ErrorInfo("UnknownStep", why))
-        if deliveries > 1 and not work.idempotent:
-            return Err("interrupted", ErrorInfo("Interrupted", "its worker is gone, and it is not declared idempotent, so it was not run again"))
         life = self._life(work, beats.beat)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
         try:
             return await asyncio.wait_for(trying, work.timeout_s)
         except TimeoutError:
-            return Err("timeout", ErrorInfo("Timeout", f"no answer within {work.timeout_s:g} s"))
+            return answers.late(work)
         finally:
             life.over = True
 
     def _life(self, work: Work, beat: Callable[[bytes], None]) -> StepLife:
-        return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant) if work.secrets else nothing)
+        return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant))
 
     def _tell(self, work: Work, said: bytes) -> None:
         """Tell the execution how far a try is; what does not get through is told with the next."""
-        send = _progress(work, said)
+        send = answers.progress(work, said)
         telling = asyncio.create_task(self._post(Post(epoch=self._membership.epoch, sends=(send,))))
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
@@ -246,9 +195,3 @@ def _heard(thread: "asyncio.Future[Any]") -> None:
     """Hear how a thread has ended, should nobody wait for it any more."""
     if not thread.cancelled():
         thread.exception()
-
-
-def _progress(work: Work, said: bytes) -> Send:
-    """How far a try is, on its way to the execution."""
-    progress = messages.Progress(work.path, work.attempt, said)
-    return Send(work.execution, f"progress:{text(work.path)}:{work.attempt}:{uuid4().hex}", messages.encode(progress))

@@ -12,7 +12,7 @@ from perdure.core import execution as folded
 from perdure.core.attributes import AttributeValue
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
-from perdure.core.ops import Call
+from perdure.core.ops import COMPOSITE, Call
 from perdure.core.paths import Key
 from perdure.core.program import shown
 from perdure.core.where import Where, conditions
@@ -184,7 +184,18 @@ async def listing(
         limit=whole(limit, "limit"),
         where=conditions(where),
     )
-    return [_listed(head) for head in await access.store.heads(which)]
+    return [_listed(head) for head in await _heads(access, which)]
+
+
+async def _heads(access: Access, which: Filter) -> list[Head]:
+    """The heads that are meant; of the executions in which Perdure counts how pipelines are used, only if their workflow is asked for."""
+    found, left = list[Head](), which
+    while True:
+        page = await access.store.heads(left)
+        found += [head for head in page if which.workflow is not None or head.key.workflow != COMPOSITE]
+        if len(page) < which.limit or len(found) >= which.limit:
+            return found[: which.limit]
+        left = msgspec.structs.replace(which, older_than=page[-1].key)
 
 
 def _statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | None:
@@ -225,7 +236,7 @@ async def find(access: Access, text: str, tenant: str) -> Key:
     """
     if text in ("@latest", "@failed"):
         failed = frozenset(("failed",)) if text == "@failed" else None
-        found = [head.key for head in await access.store.heads(Filter(tenant=tenant, statuses=failed, limit=1))]
+        found = [head.key for head in await _heads(access, Filter(tenant=tenant, statuses=failed, limit=1))]
         return _only(text, found)
     if not _is_text(text):
         raise BadValue("execution", text, "an id or the beginning of one, workflow/id, @latest or @failed")

@@ -43,6 +43,11 @@ class Allowed:
         return cls(bash, tuple(http))
 
 
+def no_secret(_: str) -> str | None:
+    """Find no secret of any name."""
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Deployment:
     """What steps may use where they run. `work` is the directory under which each execution has its own; `models` the models by the names that
@@ -52,7 +57,7 @@ class Deployment:
     allowed: Allowed = Allowed()  # frozen, so shared safely
     work: Path = Path(".perdure/work")
     models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    secret: Callable[[str], str | None] = lambda name: None
+    secret: Callable[[str], str | None] = no_secret
     isolate: Literal["none", "network", "all"] = "none"
     counts_pipelines: bool = True
 

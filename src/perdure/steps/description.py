@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.programs.code.declare import Step
 from perdure.programs.format import model, published
-from perdure.programs.graph.kind import Kind
-from perdure.steps.registry import installed, lacks
+from perdure.programs.graph.kind import Kind, Limit
+from perdure.steps.registry import installed, is_installed
 
 
 class KindShown(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def kind(one: Kind) -> KindShown:
         one.icon,
         one.ports,
         by,
-        not lacks(one),
+        is_installed(one.extra),
         one.extra,
         one.idempotency,
         tuple(limit._asdict() for limit in one.limits),
@@ -70,6 +70,14 @@ def kind(one: Kind) -> KindShown:
         dict(one.output or {}),
         one.example,
     )
+
+
+def shown_verb(name: str, title: str, icon: str, idempotency: str, example: str, limits: tuple[Limit, ...] = (), extra: str = "") -> KindShown:
+    """A verb that the walk does itself, as kinds are shown."""
+    verb = model.verbs()[name]
+    config, bounds = published.of_shape(verb.shape), tuple(limit._asdict() for limit in limits)
+    ready = is_installed(extra)
+    return KindShown(name, "1", title, verb.doc, icon, (*verb.ports, "error"), "perdure", ready, extra, idempotency, bounds, {}, config, {}, {}, example)
 
 
 def config_schema(one: Kind) -> dict[str, Any]:

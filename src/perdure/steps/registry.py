@@ -83,9 +83,9 @@ def _brought(entry: EntryPoint, deployment: Deployment) -> Kind:
     return kind
 
 
-def lacks(kind: Kind) -> str:
-    """The extra of the package that a kind takes and that is not installed; empty, if nothing is missing."""
-    return "" if all(find_spec(module) is not None for module in EXTRAS.get(kind.extra, ())) else kind.extra
+def is_installed(extra: str) -> bool:
+    """Whether what an extra of the package brings is here; of no extra, it is."""
+    return all(find_spec(module) is not None for module in EXTRAS.get(extra, ()))
 
 
 @cache

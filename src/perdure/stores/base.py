@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.core.attributes import Indexed
 from perdure.core.mail import Ack, Mail, Send
-from perdure.core.paths import Address, Key
+from perdure.core.paths import Address, Key, Queue
 from perdure.core.where import Condition
 
 
@@ -138,7 +138,7 @@ Answer = Committed | Conflict | Superseded
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a holder is ready to take on: executions of these programs (and of this root only, if given), work of these queues.
 
-    `queues` are names, whatever the tenant.
+    `queues` are names, whatever the tenant, unless `tenants` are given: then work of these alone.
     """
 
     holder: str
@@ -147,6 +147,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queues: frozenset[str] = frozenset()
     limit: int = 100
     root: Key | None = None
+    tenants: frozenset[str] | None = None
+
+    @property
+    def addresses(self) -> list[Queue] | None:
+        """The queues of the tenants that are given; None, if none are."""
+        return None if self.tenants is None else [Queue(tenant, name) for tenant in sorted(self.tenants) for name in sorted(self.queues)]
 
 
 class Assignment(msgspec.Struct, frozen=True, gc=False):
@@ -160,7 +166,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     """What a claim got: executions, and work leased until acknowledged or until its holder dies.
 
     At `next_at_s` of the store's time the same claim would get more, though nothing changed meanwhile (the death of a holder is a change);
-    None: it never would.
+    None: it never would. A claim for some tenants alone may be told a time at which it gets nothing.
     """
 
     now_s: float
@@ -270,6 +276,10 @@ class Store(Protocol):
 
     async def mail(self, to: Address) -> list[Mail]:
         """All mail of an address that is not acknowledged, due or not, in order of number: for people and for tests."""
+        ...
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """Of each of these, whether it is in the mail: sent, and neither acknowledged nor swept. For who holds work, and asks whether it is still wanted."""
         ...
 
     async def moment(self) -> Moment:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from perdure.core import wire
 from perdure.core.errors import SealedPayload
-from perdure.core.mail import Mail, Send
+from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
 from perdure.stores.base import (
     ALL,
@@ -180,6 +180,10 @@ class CodedStore:
         mail = await self.inner.mail(to)
         opened = self._coding.open_mail
         return await self._do(lambda: [replace(one, body=opened(one.to, one.key, one.body)) for one in mail], (one.body for one in mail))
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.there`."""
+        return await self.inner.there(mail)
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""

@@ -24,6 +24,12 @@ def ready_at_s(head: Head) -> float | None:
     return at_s if at_s is not None or head.holder is None else NO_TIME
 
 
+def place_in_line(head: Head) -> tuple[str | None, str, float] | None:
+    """Where an execution waits: by whom it is held, which program it needs, what time it waits for; None if it waits for nothing."""
+    at_s = ready_at_s(head)
+    return None if at_s is None else (head.holder, head.program, at_s)
+
+
 class Lines(Generic[T]):
     """Things that wait, in one line for each holder (None: nobody) and name, ordered by the time they wait for, then by number."""
 

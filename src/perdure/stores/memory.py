@@ -39,7 +39,7 @@ from perdure.stores.base import (
     is_meant,
 )
 from perdure.stores.bells import Bells
-from perdure.stores.lines import NO_TIME, Lines, ready_at_s
+from perdure.stores.lines import NO_TIME, Lines, place_in_line
 from perdure.stores.memory_queues import Queues
 from perdure.stores.vault import MemoryVault
 
@@ -100,7 +100,8 @@ class MemoryStore:
 
         ready = self._waiting.ready(claim.programs, claim.holder, is_dead, now_s)
         family = (ready for ready in ready if claim.root in (None, ready.head.root))
-        leasable = self._work.ready(claim.queues, None, is_dead, now_s)
+        found = self._work.ready(claim.queues, None, is_dead, now_s)
+        leasable = (mail for mail in found if claim.tenants is None or mail.to[0] in claim.tenants)
         executions = list(islice(self._queues.executions(family, claim, now_s), claim.limit))
         work = list(islice(self._queues.work(leasable, claim, now_s), claim.limit))
         self._queues.begin([one.head for one in executions if one.head.holder != claim.holder], work, now_s)
@@ -127,6 +128,10 @@ class MemoryStore:
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return list(self._mail.get(to, {}).values())
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.there`."""
+        return [one.key in self._mail.get(one.to, {}) for one in mail]
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""
@@ -358,13 +363,13 @@ class MemoryStore:
 
     def _create(self, head: Head) -> _Execution:
         execution = self._executions[head.key] = _Execution(len(self._executions), head)
-        if place := _place(head):
+        if place := place_in_line(head):
             self._waiting.join(*place, execution.number, execution)
         return execution
 
     def _change(self, execution: _Execution, head: Head) -> None:
         """Set the head, and keep its place in line if it waits for the same as before."""
-        before, after = _place(execution.head), _place(head)
+        before, after = place_in_line(execution.head), place_in_line(head)
         execution.head = head
         if before != after:
             if before:
@@ -380,7 +385,7 @@ class MemoryStore:
             return True
         if isinstance(change, Commit) and change.release and self._executions[change.key].head.queue in self._queues:
             return True
-        place = _place(self._executions[change.key].head) if isinstance(change, Commit) else None
+        place = place_in_line(self._executions[change.key].head) if isinstance(change, Commit) else None
         return place is not None and NO_TIME < place[2] <= now_s
 
     def _next(self, claim: Claim, now_s: float) -> float | None:
@@ -392,9 +397,3 @@ class MemoryStore:
             family = (one for one in waiting if claim.root in (None, one.head.root))
             times_s = [self._queues.next_work(self._work.waiting(claim.queues, None), now_s), self._queues.next_execution(family, claim, now_s)]
         return min((at_s for at_s in times_s if at_s is not None), default=None)
-
-
-def _place(head: Head) -> tuple[str | None, str, float] | None:
-    """Where an execution waits: by whom it is held, which program it needs, what time it waits for; None if it waits for nothing."""
-    at_s = ready_at_s(head)
-    return None if at_s is None else (head.holder, head.program, at_s)

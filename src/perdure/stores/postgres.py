@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from perdure.core.errors import ProgrammingError, StoreUnavailable
-from perdure.core.mail import Mail
+from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
 from perdure.stores import postgres_queues as queues
 from perdure.stores import postgres_tables as tables
@@ -99,6 +99,10 @@ class PostgresStore:
     async def mail(self, to: Address) -> list[Mail]:
         async with self._connected() as connection:
             return await tables.mail(connection.fetch, to)
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        async with self._connected() as connection:
+            return await tables.there(connection.fetch, mail)
 
     async def moment(self) -> Moment:
         async with self._transaction() as here:

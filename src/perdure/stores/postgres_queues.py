@@ -63,7 +63,8 @@ class _Statements(NamedTuple):
 
 
 def _statements(is_work: bool, **words: str) -> _Statements:
-    return _Statements(is_work, *(sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE, _NEXT)))
+    held, first, take = (sql.format(**words, work=is_work) for sql in (_HELD, _FIRST, _TAKE))
+    return _Statements(is_work, held, first, take, _NEXT.format(**{**words, "wanted": "true" if is_work else words["wanted"]}))
 
 
 _HEADS = {
@@ -75,7 +76,7 @@ _HEADS = {
 }
 _MAIL = {"table": "mail", "free": "limited AND holder IS NULL", "at": "due_at_s", "begun": "deliveries > 0", "free_at_s": "free_for_work_at_s"}
 EXECUTIONS = _statements(False, wanted=WANTED, queues="$4", most="$5", **_HEADS)
-WORK = _statements(True, wanted="true", queues="$2", most="$3", **_MAIL)
+WORK = _statements(True, wanted="($4::bytea[] IS NULL OR address = ANY($4))", queues="$2", most="$3", **_MAIL)
 
 LOCK = f"""SELECT name, concurrency, per_lane, interval_s, burst, turn, free_at_s, free_for_work_at_s FROM queues WHERE name = ANY($4::text[])
     OR $2::text[] <> '{{}}' AND ((SELECT number FROM heads WHERE {_HEADS["free"]} AND queue = name AND ready_at_s <= $1 AND {WANTED}
@@ -105,6 +106,7 @@ class Asked(NamedTuple):
     holder: str
     queues: list[str]
     limit: int
+    addresses: list[bytes] | None
 
 
 class Found(NamedTuple):
@@ -203,8 +205,9 @@ async def _handed(fetch: Fetch, ask: _Statements, queues: dict[str, Queue], aske
     names = [name for name, room in rooms.items() if room > 0]
     if not names:
         return []
-    wanted = () if ask.is_work else (asked.programs, asked.root)
-    ready = await fetch(ask.first, asked.now_s, *wanted, [*map(escaped, names)], max(rooms.values()))
+    within, most = [*map(escaped, names)], max(rooms.values())
+    wanted = (within, most, asked.addresses) if ask.is_work else (asked.programs, asked.root, within, most)
+    ready = await fetch(ask.first, asked.now_s, *wanted)
     candidates: dict[str, list[Candidate]] = {name: [] for name in names}
     turns: dict[str, dict[str, float]] = {name: {} for name in names}
     for name, *candidate in map(tuple, ready):

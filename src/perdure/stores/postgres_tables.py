@@ -12,7 +12,7 @@ from zlib import crc32
 from msgspec.structs import astuple
 
 from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Mail, Send
+from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores import postgres_attributes as attributes
 from perdure.stores import postgres_queues as queues
@@ -59,6 +59,9 @@ ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING 
 SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
     AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MAIL}"""
 
+STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
+    FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS asked(address, key, place) ORDER BY place"""
+
 LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
 READY = f"""SELECT number, coalesce(ready_at_s, '-infinity') FROM heads WHERE NOT limited AND {WANTED}
     AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {ORPHANED})
@@ -68,7 +71,7 @@ ASSIGN = f"""UPDATE heads SET holder = $2, wake_at_s = NULL, mail_at_s = {_DUE[:
 DUE_MAIL = f"""SELECT {MAIL}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
     WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
 WORK = f"""SELECT number, due_at_s FROM mail WHERE NOT limited AND queue = ANY($2::text[]) AND ((due_at_s <= $1 AND holder IS NULL) OR {ORPHANED})
-    ORDER BY due_at_s, number LIMIT $3 FOR UPDATE SKIP LOCKED"""
+    AND ($4::bytea[] IS NULL OR address = ANY($4)) ORDER BY due_at_s, number LIMIT $3 FOR UPDATE SKIP LOCKED"""
 LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MAIL}"
 NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE NOT limited AND {WANTED} AND (holder IS NULL OR holder = $4)),
     (SELECT min(due_at_s) FROM mail WHERE NOT limited AND queue = ANY($1::text[]) AND holder IS NULL))"""
@@ -172,7 +175,8 @@ class Tables:
         if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
         root = claim.root and as_bytes(claim.root)
-        asked = Asked(now_s, [*map(escaped, claim.programs)], root, holder, [*map(escaped, claim.queues)], claim.limit)
+        addresses = None if claim.addresses is None else [*map(as_bytes, claim.addresses)]
+        asked = Asked(now_s, [*map(escaped, claim.programs)], root, holder, [*map(escaped, claim.queues)], claim.limit, addresses)
         executions, work = await self._ready(asked, limited)
         numbers = [one.number for one in executions]
         assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
@@ -188,7 +192,7 @@ class Tables:
         """The executions and the work to be handed over, longest waiting first, and locked; `limited`: some queue has limits."""
         locked = await queues.lock(self.fetch, asked) if limited else {}
         executions = [Found(*row) for row in await self.fetch(READY, *asked[:4], asked.limit)]
-        work = [Found(*row) for row in await self.fetch(WORK, asked.now_s, asked.queues, asked.limit)]
+        work = [Found(*row) for row in await self.fetch(WORK, asked.now_s, asked.queues, asked.limit, asked.addresses)]
         if limited:
             executions += await queues.executions(self.fetch, locked, asked)
             work += await queues.work(self.fetch, locked, asked)
@@ -253,6 +257,12 @@ async def heads(fetch: Fetch, which: Filter) -> list[Head]:
 async def mail(fetch: Fetch, to: Address) -> list[Mail]:
     """See `Store.mail`."""
     return [*map(mail_of, await fetch(f"SELECT {MAIL} FROM mail {_HERE} ORDER BY number", as_bytes(to)))]
+
+
+async def there(fetch: Fetch, mail: Sequence[Ack]) -> list[bool]:
+    """See `Store.there`."""
+    rows = await fetch(STILL, [as_bytes(one.to) for one in mail], [one.key.encode() for one in mail])
+    return [row[0] for row in rows]
 
 
 async def blob(fetch: Fetch, sha256: str) -> bytes | None:

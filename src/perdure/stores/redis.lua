@@ -267,9 +267,12 @@ function ask.claim(claim)
     local head = load(member:sub(17))
     return fits(member, head) and (head.queue == '' or not limits[head.queue])
   end
+  local tenants = claim.tenants and set(claim.tenants)
+  local function is_of_tenant(member) return tenants[mail_of(member).to[1]] end
+  local of_tenant = tenants and is_of_tenant
   local function fits_queue(member)
     local name = mail_of(member).to[2]
-    return queues[name] and not limits[name]
+    return queues[name] and not limits[name] and (not tenants or is_of_tenant(member))
   end
   local in_family = claim.root and fits
   for _, name in ipairs(claim.programs) do look(ready, at('ready', name), '-inf', now, claim.limit, in_family) end
@@ -282,8 +285,8 @@ function ask.claim(claim)
     end
   end
   for _, name in ipairs(claim.queues) do
-    if not limits[name] then look(work, at('work', name), '-inf', now, claim.limit)
-    else look_within_limits(work, 'worked', name, limits[name], claim) end
+    if not limits[name] then look(work, at('work', name), '-inf', now, claim.limit, of_tenant)
+    else look_within_limits(work, 'worked', name, limits[name], claim, of_tenant) end
   end
   for name, queue in pairs(limits) do look_within_limits(ready, 'executed', name, queue, claim, in_family) end
   answer.executions = {}
@@ -377,6 +380,10 @@ end
 function ask.moment() end
 function ask.blob(sha256) tail[1] = call('HGET', at('blobs'), sha256) end
 function ask.mail(to) answer.mail = tell(call('ZRANGE', at('due', pack(to)), 0, -1)) end
+function ask.there(mail)
+  answer.there = {}
+  for i, one in ipairs(mail) do answer.there[i] = call('HEXISTS', at('box', pack(one.to)), one.key) == 1 end
+end
 function ask.read(which)
   local address = pack(which.key)
   answer.heads = {load(address) or nil}

@@ -19,7 +19,7 @@ from msgspec.structs import asdict, astuple
 from perdure.core.attributes import Indexed
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Mail, Opening
+from perdure.core.mail import Ack, Mail, Opening
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import (
     ALL,
@@ -97,6 +97,7 @@ class _Answer(msgspec.Struct):
     queues: list[QueueStand] = []
     secrets: list[tuple[str, str, int, float]] = []
     done: bool = False
+    there: list[bool] = []
 
 
 class RedisStore:
@@ -148,6 +149,10 @@ class RedisStore:
     async def mail(self, to: Address) -> list[Mail]:
         answer, bodies = await self._ask("mail", to)
         return [*_mail(answer.mail, bodies)]
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        answer, _ = await self._ask("there", mail)
+        return answer.there
 
     async def moment(self) -> Moment:
         answer, _ = await self._ask("moment")

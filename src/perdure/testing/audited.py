@@ -147,6 +147,10 @@ class AuditedStore:
         """See `Store.mail`."""
         return list(self._box(to).values())
 
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.there`."""
+        return [one.key in self._box(one.to) for one in mail]
+
     async def moment(self) -> Moment:
         """See `Store.moment`."""
         found: Moment = self.at_once(self.inner.moment())

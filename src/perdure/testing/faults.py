@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from perdure.core.errors import StoreUnavailable
-from perdure.core.mail import Mail, Send
+from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
 
@@ -143,6 +143,10 @@ class FaultyStore:
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return await self._call("mail", lambda: self.inner.mail(to))
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.there`."""
+        return await self._call("there", lambda: self.inner.there(mail))
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""

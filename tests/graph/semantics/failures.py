@@ -258,12 +258,4 @@ ROWS = [
         failed="ExpressionFailed",
         ran="a",
     ),
-    Row(
-        "a verb that nothing here does fails the step, and the error says which",
-        """
-        steps:
-          - {id: a, agent_message: "ls"}
-        """,
-        failed="UnknownKind: this engine has nothing that does agent_message",
-    ),
 ]

@@ -148,7 +148,39 @@ IN_EARNEST = {
 }
 """What the server of the tests echoes: its request, with the canaries of headers, of the query and of the body in it, which is `json`."""
 
+SAYS = """
+printf '%s\\n' "$ODD" "$KEY" "$PLAIN"; env; set; printf '%s' "$KEY" | base64; printf 'u:%s' "$PLAIN" | base64 >&2
+head -c 40000 /dev/zero | tr '\\0' x; printf '%s' "$ODD"; exit 3
+"""
+CUTS = """
+many() {{ head -c "$1" /dev/zero | tr '\\0' x; }}
+many {beside}; printf '%s' "$PLAIN"; many 90000; printf '%s' "$PLAIN"; many {beside}
+echo "$ODD$KEY" >&2
+"""
+"""Commands that print their environment, and that print so much that a secret is cut in two."""
+TS = """
+export default function (input: {token: string, key: string, plain: string}) {
+  console.log(JSON.stringify(input), `of ${input.key}`)
+  return {said: JSON.stringify(JSON.stringify(input)), [input.plain]: input, address: encodeURIComponent(input.token)}
+}
+"""
+TS_FAILS = "export default function (input: any) { throw new Error(JSON.stringify(input)) }"
+PYTHON = """
+def main(input):
+    print(input, repr(input["token"]))
+    return {"said": repr(repr(input)), input["plain"]: input}
+"""
+PYTHON_FAILS = """
+def main(input):
+    raise ValueError(input["token"] + repr(input))
+"""
+ENVIRONMENT = {"ODD": "@secrets.ODD", "KEY": "@secrets.KEY", "PLAIN": "@secrets.PLAIN"}
+
 KINDS: dict[str, Row] = {
+    **{f"ts {number}": Row({"ts": source, "with": WITH}) for number, source in enumerate((TS, TS_FAILS))},
+    **{f"python {number}": Row({"python": source, "with": WITH}) for number, source in enumerate((PYTHON, PYTHON_FAILS))},
+    "bash": Row({"bash": {"command": SAYS, "check": True}, "env": ENVIRONMENT}),
+    **{f"bash, cut {at}": Row({"bash": CUTS.format(beside=32768 - at), "env": ENVIRONMENT}) for at in (1, 8, 20)},
     "http in earnest": Row({"http": IN_EARNEST, "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY", "odd": "@secrets.ODD"}}}),
     "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
     "llm": Row({"llm": {"model": "small", "prompt": "x"}, "with": {"odd": "@secrets.ODD", "key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),

@@ -71,7 +71,7 @@ def test_what_finds_canaries_finds_them_in_every_form() -> None:
 
 def definition(*steps: dict[str, Any], kind: Any = None, **more: Any) -> Definition:
     document = {"perdure": 1, "name": "it", "input": {"port": {"default": 0}}, **more, "steps": list(steps)}
-    return Definition.of(document, tools=TOOLS, kinds=kind, deployment=Deployment(Allowed(http=("127.0.0.1",))))
+    return Definition.of(document, tools=TOOLS, kinds=kind, deployment=Deployment(Allowed(bash=True, http=("127.0.0.1",))))
 
 
 async def echoed(wire: Wire) -> None:
@@ -82,8 +82,8 @@ async def echoed(wire: Wire) -> None:
 
 def paths() -> Iterator[Any]:
     """Every way that a secret can go: what is run, and how."""
-    for name in ("tool", "awaited"):
-        for how in LEAKS:
+    for name, hows in (("tool", LEAKS), ("awaited", ("result", "error", "progress", "logs"))):
+        for how in hows:
             yield pytest.param(definition({"id": "a", "tool": name, "with": {"how": how, **WITH}, **ONCE}), id=f"{name}: {how}")
     called = {"id": "a", "call": "py:tests.service.secrets.canaries.tool", **ONCE}
     yield pytest.param(definition({**called, "with": {"how": "result", **WITH}}), id="a function that is called")
@@ -105,8 +105,8 @@ def paths() -> Iterator[Any]:
     shown = {"id": "c", "set": {"v": "@a.forms"}, "needs": ["b"]}
     yield pytest.param(definition({"id": "a", "tool": "tool", "with": {"how": "result", **WITH}}, flowing, shown), id="what is made of a result")
     for name, row in KINDS.items():
-        hows = ("result", "large result", "fatal error") if row.kind is not None else ("",)
-        for how_of_kind in hows:
+        of_kind = ("result", "large result", "fatal error") if row.kind is not None else ("",)
+        for how_of_kind in of_kind:
             given = {**row.step, "with": {**row.step.get("with", {}), **({"how": how_of_kind} if how_of_kind else {})}}
             named = "own" if name == "task" else name
             yield pytest.param(definition({"id": "a", **given, **ONCE}, kind={named: row.kind} if row.kind else None), id=f"{name}: {how_of_kind or 'real'}")

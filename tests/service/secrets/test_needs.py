@@ -11,7 +11,7 @@ triggers:
 steps:
   - {id: a, tool: send, with: {token: "Bearer @{secrets.A} @{secrets.B}", deep: [{x: "@secrets.A"}]}, undo: {tool: back, with: {t: "@secrets.UNDO"}}}
   - {id: b, http: {url: "https://x", headers: {k: "@secrets.HEADER"}}}
-  - {id: c, python: "x = '@secrets.NOT'", with: {t: "@secrets.A"}, env: {E: "@secrets.ENV"}}
+  - {id: c, ts: "export default () => '@secrets.NOT'", with: {t: "@secrets.A"}, env: {E: "@secrets.ENV"}}
   - {id: d, task: {type: work, queue: q, config: {c: "@secrets.CONFIG"}}, each: {in: [1]}}
   - {id: e, do: [{id: f, tool: send, with: {t: "@secrets.INNER"}}]}
   - {id: g, set: {x: "@@secrets.NOT"}}

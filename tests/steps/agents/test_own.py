@@ -3,9 +3,12 @@
 import json
 from typing import Any
 
+import pytest
+
 from perdure import Context, Definition, workflow
 from perdure.agent import Agent
 from perdure.programs.graph.kind import Capabilities, Kind
+from perdure.steps.models.messages import Answer, Request, ToolCall
 from perdure.testing import World
 from tests.steps.agents.scripted import Script, deployed
 
@@ -36,6 +39,28 @@ def test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told(world: Wor
     script = Script([("execute_pipeline", {"session_id": "sess-123", "pipeline": steps, "rows": [{"price": 2}, {"price": 1}]})], "1")
     assert world.run(defined(script, ["execute_pipeline"], kinds={"pipeline": pipeline})) == "1"
     assert given == [(steps, {"rows": [{"price": 2}, {"price": 1}]})] and script.results == [('[{"price":1}]', False)]
+
+
+@pytest.mark.perdure(crash_at="every", crashes_max=200)
+def test_a_pipeline_is_counted_once_for_each_use_and_from_the_second_on_is_found_and_used_by_its_name(world: World) -> None:
+    steps = [{"step": "table_sort", "field": "price", "order": "asc"}, {"step": "top_k", "k": 1}]
+    once = ("execute_pipeline", {"pipeline": steps, "rows": [{"price": 2}, {"price": 1}]})
+
+    def named(request: Request) -> Answer:
+        (found,) = [one for one in json.loads(request.messages[-1].text) if "use" in one]
+        return Answer(calls=(ToolCall("use", "execute_pipeline", {"use": found["use"], "rows": [{"price": 4}, {"price": 3}]}),))
+
+    search = ("search_tools", {"query": "sort price"})
+    script = Script([search], [once], [once], [search], named, "ok")
+    assert world.run(defined(script, ["execute_pipeline", "search_tools"])) == "ok"
+    first, one, two, _, three = (message for message in script.last if message.role == "tool")
+    assert all("use" not in found for found in json.loads(first.text)), "what was used once is not found yet"
+    assert one.text == two.text == '[{"price":1}]'
+    # by its name it may make requests that are not to be made twice: where it was interrupted, that is told
+    assert three.text.startswith("interrupted") if three.is_error else three.text == '[{"price":3}]'
+    world.skip("2s")  # uses are counted together
+    (composite,) = [one for one in world.runs if one.key.workflow == "perdure.composite"]
+    assert composite.query("uses") == (2 if three.is_error else 3)
 
 
 def test_a_pipeline_that_may_not_be_done_twice_is_not(world: World) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from perdure import AsyncClient, Definition, ExecutionFailed
+from perdure import AsyncClient, Client, Definition, ExecutionFailed
 from perdure.core.ops import COMPOSITE
 from perdure.core.paths import Key
 from perdure.runtime.host import open_store
@@ -156,9 +156,19 @@ async def test_a_use_is_found_as_soon_as_it_is_durable_though_no_engine_has_look
         assert composite.uses == 2
         assert await called(store, composite.name, {"rows": ROWS, "least": 4}) == [{"price": 5}]
         async with AsyncClient(store) as client:
-            assert {one.key.workflow for one in await client.list()} == {"it", COMPOSITE}
+            assert {one.key.workflow for one in await client.list()} == {"it"}
     finally:
         await store.close()
     with sqlite3.connect(tmp_path / "perdure.db") as connection:
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+def test_what_counts_uses_is_listed_only_for_who_asks_for_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/p.db"
+    steps = [{"id": "a", "pipeline": [{"top_k": 1}], "with": {"rows": [{"n": 1}]}}]
+    _ = Definition.of({"perdure": 1, "name": "it", "steps": steps}).run(db=url)
+    with Client(url) as client:
+        assert [one.key.workflow for one in client.list()] == ["it"] == [client.find("@latest").workflow]
+        assert [one.key.workflow for one in client.list(limit=1)] == ["it"]
+        assert [one.key.workflow for one in client.list(workflow=COMPOSITE)] == [COMPOSITE]

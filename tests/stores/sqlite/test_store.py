@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,9 @@ class InTurns:
 
     async def mail(self, to: Address) -> list[Mail]:
         return await next(self._turns).mail(to)
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        return await next(self._turns).there(mail)
 
     async def moment(self) -> Moment:
         return await next(self._turns).moment()

@@ -59,6 +59,16 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
         says of its progress or logs is hidden by itself."""
         return NO_MASK if self.life is None else self.life.mask
 
+    def secret(self, name: str) -> str | None:
+        """A secret of where the step runs, by its name; None if there is none. From then on it is hidden in what the step says.
+
+        It may block, so an async step calls it in a thread.
+        """
+        found = None if self.life is None else self.life.find(name)
+        if found is not None and self.life is not None:
+            self.life.mask |= Mask((found,))
+        return found
+
     def heartbeat(self, progress: Any = None, *, keep: bool = False) -> None:
         """Say that the step is alive, and how far it is; the next try, should there be one, finds it in `progress`. From any thread.
 

@@ -37,6 +37,8 @@ def node(draft: Draft, site: Site, region: int) -> Node:
         fields["rules"] = routes
     if chosen := draft.choose.get(number):
         fields |= {"choose": chosen, "default": draft.default[number]}
+    if (found := draft.port_maps.get(number)) is not None and site.verb == "task":
+        fields["ended"] = (*found.ended, *(route.port for route in found.routes if route.port and not route.targets))
     return Node(site.id, site.verb, region, _config(site), pointer=site.pointer, **fields)
 
 

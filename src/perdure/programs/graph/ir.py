@@ -90,7 +90,8 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `bodies` are the regions of a block: one of `do`, `parallel` and `race`, two of `if` (then, else). `on_error` is "fail", "go_on", or the region of
     the steps that stand in for what failed. With `rules` or `choose`, these say which edges are taken; otherwise the port does. `choose` is a closed list of
-    ids, of which the node's result names one or several, and `default` the edges taken when it names none. `pointer` is where it stands in the document.
+    ids, of which the node's result names one or several, and `default` the edges taken when it names none. By the ports `ended` it may be left, and nothing
+    follows. `pointer` is where it stands in the document.
     """
 
     id: str
@@ -115,6 +116,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     default: tuple[int, ...] = ()
     env: Any = None
     transform: Any = None
+    ended: tuple[str, ...] = ()
     pointer: str = ""
 
 

@@ -59,6 +59,16 @@ def nothing_counted(written: Any, config: Any) -> None:
     """Of no step a use is counted."""
 
 
+def always(_: Any) -> bool:
+    """Say yes of any config."""
+    return True
+
+
+def nothing_wrong(_: Any) -> Iterator[tuple[str, str]]:
+    """Find nothing wrong with anything."""
+    return iter(())
+
+
 NOTHING_SAID = Capabilities()
 DEFAULT_RETRY = Retry()
 
@@ -90,11 +100,11 @@ class Kind:
     output: Mapping[str, Any] | None = None
     ports: tuple[str, ...] = ("success", "error")
     limits: tuple[Limit, ...] = ()
-    idempotent: Callable[[Any], bool] = lambda config: True
+    idempotent: Callable[[Any], bool] = always
     idempotency: str = ""
     capabilities: Capabilities = NOTHING_SAID
-    check: Callable[[Any], Iterator[tuple[str, str]]] = lambda config: iter(())
-    check_step: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = lambda step: iter(())
+    check: Callable[[Any], Iterator[tuple[str, str]]] = nothing_wrong
+    check_step: Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]] = nothing_wrong
     written: Callable[[Any], Any] = as_it_stands
     counts: Callable[[Any, Any], Count | None] = nothing_counted
     retry: Retry = DEFAULT_RETRY

@@ -13,6 +13,7 @@ from perdure.programs.code.durations import seconds
 from perdure.programs.graph import asking, timing, tools, working
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.ir import AFTER, ALWAYS
 from perdure.programs.graph.names import Done, Output
 from perdure.programs.graph.ticks import Tick, first
 from perdure.programs.graph.transforming import fitting, refused
@@ -53,6 +54,7 @@ def task(run: "Instance", doing: Doing) -> None:
     if kind is not None:
         working.work(run, doing, kind, working.Given(config.get("config"), doing.node.input, doing.node.env))
         return
+    known = doing._replace(then=lambda how: doing.then(_by_known_port(run, doing, how)))
 
     def made() -> Op:
         node = doing.node
@@ -73,7 +75,24 @@ def task(run: "Instance", doing: Doing) -> None:
             secrets=secrets,
         )
 
-    _work(run, doing, name, made)
+    _work(run, known, name, made)
+
+
+def _by_known_port(run: "Instance", doing: Doing, how: Done | Err) -> Done | Err:
+    """How a worker has left a task; by a port of which the definition says nothing, though it tells others apart, it can't."""
+    node, place = doing.node, doing.firing.place
+    if isinstance(how, Err) or how.port == "success" or node.each is not None or node.repeat is not None or node.rules or node.choose:
+        return how
+    known = dict.fromkeys((*(edge for number in place.out if (edge := run.plan.edges[number].port) not in (AFTER, ALWAYS)), *node.ended))
+
+    def leads_on() -> Keep | None:
+        if known and how.port not in known and not run.plan.by_port(place, how.port):
+            told = f"{node.id} was left by the port {how.port!r}, of which its next says nothing; it tells of {', '.join(known)}"
+            raise run.failure(f"{told}: add it there, with [] if nothing follows", "UnknownPort")
+        return None
+
+    wrong = run.log.judged((*doing.path, ("port", 0)), leads_on)
+    return wrong if isinstance(wrong, Err) else how
 
 
 def other(run: "Instance", doing: Doing) -> None:

@@ -6,9 +6,12 @@ from typing import Any
 
 from perdure.core.errors import Fatal
 from perdure.programs.code.declare import Step
-from perdure.programs.graph.kind import Kind
+from perdure.programs.code.info import step_info
+from perdure.programs.code.resources import opened
+from perdure.programs.graph.kind import Count, Kind
 from perdure.steps.agents.patching import patch_workflow
 from perdure.steps.agents.tools import Tool, performed, tool_of, tool_of_kind
+from perdure.stores.base import Store
 
 FOUND_MAX = 10
 INTERPRETER = "code_interpreter"
@@ -33,36 +36,45 @@ class Around:
 
 
 def _pipeline(around: Around) -> Tool:
-    async def execute_pipeline(pipeline: list[dict[str, Any]], rows: Any = None) -> Any:
+    async def execute_pipeline(pipeline: list[dict[str, Any]] | None = None, use: str = "", rows: Any = None, inputs: dict[str, Any] | None = None) -> Any:
         kind = around.kinds.get("pipeline")
         if kind is None:
             raise Fatal("there are no pipelines where this runs")
         given = rows if rows is None or isinstance(rows, Mapping) else {"rows": rows}
-        return await performed(kind, pipeline, given)
+        return await performed(kind, _pipelined({"pipeline": pipeline, "use": use}), {**given, **(inputs or {})} if given is not None else inputs)
 
     about = (
         "Work on tables: a list of operations, each on the rows of the one before, such as"
         ' [{"step": "table_filter", ...}, {"step": "table_sort", "field": "price", "order": "asc"}, {"step": "top_k", "k": 3}].'
         " There are http_request, table_sort, table_filter, table_select, top_k, groupby, join, jq_transform, regex_extract, parse_date."
+        " Or use: the name of a pipeline that search_tools has found, with its inputs."
     )
-    schema = {
-        "type": "object",
-        "properties": {
-            "pipeline": {"type": "array", "items": {"type": "object"}, "minItems": 1},
-            "rows": {"description": "the rows to begin with, or several tables by name", "type": ["array", "object"]},
-            "session_id": {"type": "string"},
-        },
-        "required": ["pipeline"],
-        "additionalProperties": False,
+    properties = {
+        "pipeline": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+        "use": {"type": "string", "minLength": 1},
+        "rows": {"description": "the rows to begin with, or several tables by name", "type": ["array", "object"]},
+        "inputs": {"type": "object"},
+        "session_id": {"type": "string"},
     }
+    either = [{"required": ["pipeline"]}, {"required": ["use"]}]
+    schema = {"type": "object", "properties": properties, "oneOf": either, "additionalProperties": False}
     step: Step[Any, Any, Any] = Step(execute_pipeline, name="execute_pipeline")
 
     def leads(args: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
         kind = around.kinds.get("pipeline")
-        again = kind is None or kind.may_repeat(args["pipeline"])
+        again = kind is None or kind.may_repeat(_pipelined(args))
         return dataclasses.replace(step, idempotent=again), {name: value for name, value in args.items() if name != "session_id"}
 
-    return Tool("execute_pipeline", step, about, schema, leads=leads)
+    def counts(args: Mapping[str, Any]) -> Count | None:
+        kind, config = around.kinds.get("pipeline"), _pipelined(args)
+        return None if kind is None else kind.counts(kind.written(config), config)
+
+    return Tool("execute_pipeline", step, about, schema, leads=leads, counts=counts)
+
+
+def _pipelined(args: Mapping[str, Any]) -> Any:
+    """What a model gives, as the config of a pipeline."""
+    return {"use": args["use"]} if args.get("use") else args["pipeline"]
 
 
 def _patch(around: Around) -> Tool:
@@ -111,9 +123,19 @@ def searching(tools: Mapping[str, Tool]) -> Step[Any, Any, Any]:
             if score[0]:
                 ranked.append((score, {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)}))
         ranked.sort(key=lambda one: (-one[0][0], -one[0][1], one[1]["name"]))
-        return [found for _, found in ranked[:limit]]
+        found = [about for _, about in ranked[:limit]]
+        store = opened.get().store if "execute_pipeline" in tools else None
+        return found if store is None or len(found) == limit else found + await _composites(store, query, limit - len(found))
 
     return Step(search_tools, name="search_tools")
+
+
+async def _composites(store: Store, query: str, limit: int) -> list[dict[str, Any]]:
+    """Pipelines that have been used before, as what `execute_pipeline` is given to use them."""
+    from perdure.steps.pipeline.composites import search  # here, as few search
+
+    found = await search(store, query, limit, step_info().execution.tenant)
+    return [{"name": "execute_pipeline", "use": one.name, "description": one.description, "inputs": list(one.inputs)} for one in found]
 
 
 def _delegate(around: Around) -> Tool:

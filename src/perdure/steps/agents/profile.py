@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.programs.graph.policy import NO_POLICY, Policy
@@ -89,11 +91,11 @@ class Profile:
                 allowed = ", ".join(one.allowed_tools) or "none"
                 return Verdict("unauthorized", f"tried to use {call.name!r}, which is unauthorized; allowed are {allowed}")
             if one.requires_approval:
-                verdict = Verdict("ask", verdict.why)
+                verdict = msgspec.structs.replace(verdict, how="ask")
         said = self.policy.judge("tool", about)
         if said.deny:
             return Verdict("unauthorized", f"may not use {call.name!r}: {said.deny}")
-        return Verdict("ask", said.ask) if said.ask else verdict
+        return msgspec.structs.replace(verdict, how="ask", why=said.ask) if said.ask else verdict
 
     def request(self, task: Task, tools: Mapping[str, Tool], schema: dict[str, Any] | None) -> Request:
         """What every request of an agent begins with, without messages.

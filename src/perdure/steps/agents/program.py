@@ -4,16 +4,21 @@ What is decided of an answer (which tools may be used, whether it fits) is kept 
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from perdure.core.attributes import checked
 from perdure.core.errors import BadAnswer, JoinFailed, Rollback, StepFailed, Unauthorized
 from perdure.core.ops import Err
+from perdure.core.paths import Key
+from perdure.programs.code.composite import ABOUT, USED
+from perdure.programs.code.composite import WORKFLOW as COMPOSITE
 from perdure.programs.code.context import Context
-from perdure.programs.code.declare import CodeWorkflow
+from perdure.programs.code.declare import Calling, CodeWorkflow
 from perdure.programs.code.results import Ok
 from perdure.steps.agents import answers
 from perdure.steps.agents.answers import Wrong
@@ -21,7 +26,7 @@ from perdure.steps.agents.conversation import PREVIEW_CHARACTERS_MAX, RESULT_CHA
 from perdure.steps.agents.mailbox import Mailbox
 from perdure.steps.agents.profile import Profile, ask_model
 from perdure.steps.agents.task import EXCEEDED, Result, Spent, Task, Used, exceeded
-from perdure.steps.agents.tools import UNAUTHORIZED_MAX, Verdict, judged
+from perdure.steps.agents.tools import UNAUTHORIZED_MAX, Counted, Verdict, judged
 from perdure.steps.models.messages import Answer, Message, ToolCall
 
 SHOWN = "agent"
@@ -227,6 +232,8 @@ class _Agent:
             case Ok(value):
                 if tool.is_shown:
                     ctx.emit(value)
+                if verdict.counted is not None:
+                    use(ctx, verdict.counted)
                 return Message("tool", told(value, RESULT_CHARACTERS_MAX), call_id=call.id, name=call.name)
             case Err(kind, error, attempts):
                 if error.type == Rollback.__name__:
@@ -236,6 +243,25 @@ class _Agent:
                 tries = f", {attempts} tries" if attempts > 1 else ""
                 return _failed(call, f"failed ({kind}{tries}): {error.type}: {error.message}")
         raise AssertionError(call)
+
+
+def use(ctx: Context, counted: Counted) -> None:
+    """Add a use to a composite, in the commit that has what came of it."""
+    if counted.input is not None:
+        calling = Calling(id=counted.name, attributes=checked({ABOUT: counted.about}))
+        _ = ctx.start(_Coded(dataclasses.replace(COMPOSITE, calling=calling)), counted.input)
+    _ = ctx.send(Key(ctx.execution.key.tenant, COMPOSITE.name, counted.name), USED.name)
+
+
+class _Coded:
+    """A workflow of Perdure's own, to be started like one of a user."""
+
+    def __init__(self, code: CodeWorkflow) -> None:
+        self.code = code
+
+    def signature(self, shape: Any) -> int:
+        """What it takes; never called."""
+        raise TypeError("it only says types")
 
 
 def _failed(call: ToolCall, why: str) -> Message:

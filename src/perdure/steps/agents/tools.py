@@ -12,7 +12,7 @@ import msgspec
 from perdure.core.errors import BadValue
 from perdure.expr import schema as schemas
 from perdure.programs.code.declare import CodeWorkflow, Step
-from perdure.programs.graph.kind import Kind, Result
+from perdure.programs.graph.kind import Count, Kind, Result
 from perdure.steps.models.messages import ToolCall, ToolSpec
 
 ANYTHING: dict[str, Any] = {"type": "object"}
@@ -26,8 +26,8 @@ class Tool:
     """One tool: what a model is told of it, the step or workflow that does it, and whether a person is asked before each use.
 
     `repeats` says of arguments whether it may be done again when it is not known how far it came; None: as the step says. `leads` says of arguments what
-    does it, and with which arguments of its own. What it comes to is an item of the execution's stream if it `is_shown`. One `about` the tools of an
-    agent is made of all of them.
+    does it, and with which arguments of its own; `counts`, of which composite it is a use. What it comes to is an item of the execution's stream if it
+    `is_shown`. One `about` the tools of an agent is made of all of them.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Tool:
     schema: Mapping[str, Any] = dataclasses.field(default_factory=lambda: ANYTHING)
     asks: bool = False
     repeats: Callable[[Any], bool] | None = None
+    counts: Callable[[Mapping[str, Any]], Count | None] | None = None
     is_shown: bool = False
     about: Callable[[Mapping[str, "Tool"]], "Tool"] | None = None
     leads: Callable[[Mapping[str, Any]], tuple[Any, Mapping[str, Any]]] | None = None
@@ -54,11 +55,20 @@ class Tool:
         return dataclasses.replace(self.does, idempotent=self.does.idempotent and self.repeats(args)), args
 
 
+class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A composite of which a call is a use: its name, what begins it (None: there is one already), and what it is about."""
+
+    name: str
+    input: Any = None
+    about: str = ""
+
+
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is made of one call that a model asks for: it is done, or first a person is asked, or it is not done, and `why`."""
+    """What is made of one call that a model asks for: it is done, or first a person is asked, or it is not done, and `why`. Done, it may be `counted`."""
 
     how: Literal["do", "ask", "unfit", "unauthorized"] = "do"
     why: str = ""
+    counted: Counted | None = None
 
 
 def tool_of(given: Any) -> Tool:
@@ -144,4 +154,5 @@ def judged(call: ToolCall, tools: Mapping[str, Tool], asking: Sequence[str]) -> 
         return Verdict("unauthorized", f"tried to use {call.name!r}, which is unauthorized; allowed are {', '.join(tools) or 'none'}")
     if wrong := schemas.problems(dict(tool.schema), call.args):
         return Verdict("unfit", f"its arguments do not fit: {'; '.join(wrong[:5])}")
-    return Verdict("ask" if tool.asks or call.name in asking else "do")
+    count = tool.counts(call.args) if tool.counts is not None else None
+    return Verdict("ask" if tool.asks or call.name in asking else "do", counted=None if count is None else Counted(*count))

@@ -17,7 +17,7 @@ from perdure.core.errors import BadValue, CommandFailed, CommandLost, CommandRef
 from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info
 from perdure.programs.graph.kind import Kind, Limit
-from perdure.steps.bash import asking
+from perdure.steps.bash import asking, hiding
 from perdure.steps.bash.command import GRACE_S
 from perdure.steps.bash.conversation import converse
 from perdure.steps.bash.isolation import LEVELS, stricter
@@ -30,6 +30,20 @@ SIGNALLED = 128
 """What shells add to the number of the signal by which a program ended."""
 
 HOW = "start the engine with --allow bash, or give its definitions Deployment(allowed=Allowed(bash=True))"
+
+EXAMPLE = """
+perdure: 1
+name: checksums
+input: {text: {type: string, default: "to be or not to be"}}
+order: listed
+steps:
+  - id: write
+    bash: {command: 'printf "%s" "$TEXT" > note.txt && wc -w < note.txt', check: true}
+    env: {TEXT: "@input.text"}
+    timeout: 30s
+  - {id: sum, bash: sha256sum note.txt}
+output: {words: "@write.stdout", sum: "@sum.stdout", exit_code: "@sum.exit_code"}
+"""
 
 CONFIG = {
     "anyOf": [
@@ -85,7 +99,7 @@ def bash(deployment: Deployment) -> Kind:
         check=check,
         check_step=check_step,
         timeout=TIMEOUT_S,
-        example='{bash: "make test", env: {BRANCH: "@input.branch"}, timeout: 5m}',
+        example=EXAMPLE,
     )
 
 
@@ -128,7 +142,7 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
     if isolate == "all":
         asked["env"].setdefault("TMPDIR", asked["env"].get("HOME", ""))
     more = {"command": [shell, "-lc", asked["command"]], "isolate": isolate, "limit_s": TIMEOUT_S_MAX, "grace_s": GRACE_S}
-    said = await converse({**asked, **more}, info.heartbeat)
+    said = await converse({**asked, **more}, lambda progress: info.heartbeat(hiding.streams(progress, info.mask, hiding.last)))
     if why := said.get("refused"):
         raise CommandRefused(f"{shown}: {why}")
     if trace := said.get("broken"):
@@ -138,7 +152,7 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
         raise CommandLost(shown)
     if ended["why"] == "limit":
         raise Timeout(f"bash: {shown}", TIMEOUT_S_MAX)
-    result = outcome(ended)
+    result = outcome(hiding.streams(ended, info.mask, hiding.kept))
     if isinstance(config, Mapping) and config.get("check") is True and result["exit_code"] != 0:
         raise CommandFailed(shown, result["exit_code"], result["signal"], last_line(result["stderr"]))
     return result

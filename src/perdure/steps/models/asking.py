@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -32,7 +33,7 @@ async def ask(request: Request, deployment: Deployment) -> Answer:
         MissingExtra: the library that asks is not installed.
     """
     where = source(deployment.models, request.model)
-    key = _key(where, request.model, deployment)
+    key = await asyncio.to_thread(_key, where, request.model, deployment)
     model = await clients().model(where, key)
     from pydantic_ai.direct import model_request  # here, as it takes a library that is optional
 
@@ -54,12 +55,19 @@ async def ask(request: Request, deployment: Deployment) -> Answer:
 
 def _key(where: Source, name: str, deployment: Deployment) -> str:
     called = where.key or KEYS[where.provider]
-    found = deployment.secret(called)
+    found = deployment.secret(called) or _of_the_step(called)
     if found:
         return found
     if where.base_url and not where.key:
         return NO_KEY
     raise UnknownModel(f"there is no secret {called} where this runs, which the model {name!r} is asked with; give it one, and retry the execution")
+
+
+def _of_the_step(name: str) -> str | None:
+    try:
+        return step_info().secret(name)
+    except LookupError:  # nobody's step asks
+        return None
 
 
 def _settings(model: Model, where: Source, request: Request) -> Any:

@@ -19,12 +19,17 @@ DEFAULT_MODEL = "default"
 TIMEOUT = "10m"
 
 EXAMPLE = """
-- id: classify
-  llm:
-    model: small
-    system: You sort what customers write.
-    prompt: "Classify: @{input.text}"
-    schema: {label: {enum: [bug, question]}, confidence: {type: number}}
+perdure: 1
+name: sort
+input: {text: {type: string, default: It crashes when I press Save}}
+steps:
+  - id: classify
+    llm:
+      model: small
+      system: You sort what customers write.
+      prompt: "Classify: @{input.text}"
+      schema: {label: {enum: [bug, question]}, confidence: {type: number}}
+output: {label: "@classify.label", tokens: "@steps.classify.output.meta.usage.input_tokens"}
 """
 
 

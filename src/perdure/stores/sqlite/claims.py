@@ -21,6 +21,11 @@ ORPHANED = _LINES.format(table="heads", name="limited = 0 AND program", at="read
 DUE_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="due_at_s <= ?")
 ORPHANED_WORK = _LINES.format(table="mail", name="queue", at="due_at_s", due="? IS NOT NULL")
 
+# The same of some tenants' queues alone.
+_OF = "AND address IN (SELECT value FROM json_each(?))"
+DUE_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"due_at_s <= ? {_OF}")
+ORPHANED_WORK_OF = _LINES.format(table="mail", name="queue", at="due_at_s", due=f"? IS NOT NULL {_OF}")
+
 # The same for one family, which is named first.
 AWAKE_IN_FAMILY = """SELECT number, ready_at_s FROM heads WHERE root = ? AND ifnull(holder IN ({holders}), 1) AND program IN ({names}) AND limited = 0
     AND ready_at_s <= ? ORDER BY ready_at_s, number LIMIT ?"""
@@ -63,7 +68,10 @@ def ready(execute: Execute, claim: Claim, stands: Standing, now_s: float) -> Rea
     limited = queues.limited(execute)
     free = sorted(claim.queues - {queue.name for queue in limited})
     nobody: list[str | None] = [None]
-    work_lines = [(sql, who, (*who, *free, now_s, limit)) for sql, who in ((DUE_WORK, nobody), (ORPHANED_WORK, dead))]
+    addresses = claim.addresses
+    due, orphans = (DUE_WORK, ORPHANED_WORK) if addresses is None else (DUE_WORK_OF, ORPHANED_WORK_OF)
+    of: tuple[str, ...] = () if addresses is None else (json([text(address) for address in addresses]),)
+    work_lines = [(sql, who, (*who, *free, now_s, *of, limit)) for sql, who in ((due, nobody), (orphans, dead))]
     executions, work = _first(execute, lines, names, limit), _first(execute, work_lines, free, limit)
     for queue in limited:
         if names:

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from perdure.stores.base import UNLIMITED, Claim, Limits, QueueStand
 from perdure.stores.fairness import SERVED_S, Candidate, Serving, Stand, allowed, choose, next_free_at, room_in
 from perdure.stores.sqlite.file import Execute
-from perdure.stores.sqlite.reading import text
+from perdure.stores.sqlite.reading import json, text
 
 LIMIT = """INSERT INTO queues (name, concurrency, per_lane, interval_s, burst, declared, turn, free_at_s, free_for_work_at_s)
     VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0)
@@ -53,7 +53,8 @@ READY_WORK = _LINES.format(table="mail", time="due_at_s", line=_WORK_LINE, turn=
 ORPHANS = f"""SELECT number, lane, priority, ready_at_s, NOT begun, {_TURN.format(lane="heads.lane", work=0)}
     {_IN_QUEUE} AND holder IN ({{holders}}) {{wanted}}"""
 ORPHANED_WORK = f"""SELECT number, lane, priority, due_at_s, NOT begun, {_TURN.format(lane="mail.lane", work=1)}
-    FROM mail WHERE queue = ?1 AND holder IN ({{holders}})"""
+    FROM mail WHERE queue = ?1 AND holder IN ({{holders}}) {{wanted}}"""
+_OF = "AND address IN (SELECT value FROM json_each(?{}))"
 OWN = f"SELECT number, ready_at_s {_IN_QUEUE} AND holder = ? AND ready_at_s <= ? {{wanted}}"
 
 NEXT_OWN = f"SELECT min(ready_at_s) {_IN_QUEUE} AND holder = ? {{wanted}}"
@@ -123,9 +124,11 @@ def work(execute: Execute, queue: Queue, claim: Claim, living: frozenset[str], d
     held = _count(execute(LEASED, (queue.name,)).fetchall(), living)
     if (room := room_in(queue.limits, held, claim.limit)) <= 0:
         return []
-    ready: list[tuple[Any, ...]] = execute(READY_WORK.format(wanted=""), (queue.name, now_s, room)).fetchall()
+    wanted, of = ("", ()) if claim.addresses is None else (_OF, (json([text(address) for address in claim.addresses]),))
+    ready: list[tuple[Any, ...]] = execute(READY_WORK.format(wanted=wanted.format(4)), (queue.name, now_s, room, *of)).fetchall()
     if dead:
-        ready += execute(ORPHANED_WORK.format(holders=_marks(dead)), (queue.name, *dead)).fetchall()
+        orphans = ORPHANED_WORK.format(holders=_marks(dead), wanted=wanted.format(len(dead) + 2))
+        ready += execute(orphans, (queue.name, *dead, *of)).fetchall()
     return _chosen(queue, Stand(queue.limits, held, _turns(ready), queue.free_for_work_at_s), ready, now_s, claim.limit)
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.core.mail import Mail
+from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
 from perdure.stores.base import (
     ALL,
@@ -52,7 +52,7 @@ from perdure.stores.sqlite.members import HOLDERS, Presence, forgettable, leases
 from perdure.stores.sqlite.opening import open_database
 from perdure.stores.sqlite.queues import stands
 from perdure.stores.sqlite.readers import Readers
-from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail
+from perdure.stores.sqlite.reading import is_there, read_blob, read_heads, read_log, read_mail, text
 from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
 from perdure.stores.sqlite.tables import META, Tables
 from perdure.stores.sqlite.time import Anchor, SteadyClock
@@ -123,6 +123,10 @@ class SqliteStore:
     async def mail(self, to: Address) -> list[Mail]:
         """See `Store.mail`."""
         return await self._read(lambda execute: read_mail(execute, to))
+
+    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.there`."""
+        return await self._read(lambda execute: [is_there(execute, text(one.to), one.key) for one in mail])
 
     async def moment(self) -> Moment:
         """See `Store.moment`."""

@@ -1,7 +1,9 @@
 """Work: mail in a queue is leased to a living worker, until it is acknowledged or the worker dies."""
 
+import pytest
+
 from perdure.core.mail import Ack
-from perdure.stores.base import Committed, Post, Superseded
+from perdure.stores.base import Committed, Limits, Post, Superseded
 from perdure.testing.conformance.world import World, key, letter, queue
 
 
@@ -14,6 +16,31 @@ class Work:
         assert await world.work("one", "nothing", "order") == []
         assert [(mail.to, mail.key) for mail in await world.work("one", "pay")] == [(queue("pay", "a"), "1"), (queue("pay", "b"), "1")]
         assert [(mail.to, mail.key) for mail in await world.work("one", "ship", "mail")] == [(queue("ship", "a"), "2"), (queue("mail"), "4")]
+
+    @pytest.mark.parametrize("limits", [None, Limits(concurrency=10)], ids=["unlimited", "limited"])
+    async def test_who_names_tenants_gets_the_work_of_these_alone(self, world: World, limits: Limits | None) -> None:
+        await world.store.limit("pay", limits)
+        await world.renew("one", lease_s=10)
+        await world.renew("two", lease_s=1000)
+        await world.post(*(letter(queue("pay", tenant), str(number)) for number, tenant in enumerate(("a", "b", "a", "c", 'a"]\0'))))
+        await world.post(letter(queue("ship", "b"), "5"))
+        assert await world.work("one", "pay", tenants=frozenset()) == await world.work("one", "pay", tenants=frozenset({"pay", "d"})) == []
+        assert [mail.key for mail in await world.work("one", "pay", "ship", tenants=frozenset({"b", 'a"]\0'}))] == ["1", "4", "5"]
+        world.clock.advance(10)
+        assert [mail.key for mail in await world.work("two", "pay", tenants=frozenset({"b", "c"}), limit=1)] == ["1"]
+        assert [mail.key for mail in await world.work("two", "pay", tenants=frozenset({"b", "c"}))] == ["3"]
+        assert [mail.key for mail in await world.work("two", "pay", "ship")] == ["0", "2", "4", "5"]
+
+    async def test_who_holds_work_can_ask_whether_it_is_there_still(self, world: World) -> None:
+        await world.renew("one")
+        await world.open(key())
+        await world.post(letter(queue(), "1"), letter(queue(), "2"), letter(queue("pay", "b"), "2"))
+        await world.work("one")
+        asked = [Ack(queue(), "1"), Ack(queue(), "2"), Ack(queue("pay", "b"), "1"), Ack(queue("pay", "b"), "2"), Ack(key(), "start"), Ack(queue(), "1")]
+        assert await world.store.there(asked) == [True, True, False, True, True, True]
+        await world.post(acks=[Ack(queue(), "1")])
+        assert await world.store.there(asked) == [False, True, False, True, True, False]
+        assert await world.store.there([]) == []
 
     async def test_leased_work_is_handed_to_nobody_again_not_even_its_worker(self, world: World) -> None:
         await world.renew("one", "two")

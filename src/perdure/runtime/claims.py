@@ -1,0 +1,97 @@
+"""Claims: work of queues, leased in the name of one holder, which is kept alive meanwhile.
+
+Who can't know what is leased in its name comes back under another: what the store has given to the old one is then free for all.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from perdure.core.errors import StoreError
+from perdure.core.mail import Mail
+from perdure.runtime.clock import Alarm, StoreClock
+from perdure.runtime.holder import Holder, Patience, bell
+from perdure.stores.base import Claim, Moment, Store
+
+logger = logging.getLogger("perdure.worker")
+
+
+class Claims:
+    """What one holder leases. `forsake` is called when all that it has leased is its own no longer."""
+
+    def __init__(self, store: Store, membership: Holder, poll_s: float, forsake: Callable[[], None]) -> None:
+        self.membership = membership
+        self._store = store
+        self._poll_s = poll_s
+        self._forsake = forsake
+        self._ring = asyncio.Event()
+        self._patience = Patience()
+
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator[None]:
+        """Be alive at the store, and hear its rings; at the end, everything is let go."""
+        self.clock = StoreClock(asyncio.get_running_loop().time)
+        self._alarm = Alarm(self.clock, self._ring)
+        silence = bell(self._store, self._ring)
+        renewing: asyncio.Task[None] | None = None
+        try:
+            _ = await self.membership.join()
+            renewing = asyncio.create_task(self.membership.keep_alive(self._renewed))
+            yield
+        finally:
+            self._alarm.cancel()
+            silence()
+            if renewing is not None:
+                renewing.cancel()
+                _ = await asyncio.gather(renewing, return_exceptions=True)
+            await self.membership.leave()
+
+    def ring(self) -> None:
+        """There may be something to claim."""
+        self._ring.set()
+
+    async def wait(self) -> None:
+        """Wait until there may be something to claim."""
+        try:
+            await asyncio.wait_for(self._ring.wait(), self._poll_s)
+        except TimeoutError:
+            return
+        finally:
+            self._ring.clear()
+
+    async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> tuple[Mail, ...]:
+        """Lease up to so much work; what may be leased to others by now is not given."""
+        name, asked_s = self.membership.name, asyncio.get_running_loop().time()
+        try:
+            claimed = await self._store.claim(Claim(holder=name, epoch=self.membership.epoch, queues=queues, limit=limit, tenants=tenants))
+        except StoreError as error:
+            logger.warning("could not claim: %s; what the store may have leased is let go", error)
+            await self._begin_anew()
+            await self._patience.wait()
+            return ()
+        self._patience = Patience()
+        self.clock.told(claimed.now_s)
+        if tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s:  # what others may have by now is no reason to ask again
+            self._alarm.at(claimed.next_at_s)
+        if name != self.membership.name:  # it came back under another name meanwhile, and has let go what this one was given
+            self._ring.set()
+            return ()
+        if claimed.work and not self.membership.unbroken(asked_s):  # the answer took so long that others may have been given the same
+            await self._begin_anew()
+            self._ring.set()
+            return ()
+        return claimed.work
+
+    async def _renewed(self, moment: Moment) -> None:
+        """In a new epoch of the store, what is leased is no longer ours."""
+        if moment.epoch > self.membership.epoch:
+            await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """Let go of what is leased, and come back as another holder."""
+        self._forsake()
+        before = self.membership.name
+        self.membership.rename()  # at once, so that what is still on its way to the old name is not begun
+        await self.membership.let_go(before)
+        _ = await self.membership.join()

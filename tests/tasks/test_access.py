@@ -1,0 +1,76 @@
+"""Claims about access: a token opens what it is for, and what is badly said of tokens is refused before anything is served."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import BadValue
+from perdure.tasks.access import ALL, Access, Grant, access, allowed, is_loopback
+
+TOKEN = "a-token-of-some-length"
+DIGEST = sha256(TOKEN.encode()).hexdigest()
+
+
+def test_without_tokens_everybody_may_have_everything() -> None:
+    none = access(environment={})
+    assert not none and none.of(None) == none.of("whatever") == ("", ALL)
+
+
+def test_a_token_of_the_environment_or_of_a_file_opens_everything(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    for found in (access(environment={"PERDURE_WORKER_TOKEN": TOKEN}), access(file, environment={})):
+        assert found and found.of(TOKEN) == (DIGEST, ALL)
+        assert found.of(None) is found.of("") is found.of(TOKEN[:-1]) is found.of(DIGEST) is None
+
+
+def test_a_file_says_what_each_token_opens(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(json.dumps({DIGEST: {"queues": ["gpu"], "tenants": ["acme"]}, "0" * 64: {}}))
+    found = access(file, environment={"PERDURE_WORKER_TOKEN": "another-one-of-some-length"})
+    assert found.of(TOKEN) == (DIGEST, Grant(frozenset({"gpu"}), frozenset({"acme"})))
+    assert found.of("another-one-of-some-length") is not None and found.of("third") is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "short",
+        "two words of some length",
+        '{"abc": {}}',
+        f'{{"{DIGEST}": {{"queue": ["gpu"]}}}}',
+        f'{{"{DIGEST}": []}}',
+        "{",
+        f'{{"{DIGEST.upper()}": {{}}}}',
+    ],
+)
+def test_what_is_badly_said_of_tokens_is_refused(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(written)
+    with pytest.raises(BadValue) as refused:
+        access(file, environment={})
+    assert "short" not in str(refused.value) or "a token" not in str(refused.value)
+    with pytest.raises(BadValue):
+        access(tmp_path / "nowhere", environment={})
+
+
+def test_a_token_that_is_too_short_is_refused_without_being_repeated() -> None:
+    with pytest.raises(BadValue, match="at least 16 characters") as refused:
+        access(environment={"PERDURE_WORKER_TOKEN": "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_only_names_of_this_machine_are_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "example.org", "10.0.0.1", "127.0.0.1.example.org", "localhost.example.org")))
+
+
+def test_what_may_be_asked_for_is_what_is_served_and_granted() -> None:
+    served = frozenset({"a", "b"})
+    assert allowed(None, served, ALL) == (served, frozenset())
+    assert allowed(["a", "c"], served, ALL) == (frozenset({"a"}), frozenset({"c"}))
+    assert allowed(None, served, Grant(frozenset({"b", "c"}))) == (frozenset({"b"}), frozenset())
+    assert Access({DIGEST: ALL}).of("ü\udcff") is None

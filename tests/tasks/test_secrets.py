@@ -1,0 +1,92 @@
+"""Claims about secrets: who leases a task is given those that it reads, and nothing that comes back has any."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Definition, ExecutionFailed
+from perdure.core import values
+from perdure.core.errors import ErrorInfo
+from perdure.core.paths import Queue
+from perdure.runtime.lending import Wanted
+from perdure.runtime.loans import Beat, Borrower, Loan
+from perdure.tasks.children import environment
+from perdure.tasks.each import Each
+from perdure.testing.virtual import run
+from tests.runtime.cluster import Cluster, Process, cluster
+from tests.tasks.places import place, tasks
+
+ADA = Borrower("", "ada")
+CANARY = "canary-of-the-test"
+WITH = {"token": "@secrets.TOKEN", "head": {"a/b~c": "Bearer @{secrets.TOKEN}"}, "plain": "x"}
+SENT = {"token": CANARY, "head": {"a/b~c": f"Bearer {CANARY}"}, "plain": "x"}
+
+
+def document() -> Definition:
+    return Definition.of({"perdure": 1, "name": "sending", "steps": [{"id": "a", "task": "send", "with": WITH, "retry": {"max": 2, "wait": "1s"}}]})
+
+
+async def begun(c: Cluster, definition: Definition, **options: Any) -> tuple[Process, Process]:
+    engine, process = await c.engine(definition), await c.lender(queues=["send"], **options)
+    assert await c.start(engine, definition)
+    return engine, process
+
+
+async def one(process: Process) -> Loan:
+    loans = await process.lender.lease(ADA, Wanted(["send"], wait_s=30.0, lease_s=None))
+    assert isinstance(loans, list)
+    return loans[0]
+
+
+def test_who_leases_a_task_is_given_its_secrets_and_no_log_nor_mail_has_them() -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            definition = document()
+            engine, process = await begun(c, definition, secrets={"TOKEN": CANARY}.get)
+            loan = await one(process)
+            assert loan.given.named == SENT and CANARY not in repr(loan.mail)
+            assert isinstance(await process.lender.heartbeat(ADA, loan.id, values.encode({"said": f"with {CANARY}"}, "progress")), Beat)
+            assert await process.lender.fail(ADA, loan.id, ErrorInfo("Odd", f"sent {CANARY} in vain")) is None
+            loan = await one(process)
+            assert loan.given.progress == {"said": "with ***"} and loan.given.named == SENT
+            for _ in range(2):
+                assert await process.lender.complete(ADA, loan.id, values.encode({"sent": [CANARY]}, "a result")) is None
+            assert await c.result(engine, definition) == {"sent": ["***"]}
+            found = await c.store.read(definition.key("e"))
+            assert found is not None and CANARY not in repr(found)
+
+    run(world, handles_max=100_000)
+
+
+def test_a_task_whose_secret_nothing_finds_fails_for_good_and_is_lent_to_nobody() -> None:
+    async def world() -> None:
+        async with cluster() as c:
+            definition = document()
+            engine, process = await begun(c, definition)
+            asking = asyncio.create_task(process.lender.lease(ADA, Wanted(["send"], wait_s=5.0, lease_s=None)))
+            with pytest.raises(ExecutionFailed, match="there is no secret TOKEN where this runs"):
+                await c.result(engine, definition)
+            assert await asking == [] and await c.mail(Queue("default", "send")) == 0
+
+    run(world, handles_max=100_000)
+
+
+async def test_what_a_program_says_of_its_secrets_is_hidden(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "perdure.tasks")
+    program = tmp_path / "do.py"
+    program.write_text(
+        "import json, os, sys\ntoken = json.load(open(os.environ['PERDURE_TASK_FILE']))['input']['token']\nprint('using', token)\nsys.exit(f'no: {token}')\n"
+    )
+    definition = tasks({"id": "a", "task": "do", "with": {"token": "@secrets.TOKEN"}, "retry": {"max": 1}})
+
+    def each(lender: Any) -> Each:
+        return Each(lender, [sys.executable, "-I", "-S", str(program)], environment(), 1)
+
+    async with place(tmp_path, definition, each, secrets={"TOKEN": CANARY}.get) as it:
+        await it.start(definition)
+        with pytest.raises(ExecutionFailed, match=r"exit code 1: using \*\*\*\nno: \*\*\*"):
+            await it.result()
+    assert "using ***" in caplog.text and CANARY not in caplog.text
