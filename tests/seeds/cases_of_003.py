@@ -17,7 +17,7 @@ def says(answer: str) -> dict[str, Any]:
 
     def model(config: dict[str, Any], input: Any = None) -> dict[str, Any]:
         assert config == {"model": "gpt-4o", "temperature": 0.2, "prompt": "Is this urgent? help (@all)"}
-        return {"answer": answer}
+        return {"text": answer}
 
     return {"llm": model}
 

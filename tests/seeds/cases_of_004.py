@@ -240,9 +240,9 @@ JOINED = [
         "three sources at once, and once with all of them",
         "004_enrichment",
         {"city": "Rome"},
-        does={"http": given, "search": lambda **_: ["news"], "function": given},
+        does={"http": lambda config, input=None: 200, "search": lambda **_: ["news"], "function": given},
         ran="start fetch_weather fetch_traffic fetch_news combine display",
-        result={"fetch_weather": {"city": "Rome"}, "fetch_traffic": {"url": "https://traffic.example/Rome"}, "fetch_news": ["news"]},
+        result={"fetch_weather": 200, "fetch_traffic": 200, "fetch_news": ["news"]},
     ),
     Case("all begin at once, and one waits for all", "004_two_entries", takes={"A": "1s", "B": "2s", "C": "3s"}, ran="A B C E", took=3),
     Case(
@@ -253,7 +253,17 @@ JOINED = [
         ran="A B C C#2",
     ),
     Case("charged", "004_compensator", {"amount": 5}, ran="charge_customer", result={"amount": 5}),
-    Case("work of the type migration", "004_migration", does={"migration": given}, targets={"version_handover": "migration on migration"}),
+    Case(
+        "goes on in the other version, with what is made of the input",
+        "004_migration",
+        {"x": 1},
+        does={"ts": lambda config, input: {**input["input"], "since": input["from_version"]}},
+        calls=("untitled@2.0.0",),
+        ran="version_handover version_handover_to version_handover_end",
+        result={"x": 1, "since": "1.0"},
+        children=(("untitled", "completed", {"x": 1, "since": "1.0"}),),
+    ),
+    Case("the other version is not here", "004_migration", does={"ts": lambda config, input: {}}, failed="there is no version 2.0 of untitled"),
 ]
 
 CASES = [*CONDITIONS, *LOOPS, *ROUTED, *JOINED]

@@ -12,6 +12,7 @@ BLOBS: dict[str, Any] = {
     "cas://sha256:schema123": {"type": "object", "required": ["ok"]},
     "cas://sha256:retry_schema": {"type": "object", "required": ["status"]},
     "cas://sha256:python_evaluator": PYTHON,
+    "cas://sha256:transform_script": "export default ({input, from_version}) => ({...input, since: from_version})",
 }
 """What its references to content stand for; the seed gives the Python only."""
 
@@ -296,7 +297,7 @@ EXAMPLES = [
             "config": {"from_version": "1.0", "to_version": "2.0", "transform": "cas://sha256:transform_script"},
         },
         True,
-        "work of the type migration with its config",
+        "goes on in version 2.0, with what the transform makes of it",
     ),
     Example(
         "004_sequential",
@@ -352,7 +353,12 @@ EXAMPLES = [
             "metadata": {"name": "enrichment"},
             "nodes": {
                 "start": {"type": "task", "dependents": ["fetch_weather", "fetch_traffic", "fetch_news"]},
-                "fetch_weather": {"type": "http", "config": {"city": "$nodes.start.city"}, "dependencies": ["start"], "dependents": ["combine"]},
+                "fetch_weather": {
+                    "type": "http",
+                    "config": {"url": "https://weather.example/now", "params": {"city": "$nodes.start.city"}},
+                    "dependencies": ["start"],
+                    "dependents": ["combine"],
+                },
                 "fetch_traffic": {"type": "http", "config": {"url": "https://traffic.example/${$nodes.start.city}"}, "dependents": ["combine"]},
                 "fetch_news": {"type": "search", "dependents": ["combine"]},
                 "combine": {

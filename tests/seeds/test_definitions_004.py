@@ -79,8 +79,8 @@ def test_a_compensator_undoes_with_what_its_node_came_to() -> None:
 
 def test_references_to_nodes_stand_whole_and_inside_of_text() -> None:
     made = definition(NAMED["004_enrichment"])
-    assert step(made, "fetch_weather")["with"] == {"city": "@start.city"}
-    assert step(made, "fetch_traffic")["with"] == {"url": "https://traffic.example/@{start.city}"}
+    assert step(made, "fetch_weather")["http"] == {"url": "https://weather.example/now", "query": {"city": "@start.city"}}
+    assert step(made, "fetch_traffic")["http"] == {"url": "https://traffic.example/@{start.city}"}
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports() -> None:
                 "id": "ask",
                 "name": "Ask",
                 "llm": {"model": "gpt-4o", "temperature": 0.2, "prompt": "Is this urgent? {{ input.text }} ({{ greeting }})"},
+                "transform": {"answer": "@self.text"},
                 "next": {"success": ["decide"]},
             },
             {

@@ -78,7 +78,7 @@ RETRY = Fields(
 UNDO = Fields(
     "undo",
     (
-        Field("tool", Text(what="the name of a tool"), "what undoes the step", required=True),
+        Field("tool", Text(what="the name of a tool"), "what undoes the step: a tool, or a kind such as http, all of which stands in `with`", required=True),
         Field("with", Value(roots=("self", *IN_EACH), secrets=True), "its input; `@self` is the step's result"),
         Field("timeout", Duration(), "of each try"),
         Field("retry", RETRY, "how it is tried again"),

@@ -126,7 +126,8 @@ class Ending:
         self.run.log.wait((UNDO, *path), lambda _: self._undo_next(), step)
 
     def _undoing(self, path: Path) -> tuple[Any, Call | Spawn]:
-        """What undoes the operation at `path`: the tool that the definition names for it, else what its step declares."""
+        """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
+        declares."""
         run, settled = self.run, self.run.execution.settled[path]
         node = self._node(path)
         if not isinstance(settled.op, Call) and (node is None or node.undo is None):
@@ -141,7 +142,8 @@ class Ending:
             given = values.encode(Done(result, settled.op.args), "what is to be undone", path)
             return handler, Call(handler.step.name, given, handler.step.queue, handler.step.rule, handler.step.timeout_s, secrets=settled.op.secrets)
         undo = node.undo
-        tool = run.workflow.tool(undo.tool)
+        kind = run.workflow.kinds.get(undo.tool) if run.workflow.tool(undo.tool) is None else None
+        tool = run.workflow.tool(undo.tool) if kind is None else kind.step
         if tool is None:
             return _missing(undo.tool), Call(undo.tool)
         from perdure.programs.graph.tools import arguments, tuned

@@ -111,7 +111,12 @@ def test_what_comes_after_a_node_that_runs_once_per_token_does_so_too() -> None:
             {"config_ref": {"type_url": "svc.x/Config@1", "cas_ref": "sha256:1"}},
             {"tool": "svc.x", "with": {"config_ref": {"type_url": "svc.x/Config@1", "cas_ref": "sha256:1"}, "payload": "@a"}},
         ),
-        ({"type": "http", "config": {"url": "$inputs.url"}}, {"task": {"type": "http"}, "with": {"url": "@input.url"}}),
+        ({"type": "http", "config": {"url": "$inputs.url"}}, {"http": {"url": "@input.url"}}),
+        (
+            {"type": "http", "config": {"url": "api.flights.com/search", "method": "POST", "params": {"origin": "NYC"}, "headers": {"X": "@1"}}},
+            {"http": {"url": "https://api.flights.com/search", "method": "POST", "query": {"origin": "NYC"}, "headers": {"X": "@@1"}}},
+        ),
+        ({"type": "http", "config": {"city": "Rome"}}, {"task": {"type": "http"}, "with": {"city": "Rome"}}),
         ({"retry": 4, "limits": {"deadline_s": 9}}, {"tool": "b", "with": "@a", "retry": {"max": 4}, "timeout": 9}),
         (
             {"retry": {"max_attempts": 2, "backoff_ms": 250, "multiplier": 3}, "timeout_ms": 10},
@@ -185,3 +190,44 @@ def test_what_the_seed_has_no_words_for_is_not_written() -> None:
         found = seed004.from_definition({**head, "steps": [step]})
         assert found.document is None
         assert found.findings
+
+
+def test_a_loop_that_looks_at_the_status_of_a_request_sees_any() -> None:
+    loop = {"condition": {"type": "cel", "expression": "output.status != 200"}, "max_iterations": 5}
+    found = made({"id": "a", "type": "http", "config": {"url": "https://a.example"}, "loop": loop})
+    assert steps(found)["a"]["http"] == {"url": "https://a.example", "accept": "any"}
+
+
+def test_at_a_migration_the_other_version_is_called_and_its_result_returned() -> None:
+    transform = "def main(input):\n    return input['results']"
+    config = {"from_version": "1.5", "to_version": "2.0", "transform": transform}
+    found = made({"id": "a", "dependents": ["b"]}, {"id": "b", "type": "migration", "config": config})
+    assert not found.findings and found.document["version"] == "1.5.0"
+    given = {"input": "@input", "results": {"a": "@a?"}, "from_version": "1.5", "to_version": "2.0"}
+    assert steps(found)["b"] == {"id": "b", "python": transform, "with": given, "next": "b_to"}
+    assert steps(found)["b_to"] == {"id": "b_to", "call": "untitled@2.0", "with": "@b", "next": "b_end"}
+    assert steps(found)["b_end"] == {"id": "b_end", "return": "@b_to"}
+
+
+def test_a_migration_without_a_transform_hands_on_what_the_execution_was_given() -> None:
+    found = made({"id": "b", "type": "migration", "config": {"to_version": "2.0"}})
+    assert steps(found)["b"] == {"id": "b", "do": [], "next": "b_to"} and steps(found)["b_to"]["with"] == "@input"
+
+
+@pytest.mark.parametrize(
+    ("config", "code"),
+    [
+        ({}, "bad_version"),
+        ({"to_version": "next"}, "bad_version"),
+        ({"to_version": "2", "transform": "cas://sha256:nobody"}, "unknown_blob"),
+        ({"from_version": "2.0", "to_version": "2.0"}, "same_version"),
+    ],
+)
+def test_a_migration_that_leads_nowhere_is_an_error(config: dict[str, Any], code: str) -> None:
+    found = made({"id": "b", "type": "migration", "config": config})
+    assert [(one.severity, one.code) for one in found.findings] == [("error", code)]
+
+
+def test_nothing_comes_behind_a_migration() -> None:
+    found = made({"id": "b", "type": "migration", "config": {"to_version": "2.0"}, "dependents": ["c"]}, {"id": "c"})
+    assert [(one.severity, one.code) for one in found.findings if one.severity == "error"] == [("error", "unsupported")]

@@ -49,7 +49,7 @@ def read(document: Any, blobs: Mapping[str, Any] | None = None, name: str = "") 
         notes = Notes(None)
         notes.error("too_deep", "", f"it nests more than {DEPTH_MAX} levels deep")
         return Read(dialect, {}, tuple(notes.findings))
-    found = _READERS[dialect](document) if dialect != "004" else seed004.to_definition(document, blobs)
+    found = _READERS[dialect](document) if dialect != "004" else seed004.to_definition(document, blobs, name)
     if name and found.document.get("name") == UNTITLED:
         found.document["name"] = name
     return found

@@ -77,6 +77,15 @@ class Graph:
             waiting.extend(fresh)
         return behind.issuperset(self.sources[called])
 
+    def before(self, called: str) -> list[str]:
+        """All nodes by which a node is come to, in the order in which they stand."""
+        found, waiting = {called}, [called]
+        for node in waiting:
+            fresh = [source for source in self.sources[node] if source not in found]
+            found.update(fresh)
+            waiting.extend(fresh)
+        return [node for node in self.nodes if node in found and node != called]
+
     def _listed(self, top: Fields) -> Iterator[tuple[str, str, Fields]]:
         """Each node with its id and where that stands."""
         nodes = top.any("nodes")

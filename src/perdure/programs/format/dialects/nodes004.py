@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.programs.format.dialects.graph004 import Graph
+from perdure.programs.format.dialects.handover004 import MIGRATION, handed_over
+from perdure.programs.format.dialects.http004 import HTTP, is_request, request
 from perdure.programs.format.dialects.reading import Fields, Notes, is_number, seconds, tidy, without_nothing
 from perdure.programs.format.dialects.routes004 import HUMAN, Routed
 from perdure.programs.format.dialects.spelling import escaped, literal, whole
@@ -48,7 +50,7 @@ class Nodes:
         if kind in HUMAN:
             step |= self._human(node, called, config, timeout_s)
         else:
-            step |= self._work(kind, node, called, config) | self._input(config, own, called)
+            step |= self._done(kind, node, called, config, own)
             if timeout_s:
                 step["timeout"] = timeout_s
         if retry := _retry(node):
@@ -68,6 +70,14 @@ class Nodes:
         if isinstance(blob, str) and isinstance(found := self._blobs.get(blob), dict):
             return Fields({**found, **(config.value if config else {})}, node.at("config_ref"), self._notes), None
         return config or Fields({}, node.at("config"), self._notes), {"config_ref": literal(given)}
+
+    def _done(self, kind: str, node: Fields, called: str, config: Fields, own: dict[str, Any] | None) -> dict[str, Any]:
+        """What does the work of a node, and its input."""
+        if kind == MIGRATION:
+            return handed_over(config, self._graph.before(called), self._blobs)
+        if kind == HTTP and own is None and is_request(config):
+            return {"http": request(config, self._values, is_judged=any(node.has(name) for name in ("branch", "loop")))}
+        return self._work(kind, node, called, config) | self._input(config, own, called)
 
     def _work(self, kind: str, node: Fields, called: str, config: Fields) -> dict[str, Any]:
         if kind == "agent":

@@ -1,7 +1,8 @@
 """Seed 004: nodes and what they lead to, either as ``{nodes, edges, metadata}`` or as its IR, whose nodes say their dependencies and dependents.
 
-A `task` calls the tool that ``config.action`` names (else its config's type, else itself); `agent` and `human` are what they are; any other type is work for
-a worker of that type. A node that has no config of its own is given what comes before it: of one node its output, of several a mapping of theirs.
+A `task` calls the tool that ``config.action`` names (else its config's type, else itself); `agent` and `human` are what they are; `http` with a URL is a
+request, and at a `migration` the execution goes on in another version; any other type is work for a worker of that type. A node that has no config of its own
+is given what comes before it: of one node its output, of several a mapping of theirs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 
 from perdure.programs.format.dialects.conditions004 import Conditions
 from perdure.programs.format.dialects.graph004 import Graph
+from perdure.programs.format.dialects.handover004 import MIGRATION, version_before
+from perdure.programs.format.dialects.handover004 import routed as handed_on
 from perdure.programs.format.dialects.nodes004 import Nodes
-from perdure.programs.format.dialects.reading import Fields, Notes, Read, Written, seconds, title, without_nothing
+from perdure.programs.format.dialects.reading import UNTITLED, Fields, Notes, Read, Written, seconds, title, without_nothing
 from perdure.programs.format.dialects.routes004 import FANOUT_MAX, HOPS_MAX, Routed, Routes
 from perdure.programs.format.dialects.values004 import Values
 from perdure.programs.format.dialects.writing import written
@@ -21,14 +24,22 @@ from perdure.programs.format.dialects.written004 import Writer
 FOREVER = ("HasInfiniteLoopFlag", "has_infinite_loop", "hasInfiniteLoopFlag")
 
 
-def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
-    """The definition that a document of this shape is. `blobs` holds what its references ``cas://…`` stand for: configs, schemas and sources of conditions."""
+def to_definition(document: Any, blobs: Mapping[str, Any] | None = None, name: str = "") -> Read:
+    """The definition that a document of this shape is, called `name` if it does not say so itself.
+
+    `blobs` holds what its references ``cas://…`` stand for: configs, schemas and source texts.
+    """
     notes = Notes(document)
     top = Fields(document, "", notes)
     metadata = top.inside("metadata") or Fields({}, "/metadata", notes)
     graph = Graph(top, notes)
     routes = Routes(graph.names, notes, Conditions(graph.names, notes, blobs or {}))
     routed = {called: routes.read(node, called, graph.ways[called]) for called, node in graph.nodes.items()}
+    said = title(metadata.text("name"), top.text("name"), top.text("tag"), top.text("id"))
+    own = name if name and said == UNTITLED else said
+    for called, node in graph.nodes.items():
+        if node.text("type") == MIGRATION:
+            routed[called] = handed_on(node, called, own, graph.names, routed[called].targets)
     forever = any(where.flag(*FOREVER) for where in (metadata, top))
     if graph.nodes and not forever and not any(one.is_terminal or set(one.targets) - graph.nodes.keys() for one in routed.values()):
         notes.error("no_end", "/nodes", "workflow has no terminal nodes (would run forever); end one of its ways, or set metadata.HasInfiniteLoopFlag")
@@ -38,12 +49,12 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read
     definition: dict[str, Any] = {
         "perdure": 1,
         "dialect": "004",
-        "name": title(metadata.text("name"), top.text("name"), top.text("tag"), top.text("id")),
+        "name": own,
         "order": "ports",
     }
     definition |= without_nothing(
         {
-            "version": metadata.text("version") or top.text("version"),
+            "version": metadata.text("version") or top.text("version") or version_before(graph.nodes),
             "description": metadata.text("description") or top.text("description"),
             "tags": [*metadata.texts("tags"), *top.texts("tags")],
             "limits": _limits(metadata, nodes.hops_max, forever),

@@ -19,6 +19,9 @@ LLM_FIELDS = {
 }
 """The fields of a step that asks a model, and what they are called in a definition."""
 
+ANSWER = {"answer": "@self.text"}
+"""What a model that is asked for text has answered, as this shape has it."""
+
 
 def retry(policy: Fields) -> dict[str, Any]:
     """How often and when to try again: so many times more, each wait twice as long as the one before."""
@@ -157,7 +160,7 @@ class Reader:
                 self._notes.error("wrong_type", config.at(name), f"expected the name of a model, found {kind(value)}")
                 continue
             found[LLM_FIELDS[name]] = value if plain else self._texts.value(value, config.at(name), called)
-        return {"llm": found} | safety
+        return {"llm": found} | ({} if "schema" in found else {"transform": dict(ANSWER)}) | safety
 
     def _loop(self, config: Fields, called: str) -> dict[str, Any]:
         items = config.any("items", "itemsExpression")

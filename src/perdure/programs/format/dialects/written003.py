@@ -7,6 +7,7 @@ from typing import Any
 from perdure.programs.format.dialects.expressions003 import Unsaid, condition, text
 from perdure.programs.format.dialects.next003 import ENDS
 from perdure.programs.format.dialects.reading import Notes, Written, milliseconds, without_nothing
+from perdure.programs.format.dialects.steps003 import ANSWER
 from perdure.programs.format.finding import joined
 
 STEP_FIELDS = frozenset(("id", "name", "note", "next", "retry", "timeout", "with", "ui"))
@@ -89,7 +90,8 @@ class _Writer:
         """A step."""
         pointer = joined("/steps", index)
         verb = next((name for name in ("do", "tool", "set", "test", "approve", "llm", "loop") if name in step), "")
-        for name in step.keys() - STEP_FIELDS - {verb}:
+        usual = {"transform"} if verb == "llm" and step.get("transform") == ANSWER else set[str]()
+        for name in step.keys() - STEP_FIELDS - {verb} - usual:
             self._notes.error("not_in_dialect", joined(pointer, name), f"this shape has no counterpart of {name!r}")
         said, config = self._verb(verb, step, index, pointer)
         if note := step.get("note"):

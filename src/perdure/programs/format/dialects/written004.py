@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from perdure.programs.format.dialects import http004
+from perdure.programs.format.dialects.handover004 import MIGRATION, written_from
 from perdure.programs.format.dialects.reading import Notes, is_number, milliseconds, tidy, without_nothing
 from perdure.programs.format.dialects.routes004 import FANOUT_MAX, HOPS_MAX
 from perdure.programs.format.dialects.spelling import NAME, is_reference
@@ -25,6 +27,9 @@ class Writer:
         self._steps = {step["id"]: step for step in definition["steps"]}
         self._conditions = Conditions(set(self._steps), notes)
         self._edges: list[Document] = []
+        handovers = list(written_from(definition))
+        self._handovers = {id: config for id, config, _ in handovers}
+        self._behind = {id for _, _, behind in handovers for id in behind}
 
     def document(self) -> Document:
         """The document."""
@@ -34,7 +39,7 @@ class Writer:
         metadata["max_fanout"] = limits.get("max_fanout") if limits.get("max_fanout") != FANOUT_MAX else None
         metadata |= {"deadline_s": limits.get("deadline"), "HasInfiniteLoopFlag": self._is_endless() or None}
         late = {step["repeat"]["on_max"] for step in self._definition["steps"] if "repeat" in step and "on_max" in step["repeat"]}
-        skipped = {id for id in late if "do" in self._steps.get(id, {}) and id.rstrip("_").endswith("_timeout")}
+        skipped = self._behind | {id for id in late if "do" in self._steps.get(id, {}) and id.rstrip("_").endswith("_timeout")}
         nodes = [self._node(step, joined("", "steps", index)) for index, step in enumerate(self._definition["steps"]) if step["id"] not in skipped]
         made: Document = {"nodes": nodes, "metadata": without_nothing(metadata)}
         if self._as_ir:
@@ -49,7 +54,8 @@ class Writer:
         return rules or "max_hops" not in self._definition.get("limits", {})
 
     def _node(self, step: Document, pointer: str) -> Document:
-        made: Document = {"id": step["id"]} | self._work(step, pointer)
+        handover = self._handovers.get(step["id"])
+        made: Document = {"id": step["id"]} | (self._work(step, pointer) if handover is None else {"type": MIGRATION, "config": handover})
         made |= without_nothing({"name": step.get("name"), "description": step.get("note"), "retry": _retry(step.get("retry", {}))})
         if "timeout" in step:
             made["timeout_ms"] = milliseconds(step["timeout"])
@@ -57,7 +63,7 @@ class Writer:
             made["compensator"] = {"action": undo["tool"]} | without_nothing({"timeout_sec": undo.get("timeout"), "retry": _retry(undo.get("retry", {}))})
             if undo.get("with") != "@self":
                 made["compensator"]["config"] = self._value(undo.get("with"))
-        loop, following = self._loop(step, pointer)
+        loop, following = self._loop(step, pointer) if handover is None else ({}, [])
         made |= {"loop": loop} if loop else {}
         made |= self._following(step["id"], following, joined(pointer, "next"))
         incoming = [other for other in self._definition["steps"] if step["id"] in _named(other.get("next"))]
@@ -68,6 +74,8 @@ class Writer:
     def _work(self, step: Document, pointer: str) -> Document:
         if "approve" in step:
             return self._human(step, step["approve"])
+        if "http" in step and "with" not in step:
+            return {"type": http004.HTTP, "config": http004.config_of(step["http"], self._value)}
         given = step.get("with")
         has_own = given == self._given.get(step["id"], object())
         own: Document = {}
