@@ -54,7 +54,8 @@ class Definition(Workflow[..., Any]):
             if need.name.startswith("py:"):
                 _ = imported(need.name)
             elif need.what == "tool" and need.name not in graph.tools and self._undoes(need, graph.kinds):
-                found += [Need("extra", extra, need.id)] if (extra := lacks(graph.kinds[need.name])) else []
+                extra = graph.kinds[need.name].extra
+                found += [] if is_installed(extra) else [Need("extra", extra, need.id)]
             elif need.name not in known[need.what] and not (need.id == "" and need.name in graph.tools):
                 found.append(need)
             elif need.what == "kind" and need.name in graph.kinds and not is_installed(extra := graph.kinds[need.name].extra):

@@ -156,7 +156,8 @@ class Ending:
             why = noted.about if isinstance(noted, Call) else NOTHING
         else:
             try:
-                given, secrets = self._given(undo.input, self._done(result, isinstance(settled.op, Spawn)))
+                wanted = undo.input if kind is None else {"config": None, "input": undo.input}
+                given, secrets = self._given(wanted, self._done(result, isinstance(settled.op, Spawn)))
                 return step, msgspec.structs.replace(op, args=arguments(given, path), secrets=secrets)
             except (ExpressionFailed, ProgrammingError, Failure) as error:
                 why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
