@@ -273,7 +273,6 @@ BUGS = [
         "                self.timers.set(promise, at_s)\n",
         "                self.timers.set(promise, at_s)\n                break\n",
         DIES,
-        quick=True,
     ),
     Bug(
         "message before timeout",
@@ -308,7 +307,6 @@ BUGS = [
         "    yield from (_answer(execution.key, parent, event.outcome) for parent in execution.watchers)\n    for promise",
         "    for promise",
         CALM,
-        quick=True,
     ),
     Bug(
         "open turns are kept",
@@ -931,7 +929,6 @@ BUGS = [
         "if remembered is None or remembered is not self._remembered:",
         "if True:",
         code("attributes"),
-        quick=True,
     ),
     Bug(
         "attributes of forgotten turns",
@@ -940,7 +937,6 @@ BUGS = [
         "        if lost:\n",
         "        if False:\n",
         (*PYTEST, "tests/core/test_compact.py", "-k", "attributes"),
-        quick=True,
     ),
     Bug(
         "attributes of an earlier life",
@@ -949,7 +945,6 @@ BUGS = [
         "asked = () if recalled else attributes.",
         "asked = attributes.",
         code("attributes"),
-        quick=True,
     ),
     Bug(
         "attributes of a fork",
@@ -966,7 +961,6 @@ BUGS = [
         ", attributes=execution.attributes)",
         ")",
         (*PYTEST, "tests/service/test_attributes.py", "-k", "pruned"),
-        quick=True,
     ),
     Bug(
         "attributes of an import",
@@ -983,7 +977,6 @@ BUGS = [
         '> limits.ATTRIBUTES_MAX:\n        raise BadValue("how many attributes", count',
         '> 1_000:\n        raise BadValue("how many attributes", count',
         core("attributes"),
-        quick=True,
     ),
     Bug(
         "number of conditions",
@@ -1000,7 +993,6 @@ BUGS = [
         "lowest, highest = form[:1], bytes((form[0] + 1,))",
         "lowest, highest = ALL",
         core("where"),
-        quick=True,
     ),
     Bug(
         "rest of a number",
@@ -1140,7 +1132,6 @@ BUGS = [
         "isinstance(item.message, messages.Settle | messages.Lost)}",
         "isinstance(item.message, messages.Settle)}",
         runtime("letting_go"),
-        quick=True,
     ),
     Bug(
         "claims while a release is looked at",
@@ -1149,7 +1140,6 @@ BUGS = [
         "    while taken != warm.taken:\n",
         "    while taken is None:\n",
         runtime("letting_go"),
-        quick=True,
     ),
     Bug(
         "another name of a worker",
@@ -1308,7 +1298,6 @@ BUGS = [
         "    wired(steps)\n",
         "",
         formats("seed003"),
-        quick=True,
     ),
     Bug(
         "done of a loop",
@@ -1922,7 +1911,6 @@ BUGS = [
         "if live and (live >= wanted if wanted else arrivals.undecided == 0):",
         "if live and live >= wanted:",
         walks("joins"),
-        quick=True,
     ),
     Bug(
         "dead tokens",

@@ -161,7 +161,8 @@ def test_a_mask_shows_nothing_of_what_it_hides() -> None:
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="*")
 SECRETS = st.text(LETTERS, min_size=5, max_size=40).filter(lambda text: len(text.strip()) >= 5)
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4) | st.binary(max_size=4)
-DATA = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=8)
+FLAT = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=4), LEAVES, max_size=3)
+DATA = FLAT | st.lists(FLAT, max_size=3) | st.dictionaries(st.text(max_size=4), FLAT, max_size=3)
 
 
 def texts(value: Any) -> Iterator[str]:

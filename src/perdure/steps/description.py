@@ -72,7 +72,7 @@ def kind(one: Kind) -> KindShown:
     )
 
 
-def shown_verb(name: str, title: str, icon: str, idempotency: str, example: str, limits: tuple[Limit, ...] = (), extra: str = "") -> KindShown:
+def shown_verb(name: str, title: str, icon: str, idempotency: str, example: str, *, limits: tuple[Limit, ...] = (), extra: str = "") -> KindShown:
     """A verb that the walk does itself, as kinds are shown."""
     verb = model.verbs()[name]
     config, bounds = published.of_shape(verb.shape), tuple(limit._asdict() for limit in limits)

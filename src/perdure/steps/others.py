@@ -76,7 +76,7 @@ def others() -> dict[str, KindShown]:
             "inbox",
             "yes, unless the step says `idempotent: false`",
             _TASK,
-            (Limit("lease of a worker", "60 s", "1 h", "the work goes to another worker"),),
+            limits=(Limit("lease of a worker", "60 s", "1 h", "the work goes to another worker"),),
         ),
         shown_verb(
             "agent",
@@ -84,7 +84,7 @@ def others() -> dict[str, KindShown]:
             "robot",
             "every model call and every tool call is remembered by itself; a tool that may not be repeated is told to the model as interrupted",
             _AGENT,
-            (Limit("calls of the model", "25", None, "it fails as exceeded_calls"), Limit("tokens, cost, time", "any", None, "it fails, and says which")),
+            limits=(Limit("calls of the model", "25", None, "it fails as exceeded_calls"), Limit("tokens, cost, time", "any", None, "it fails, and says which")),
             extra="agents",
         ),
         shown_verb(
@@ -93,7 +93,7 @@ def others() -> dict[str, KindShown]:
             "chat",
             "it is sent once",
             _AGENT_MESSAGE,
-            (Limit("time for an answer", "5 min", None, "the step fails as Timeout"),),
+            limits=(Limit("time for an answer", "5 min", None, "the step fails as Timeout"),),
             extra="agents",
         ),
     )

@@ -59,8 +59,15 @@ class Process:
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Whether it has not ended, as far as the system knows."""
-        return self._process.poll() is None
+        """Whether it has not ended, as far as the system knows: its end of the socket is closed before the system says that it has."""
+        if self._process.poll() is not None:
+            return False
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     async def ready(self) -> None:
         """Wait until it takes work.
