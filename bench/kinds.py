@@ -30,8 +30,8 @@ from perdure import Definition
 from perdure.core import values
 from perdure.core.paths import Key
 from perdure.fake_llm import models
-from perdure.runtime.host import hosting, run_to_end
 from perdure.runtime.engine import Engine
+from perdure.runtime.host import hosting, run_to_end
 from perdure.sdk import _family
 from perdure.steps.deployment import Allowed, Deployment
 from perdure.steps.models.messages import Answer, Request
@@ -46,7 +46,7 @@ class Compared(NamedTuple):
 
     kind: str
     step: dict[str, Any]
-    count: int
+    steps_count: int
     bare: Call
     peer: str
     input: Any = None
@@ -118,7 +118,7 @@ async def rates(one: Compared, engine: Engine, name: str, part: int) -> list[tup
     await ours()
     await one.bare()
     for at_once in (1, AT_ONCE):
-        count = max(one.count // part, at_once)
+        count = max(one.steps_count // part, at_once)
         sides: list[list[float]] = [[], []]
         for _ in range(ROUNDS):
             for side, call in zip(sides, (ours, one.bare), strict=True):

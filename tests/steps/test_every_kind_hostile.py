@@ -5,7 +5,6 @@ import re
 import resource
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -123,7 +122,7 @@ LONG_S = 30.0
 @pytest.mark.parametrize("name", [name if "half" in name or "closed" in name else pytest.param(name, marks=pytest.mark.prove) for name in OUTPUT])
 async def test_whatever_a_step_says_is_a_result_or_an_error_that_says_so(name: str, place: Place) -> None:
     began_s = time.monotonic()
-    how, handle, _ = await ended(place.definition({"id": "a", **OUTPUT[name], "timeout": TIMEOUT_S, "retry": {"max": 1}}))
+    how, _, _ = await ended(place.definition({"id": "a", **OUTPUT[name], "timeout": TIMEOUT_S, "retry": {"max": 1}}))
     assert time.monotonic() - began_s < LONG_S
     if isinstance(how, Exception):
         assert isinstance(how, ExecutionFailed) and not DEFECT.search(str(how)), str(how)[:2_000]

@@ -182,7 +182,8 @@ IN_ENVIRONMENT = {"with": {"odd": "@secrets.ODD"}, "env": {"ODD": "@secrets.ODD"
 COMMAND = """
 given=$(cat); echo "$given"
 for secret in "$ODD" "$KEY" "$PLAIN"; do
-  printf '%s\n' "$secret"; printf %s "$secret" | base64 -w0; echo; printf %s "u$secret" | base64; printf %s "$secret" | od -An -v -tx1 | tr -d ' \n'; echo; printf '%q\n' "$secret"
+  printf '%s\n' "$secret"; printf %s "$secret" | base64 -w0; echo; printf %s "u$secret" | base64
+  printf %s "$secret" | od -An -v -tx1 | tr -d ' \n'; echo; printf '%q\n' "$secret"
 done | tee /dev/stderr
 """
 """Says all that a command is given, in several forms, on both streams."""
