@@ -2563,6 +2563,46 @@ BUGS = [
         "    head, tail = mask.text(text[:half]), mask.text(text[-half:])",
         (*CANARIES, "-k", "bash"),
     ),
+    Bug(
+        "seeds: handed over by the version",
+        "a handover goes on in the version that it names",
+        "programs/format/dialects/handover004.py",
+        """"call": f"{name}@{config.text('to_version')}",""",
+        """"call": name,""",
+        (*PYTEST, "tests/programs/format/dialects/test_handover004.py"),
+    ),
+    Bug(
+        "seeds: handed over what was made",
+        "the other version is given what the transform made",
+        "programs/format/dialects/handover004.py",
+        'reading = whole(called) if config.text("transform") else "@input"',
+        'reading = "@input"',
+        (*PYTEST, "tests/programs/format/dialects/test_handover004.py"),
+    ),
+    Bug(
+        "seeds: a request of seed 004",
+        "a node of the type http with a URL is a request",
+        "programs/format/dialects/http004.py",
+        '"params": "query", ',
+        "",
+        (*PYTEST, "tests/programs/format/dialects/test_seed004.py"),
+    ),
+    Bug(
+        "seeds: an answer of seed 003",
+        "what a model answers is where the seed has it",
+        "programs/format/dialects/steps003.py",
+        '({} if "schema" in found else {"transform": dict(ANSWER)})',
+        "{}",
+        (*PYTEST, "tests/seeds/test_real_kinds.py", "-k", "003_inline"),
+    ),
+    Bug(
+        "seeds: undone by a kind",
+        "what undoes by a kind is given all in its input",
+        "programs/graph/ending.py",
+        'undo.input if kind is None else {"config": None, "input": undo.input}',
+        "undo.input",
+        (*PYTEST, "tests/programs/graph/test_ending.py"),
+    ),
 ]
 
 

@@ -84,7 +84,8 @@ claim   where
 113     there is one way: an agent is an execution of its own, by whose end its step goes on:
         graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer
 114     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer, test_the_context_is_what_the_step_names
-115     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer; steps/agents/test_program: test_what_it_used_can_be_seen_while_it_works
+115     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
+        steps/agents/test_program: test_what_it_used_can_be_seen_while_it_works
 116     steps/agents/test_own: test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told; steps/pipeline/test_operations: test_there_are_ten_primitives;
         steps/pipeline/test_kind: test_a_pipeline_as_the_seed_writes_it_runs_as_it_stands
 117     steps/agents/test_patching: test_the_execution_goes_on_by_what_its_agent_adds, test_a_definition_is_only_proposed;
@@ -116,7 +117,8 @@ claim   where
 142     row "max_hops bounds how many edges are gone along"; row "max_fanout bounds the items of an each"; MaxBytesScanned and backpressure are later
 143     later: tenants with keys of their own
 144     row "by default a step has three tries, a second and two apart"; row "an error named fatal is not tried again"; case 004_task
-145     service/test_dead_letters: test_what_failed_alike_is_one_group_the_latest_first, test_what_is_discarded_is_cancelled_without_running_and_its_parent_is_not_told_again
+145     service/test_dead_letters: test_what_failed_alike_is_one_group_the_latest_first,
+        test_what_is_discarded_is_cancelled_without_running_and_its_parent_is_not_told_again
 146     service/test_dead_letters: test_what_is_requeued_goes_on_from_what_failed, test_what_is_requeued_with_edits_begins_anew_once_and_the_other_is_discarded
 147     the log is written before anything is done: perdure.testing.conformance; figures are later
 148     row "cancelling an execution cancels the child that it waits for"
