@@ -41,6 +41,7 @@ TICKS = (*PYTEST, "tests/programs/graph/test_ticks.py")
 DEFINED = (*PYTEST, "tests/cli/test_definitions.py")
 SEEDS = (*PYTEST, "tests/seeds/test_runs.py", "tests/seeds/test_run_000.py", "tests/seeds/test_run_001.py")
 AGENTS = (*PYTEST, "tests/steps/agents")
+EVERY_KIND = (*PYTEST, "tests/steps/test_every_kind.py")
 SECRETS = (*PYTEST, "tests/programs/graph/test_secrets.py")
 CANARIES = (*PYTEST, "tests/service/secrets/test_canaries.py")
 QUEUES = (*PYTEST, "tests/testing/test_simulator.py", "-k", "no_limit_is_exceeded")
@@ -2602,6 +2603,54 @@ BUGS = [
         'undo.input if kind is None else {"config": None, "input": undo.input}',
         "undo.input",
         (*PYTEST, "tests/programs/graph/test_ending.py"),
+    ),
+    Bug(
+        "proof of undo of models",
+        "what undoes a step is given its data, and not what it came by",
+        "programs/graph/ending.py",
+        "done = Output(self.run.log.raw(result)).parted().value",
+        "done = Output(self.run.log.raw(result)).value",
+        (*EVERY_KIND, "-k", "undone and llm"),
+    ),
+    Bug(
+        "proof of undo of agents",
+        "what an agent did is undone by the tool that the step names",
+        "programs/graph/agents.py",
+        "return op if doing.node.undo is None else msgspec.structs.replace(op, undo=True)",
+        "return op",
+        (*EVERY_KIND, "-k", "undone and agent"),
+    ),
+    Bug(
+        "proof of retry of agents",
+        "an agent's model is asked as often as the step says",
+        "programs/graph/agents.py",
+        "if rule := node.retry or ir.retry:",
+        "if rule := ir.retry:",
+        (*EVERY_KIND, "-k", "tried_as_often and agent"),
+    ),
+    Bug(
+        "proof of deep answers",
+        "a provider whose answer is too deep can't be read, and no more",
+        "steps/models/failing.py",
+        "LookupError() | RecursionError():",
+        "LookupError():",
+        (*PYTEST, "tests/steps/test_every_kind_hostile.py", "-k", "deep and llm"),
+    ),
+    Bug(
+        "proof of cancelled Python",
+        "Python that nobody waits for any more does not go on",
+        "steps/python.py",
+        "        running.stop()\n",
+        "",
+        (*EVERY_KIND, "-k", "cancels and python"),
+    ),
+    Bug(
+        "proof of limits of bytes",
+        "results of every kind count for limits.max_bytes",
+        "programs/graph/instance.py",
+        "if 0 < (limit := self.plan.ir.limits.max_bytes) < self.results_bytes:",
+        "if 0 < (limit := self.plan.ir.limits.max_bytes) < 0:",
+        (*EVERY_KIND, "-k", "limit_of_bytes"),
     ),
 ]
 

@@ -53,21 +53,20 @@ class Definition(Workflow[..., Any]):
         for need in needed(self.ir):
             if need.name.startswith("py:"):
                 _ = imported(need.name)
-            elif need.name not in known[what := "kind" if self._undoes(need, graph.kinds) else need.what] and not (need.id == "" and need.name in graph.tools):
+            elif need.what == "tool" and need.name not in graph.tools and self._undoes(need, graph.kinds):
+                extra = graph.kinds[need.name].extra
+                found += [] if is_installed(extra) else [Need("extra", extra, need.id)]
+            elif need.name not in known[need.what] and not (need.id == "" and need.name in graph.tools):
                 found.append(need)
-            elif what == "kind" and need.name in graph.kinds and not is_installed(extra := graph.kinds[need.name].extra):
+            elif need.what == "kind" and need.name in graph.kinds and not is_installed(extra := graph.kinds[need.name].extra):
                 found.append(Need("extra", extra, need.id))
         around = Around(graph.tools, graph.kinds, {})
         agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]
         return found + [Need("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
 
     def _undoes(self, need: Need, kinds: Mapping[str, Kind]) -> bool:
-        """Whether what a step needs is a kind that undoes it, as there is no tool of that name."""
-        return (
-            need.name in kinds
-            and need.name not in self.graph.tools
-            and any(node.id == need.id and node.undo is not None and node.undo.tool == need.name for node in self.ir.nodes)
-        )
+        """Whether what a step needs is a kind that undoes it."""
+        return need.name in kinds and any(node.id == need.id and node.undo is not None and node.undo.tool == need.name for node in self.ir.nodes)
 
     def __repr__(self) -> str:
         return f"<definition {self.graph.name}@{self.read.canonical.get('version', '1.0.0')}>"

@@ -62,7 +62,7 @@ def test_a_kind_undoes_by_what_stands_in_its_input_under_a_key_of_its_own(world:
 
 def test_a_tool_of_the_name_of_a_kind_undoes_before_it(world: World) -> None:
     given: list[Any] = []
-    tools = {"CHARGE": lambda: {"id": 7}, "http": lambda **named: given.append(named["id"])}
+    tools: dict[str, Any] = {"CHARGE": lambda: {"id": 7}, "http": lambda **named: given.append(named["id"])}
     run = world.start(Definition.of(BY_KIND, tools=tools, secrets={"TOKEN": "hush-hush"}))
     with pytest.raises(ExecutionFailed, match="nobody goes there"):
         run.result()

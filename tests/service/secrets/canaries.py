@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 from perdure import Fatal, step_info
+from perdure.steps.models.messages import Answer, Request, ToolCall
 
 CANARY = "cAnArY+of/all 'kinds' \"ü\" <7>&\\%x"
 LINES = "-----BEGIN KEY-----\n" + "\n".join(f"cAnArYLiNe{number}{'qWeRtZ' * 9}" for number in range(4)) + "\n-----END KEY-----\n"
@@ -176,11 +177,58 @@ def main(input):
 """
 ENVIRONMENT = {"ODD": "@secrets.ODD", "KEY": "@secrets.KEY", "PLAIN": "@secrets.PLAIN"}
 
+READ = {"with": {"odd": "@secrets.ODD", "key": "@secrets.KEY", "plain": "@secrets.PLAIN"}}
+IN_ENVIRONMENT = {"with": {"odd": "@secrets.ODD"}, "env": {"ODD": "@secrets.ODD", "KEY": "@secrets.KEY", "PLAIN": "@secrets.PLAIN"}}
+COMMAND = """
+given=$(cat); echo "$given"
+for secret in "$ODD" "$KEY" "$PLAIN"; do
+  printf '%s\n' "$secret"; printf %s "$secret" | base64 -w0; echo; printf %s "u$secret" | base64; printf %s "$secret" | od -An -v -tx1 | tr -d ' \n'; echo; printf '%q\n' "$secret"
+done | tee /dev/stderr
+"""
+"""Says all that a command is given, in several forms, on both streams."""
+
+TYPESCRIPT = """export default (input: any) => {
+  const hexadecimal = (text: string) => encodeURIComponent(text)
+  console.log(input.odd, JSON.stringify(input), JSON.stringify(JSON.stringify(input)), hexadecimal(input.odd))
+  console.error(input.plain.slice(0, 30))
+"""
+PYTHON_SAYS = """
+import base64
+def main(input):
+    print(input, repr(input), input["odd"].encode().hex())
+    forms = [base64.b64encode(("u" * before + text).encode()).decode() for text in input.values() for before in range(3)]
+    print(forms)
+"""
+PIPED = {"url": "http://127.0.0.1:@{input.port}/PATH?x=1", "headers": {"Authorization": "Bearer @{secrets.PLAIN}", "X-Plain": "@secrets.PLAIN"}}
+
+
+def piped(path: str) -> dict[str, Any]:
+    """A pipeline that asks for a path of the server, with a secret in the headers."""
+    return {"pipeline": [{"http_request": {**PIPED, "url": PIPED["url"].replace("PATH", path)}}]}  # type: ignore[attr-defined]  # it is the text
+
+
 KINDS: dict[str, Row] = {
     **{f"ts {number}": Row({"ts": source, "with": WITH}) for number, source in enumerate((TS, TS_FAILS))},
     **{f"python {number}": Row({"python": source, "with": WITH}) for number, source in enumerate((PYTHON, PYTHON_FAILS))},
     "bash": Row({"bash": {"command": SAYS, "check": True}, "env": ENVIRONMENT}),
     **{f"bash, cut {at}": Row({"bash": CUTS.format(beside=32768 - at), "env": ENVIRONMENT}) for at in (1, 8, 20)},
+    "bash in earnest": Row({"bash": COMMAND, **IN_ENVIRONMENT}),
+    "bash that lives": Row({"bash": f"{COMMAND}sleep 1.2; echo $PLAIN", **IN_ENVIRONMENT}),
+    "bash that fails": Row({"bash": {"command": f'{COMMAND}echo "no $PLAIN $ODD" >&2; exit 1', "check": True}, **IN_ENVIRONMENT}),
+    "ts in earnest": Row({"ts": f"{TYPESCRIPT}  return {{input, text: JSON.stringify(input), [input.plain]: 1}}\n}}", **READ}),
+    "ts that throws": Row({"ts": f"{TYPESCRIPT}  throw new Error(`${{input.odd}} ${{input.key}} ${{input.plain}}`)\n}}", **READ}),
+    "python in earnest": Row({"python": f"{PYTHON_SAYS}    return {{'input': input, 'forms': forms, input['plain']: 1}}\n", **READ}),
+    "python that raises": Row({"python": f"{PYTHON_SAYS}    raise ValueError(f'{{input!r}} {{forms}}')\n", **READ}),
+    "http that is refused": Row(
+        {
+            "http": {**IN_EARNEST, "url": "http://127.0.0.1:@{input.port}/refused?x=1"},
+            "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY"}},
+        }
+    ),
+    "pipeline in earnest": Row(piped("echo")),
+    "pipeline that is refused": Row(piped("refused")),
+    "llm in earnest": Row({"llm": {"model": "echoes", "prompt": "Say this again"}, **READ}),
+    "llm that fails": Row({"llm": {"model": "refuses", "prompt": "Say this again"}, **READ}),
     "http in earnest": Row({"http": IN_EARNEST, "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY", "odd": "@secrets.ODD"}}}),
     "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
     "llm": Row({"llm": {"model": "small", "prompt": "x"}, "with": {"odd": "@secrets.ODD", "key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
@@ -191,6 +239,23 @@ KINDS: dict[str, Row] = {
 """A row for each kind of steps; a new kind is proved by adding one. Its step reads ODD, KEY and PLAIN (in ``with``, ``env``, headers: wherever the kind
 lets them stand) and gives back all that it can of them: a real kind by its own means (a command that prints its environment, a server that echoes), so
 that its name here is the verb, and `kind` is None. With a row's own `kind`, that stands in for the verb's."""
+
+
+async def parrot(request: Request) -> Answer:
+    """A model that says again all that it is told, and uses a tool with it once."""
+    said = "\n".join(f"{message.text} {message!r}" for message in request.messages)
+    if request.tools and not any(message.role == "tool" for message in request.messages):
+        return Answer(calls=(ToolCall("call-1", "say", {"value": f"{said} @secrets.ODD @{{secrets.KEY}}"}),), finish="tool", model=request.model)
+    return Answer(text=said, model=request.model)
+
+
+MODELS: dict[str, Any] = {"parrot": parrot}
+"""The models of the tests; those that are asked over HTTP come once there is a server."""
+
+
+def asked_over_http(url: str) -> dict[str, Any]:
+    """Models of a server, of which one refuses whatever it is asked."""
+    return {name: {"provider": "openai-chat", "model": name, "base_url": f"{url}v1"} for name in ("echoes", "refuses")}
 
 
 def written(directory: Path) -> dict[str, bytes]:

@@ -19,6 +19,7 @@ from perdure.core.errors import WorkflowError
 from perdure.programs.code.declare import Retry
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
+from perdure.sdk import _family
 from perdure.service.secrets import keys
 from perdure.service.secrets.chain import providers
 from perdure.service.secrets.safe import Safe
@@ -26,8 +27,24 @@ from perdure.steps.deployment import Allowed, Deployment
 from perdure.stores.encryption import new_key
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import World
-from tests.service.secrets.canaries import FORMS, KINDS, LEAKS, SECRETS, WITH, all_forms, awaited, echo, leaking, of_secrets, tool, written
+from tests.service.secrets.canaries import (
+    FORMS,
+    KINDS,
+    LEAKS,
+    MODELS,
+    SECRETS,
+    WITH,
+    all_forms,
+    asked_over_http,
+    awaited,
+    echo,
+    leaking,
+    of_secrets,
+    tool,
+    written,
+)
 from tests.steps.http.server import Server, Wire, reply
+from tests.steps.kinds import completion
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
@@ -71,13 +88,22 @@ def test_what_finds_canaries_finds_them_in_every_form() -> None:
 
 def definition(*steps: dict[str, Any], kind: Any = None, **more: Any) -> Definition:
     document = {"perdure": 1, "name": "it", "input": {"port": {"default": 0}}, **more, "steps": list(steps)}
-    return Definition.of(document, tools=TOOLS, kinds=kind, deployment=Deployment(Allowed(bash=True, http=("127.0.0.1",))))
+    return Definition.of(document, tools=TOOLS, kinds=kind, deployment=Deployment(Allowed(bash=True, http=("127.0.0.1",)), models=MODELS))
 
 
 async def echoed(wire: Wire) -> None:
-    """What the server of the tests answers: all that it was sent."""
+    """What the server of the tests answers: all that it was sent, as a result or, at /refused, as what is wrong."""
     seen = wire.seen
-    await wire.raw(reply(json.dumps({"target": seen.target, "headers": dict(seen.headers), "body": seen.body.decode(), "repr": repr(seen)})))
+    said = json.dumps({"target": seen.target, "headers": dict(seen.headers), "body": seen.body.decode(), "repr": repr(seen)})
+    await wire.raw(reply(said, 410 if seen.path == "/refused" else 200, {"Content-Type": "application/json"}))
+
+
+async def completed(wire: Wire) -> None:
+    """What a model of the server says: all that it was sent, as its answer or as what is wrong."""
+    asked = wire.seen.body.decode()
+    refused = json.loads(asked)["model"] == "refuses"
+    said = json.dumps({"error": {"message": f"{asked} {wire.seen!r}"}}) if refused else completion(f"{asked} {wire.seen!r}")
+    await wire.raw(reply(said, 400 if refused else 200, {"Content-Type": "application/json"}))
 
 
 def paths() -> Iterator[Any]:
@@ -104,6 +130,8 @@ def paths() -> Iterator[Any]:
     flowing = {"id": "b", "emit": {"body": "@a"}, "needs": ["a"]}
     shown = {"id": "c", "set": {"v": "@a.forms"}, "needs": ["b"]}
     yield pytest.param(definition({"id": "a", "tool": "tool", "with": {"how": "result", **WITH}}, flowing, shown), id="what is made of a result")
+    asked = {"id": "b", "needs": ["a"], "agent": {"model": "parrot", "prompt": "Say @{a.forms}", "context": ["@a"], "tools": ["say"]}}
+    yield pytest.param(definition({"id": "a", "tool": "tool", "with": {"how": "result", **WITH}}, asked), id="an agent, and what its tool gives")
     for name, row in KINDS.items():
         of_kind = ("result", "large result", "fatal error") if row.kind is not None else ("",)
         for how_of_kind in of_kind:
@@ -135,7 +163,7 @@ async def running(store: SqliteStore, one: Definition, idle_s: float) -> AsyncIt
     assert chosen is not None
     await Safe(store.vault, chosen).put("default", "ODD", SECRETS["ODD"])
     found = providers(store)
-    engine = Engine(store, [one.code], idle_s=idle_s, poll_s=0.2, secrets=found)
+    engine = Engine(store, _family(one), idle_s=idle_s, poll_s=0.2, secrets=found)
     worker = Worker(store, [step(tool)], queues=["far"], secrets=found)
     tasks = [asyncio.create_task(member.run()) for member in (engine, worker)]
     await engine.ready()
@@ -151,7 +179,10 @@ async def running(store: SqliteStore, one: Definition, idle_s: float) -> AsyncIt
 async def played(file: Path, one: Definition, idle_s: float) -> None:
     store = SqliteStore(file, synchronous="OFF")
     async with Server() as server, running(store, one, idle_s) as client:
-        server.on("/echo", echoed)
+        for path in ("/echo", "/refused"):
+            server.on(path, echoed)
+        server.on("/v1/chat/completions", completed)
+        MODELS.update(asked_over_http(server.url()))
         handle = await client.start(one, id="x", **({"port": server.port} if "port" in one.ir.input else {}))
         ended: Any = (await asyncio.gather(handle.result("20s"), return_exceptions=True))[0]
         assert not isinstance(ended, Exception) or isinstance(ended, WorkflowError)

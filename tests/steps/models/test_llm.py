@@ -210,3 +210,8 @@ def test_an_answer_and_its_repair_survive_a_crash_at_every_write(world: World, a
     assert (found["data"], found["envelope"]["meta"]["repairs"]) == (BUG, 1)
     entry = world.machine.read(run.key)
     assert entry is not None and KEY not in repr(log.decode_all(entry.rows))
+
+
+def test_messages_that_are_no_list_are_told_of(world: World, asked: Any) -> None:
+    with pytest.raises(ExecutionFailed, match="messages of an llm step are none: they are a list"):
+        world.run(asked("never").definition({"id": "a", "llm": {"messages": True}}))

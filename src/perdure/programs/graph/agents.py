@@ -45,7 +45,8 @@ def agent(run: "Instance", doing: Doing) -> None:
         return
 
     def made() -> Op:
-        return _spawn(run, own_id(idempotency_key(run.execution.key, doing.path)), _task(run, doing), doing.path, awaited=True)
+        op = _spawn(run, own_id(idempotency_key(run.execution.key, doing.path)), _task(run, doing), doing.path, awaited=True)
+        return op if doing.node.undo is None else msgspec.structs.replace(op, undo=True)
 
     def ended(settlement: Settlement) -> None:
         how = run.log.result(settlement)
@@ -135,6 +136,8 @@ def _task(run: "Instance", doing: Doing) -> dict[str, Any]:
         del told["instructions"]
     task: dict[str, Any] = {**plain, **{name: str(value) for name, value in told.items()}}
     task |= {"tools": list(config.get("tools", ())), "approve": list(config.get("approve", ())), "step": node.id, "version": ir.version}
+    if rule := node.retry or ir.retry:
+        task["retry"] = msgspec.to_builtins(rule)
     if node.input is not None:
         task["input"] = run.evaluated(node.input, doing.names)
     if "context" in config:

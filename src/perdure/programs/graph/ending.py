@@ -129,12 +129,12 @@ class Ending:
         """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
         declares."""
         run, settled = self.run, self.run.execution.settled[path]
-        if not isinstance(settled.op, Call):
+        node = self._node(path)
+        if not isinstance(settled.op, Call) and (node is None or node.undo is None):
             assert isinstance(settled.op, Spawn)
             return None, msgspec.structs.replace(settled.op, input=NOTHING)
-        node = self._node(path)
         result = settled.outcome.value if isinstance(settled.outcome, Ok) else NOTHING
-        if node is None or node.undo is None:
+        if isinstance(settled.op, Call) and (node is None or node.undo is None):
             tool = run.workflow.tool(settled.op.target)
             if tool is None or not tool.handlers:
                 return _missing(settled.op.target), Call(f"undo:{settled.op.target}")
@@ -156,7 +156,8 @@ class Ending:
             why = noted.about if isinstance(noted, Call) else NOTHING
         else:
             try:
-                given, secrets = self._given(undo.input if kind is None else {"config": None, "input": undo.input}, result)
+                wanted = undo.input if kind is None else {"config": None, "input": undo.input}
+                given, secrets = self._given(wanted, self._done(result, isinstance(settled.op, Spawn)))
                 return step, msgspec.structs.replace(op, args=arguments(given, path), secrets=secrets)
             except (ExpressionFailed, ProgrammingError, Failure) as error:
                 why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
@@ -164,9 +165,13 @@ class Ending:
             return step, op
         return _refusing(undo.tool, values.decode(run.log.raw(why), str, "why")), msgspec.structs.replace(op, about=why)
 
-    def _given(self, template: Any, result: Any) -> tuple[Any, tuple[str, ...]]:
-        names = Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": Output(self.run.log.raw(result)).value})
-        return self.run.given(template, names)
+    def _given(self, template: Any, done: Any) -> tuple[Any, tuple[str, ...]]:
+        return self.run.given(template, Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": done}))
+
+    def _done(self, result: Any, of_agent: bool) -> Any:
+        """The result of what is undone, as its step has it: without what a kind says beside its data, and of an agent its answer."""
+        done = Output(self.run.log.raw(result)).parted().value
+        return done.get("output") if of_agent else done
 
     def _node(self, path: Path) -> Any:
         """The node that an operation is of: the innermost that its path names."""

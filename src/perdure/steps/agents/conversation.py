@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.programs.code.declare import Retry, Step
+from perdure.programs.graph import ir
+from perdure.programs.graph.tools import tuned
 from perdure.steps.agents.task import Budget, Spent, exceeded, expect_within
 from perdure.steps.models.messages import Answer, Message, Request
 
@@ -73,7 +75,7 @@ class Conversation:
         """The SHA-256 of the whole request: with what stands in the log, anybody can tell what the model was told."""
         return self._digest.hexdigest()
 
-    def asking(self, asker: Asker, within: Within) -> Step[Any, Any, Any]:
+    def asking(self, asker: Asker, within: Within, retry: ir.Retry | None = None) -> Step[Any, Any, Any]:
         """The step that asks the model with all that was said up to now."""
         messages, count = self._messages, len(self._messages)
         began_s: list[float] = []
@@ -93,7 +95,7 @@ class Conversation:
                     raise
                 raise late(within.budget) from None
 
-        return Step(model, name="model", retry=MODEL_RETRY, timeout=TRY_S)
+        return tuned(Step(model, name="model", retry=MODEL_RETRY, timeout=TRY_S), retry, None)
 
 
 def late(budget: Budget) -> Exception:

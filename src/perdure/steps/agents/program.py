@@ -142,7 +142,7 @@ class _Agent:
         """The model's next answer; None, if it was given up because somebody interrupts."""
         self.turn += 1
         within = Within(self.budget, self.attempt, self.spent.since(self.before), self._left_s())
-        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment), within)
+        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment), within, self.task.retry)
         asking = asyncio.ensure_future(self.ctx.step(step, self.conversation.new, self.conversation.digest))
         if self.mailbox is not None:
             self.mailbox.interrupts = asking

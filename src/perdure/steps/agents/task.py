@@ -6,6 +6,7 @@ import msgspec
 
 from perdure.core.errors import Fatal
 from perdure.programs.code.durations import seconds
+from perdure.programs.graph.ir import Retry
 from perdure.steps.models.messages import Usage
 
 CALLS_MAX = 25
@@ -73,10 +74,12 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     `input` is data that the prompt is about; `context` previews of earlier results, by the ids of their steps. `tools` are the only ones of the agent's tools
     that may be used. `choose` is a closed list of next steps, of which the answer names at least one, or none if `may_choose_none`. With `listens`, messages
-    may come meanwhile; a `session` does nothing but answer them. `step` of the version `version` of a definition is who asks, if one does.
+    may come meanwhile; a `session` does nothing but answer them. `step` of the version `version` of a definition is who asks, if one does. `retry` says how
+    often and when the model is asked again that could not be asked.
     """
 
     prompt: str = ""
+    retry: Retry | None = None
     input: Any = None
     context: dict[str, Any] | None = None
     model: str = ""

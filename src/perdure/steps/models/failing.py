@@ -59,7 +59,7 @@ def failure(error: Exception, name: str, key: str) -> Exception:
             return _later(f"{name}: {text}", error.retry_after)
         case library.UnexpectedModelBehavior():
             return ModelUnavailable(f"{name}: the provider's answer can't be read: {text}")
-        case TypeError() | AttributeError() | ValueError() | LookupError():  # what the library makes of an answer that is nothing like one
+        case TypeError() | AttributeError() | ValueError() | LookupError() | RecursionError():  # what the library makes of an answer that is nothing like one
             return ModelUnavailable(f"{name}: the provider's answer can't be read: {type(error).__name__}: {text}")
     return error
 

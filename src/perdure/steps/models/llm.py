@@ -64,7 +64,10 @@ def request(config: dict[str, Any], input: Any = None) -> Request:
     Raises:
         Fatal: it is none.
     """
-    messages = [_message(one, index) for index, one in enumerate(config.get("messages") or ())]
+    said = config.get("messages") or []
+    if not isinstance(said, list):
+        raise Fatal("messages of an llm step are none: they are a list of {role: user or assistant, text: …}")
+    messages = [_message(one, index) for index, one in enumerate(said)]
     prompt = "\n\n".join(_text(one) for one in (config.get("prompt"), input) if one is not None)
     if prompt:
         messages.append(Message("user", prompt))
