@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from perdure.programs.graph.kind import Result
 from tests.graph.semantics.table import ANYTHING, Skip, Voted
 from tests.seeds.cases import Case, given
 from tests.seeds.cases_of_000 import create_user
@@ -26,7 +27,7 @@ def shell(exit_code: int) -> dict[str, Any]:
 
 def confident(confidence: float) -> dict[str, Any]:
     """A model that is so sure."""
-    return {"llm": lambda config, input=None: {"label": "bug", "confidence": confidence}}
+    return {"llm": lambda config, input=None: Result({"label": "bug", "confidence": confidence}, {"finish": "stop"})}
 
 
 def charge(*answers: dict[str, Any]) -> dict[str, list[Any]]:
@@ -129,12 +130,12 @@ CASES = [
         ran="classify sure human close",
     ),
     Case(
-        "sure of it; what a model tells beside its answer is not there yet",
+        "sure of it, and the model has said all: the replies follow at once",
         "format_support_triage",
         ASKED,
         does=confident(0.9),
-        ran="classify",
-        failed="there is no 'finish'",
+        ran="classify sure replies/~0 replies/~1 close",
+        result={"id": 5, "last": [{"messages": ["a", "b"], "label": "bug"}, {"messages": ["c"], "label": "bug"}]},
     ),
     paying("much: two ways that meet", ["success"], "send_premium update_crm merge"),
     paying("little: a plain word of thanks", ["success"], "send_standard", amount=999),

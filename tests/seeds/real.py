@@ -238,10 +238,7 @@ REALS: dict[tuple[str, str], Real] = {
     ),
     ("format_support_triage", "not sure: a person labels, and the replies go two at a time"): Real(({"label": "bug", "confidence": 0.5},)),
     ("format_support_triage", "rejected: the ticket is closed"): Real(({"label": "bug", "confidence": 0.5},)),
-    ("format_support_triage", "sure of it; what a model tells beside its answer is not there yet"): Real(
-        ({"label": "bug", "confidence": 0.9},),
-        result={"id": 5, "last": [{"messages": ["a", "b"], "label": "bug"}, {"messages": ["c"], "label": "bug"}]},
-    ),
+    ("format_support_triage", "sure of it, and the model has said all: the replies follow at once"): Real(({"label": "bug", "confidence": 0.9},)),
     ("format_payment", "for another reason: an agent says whom to ask"): Real(({"next": ["fraud"], "reasoning": "odd"},)),
     ("format_payment", "the agent says nothing: a person looks, and approves"): Real(({"next": []},)),
     ("format_payment", "the person says no: refunded"): Real(({"next": []},)),

@@ -1,6 +1,6 @@
 """Seed 000, claims 1 to 80 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
 
-A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs.
+A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
 claim   where
 1, 9    test_run_000: test_what_goes_round_in_references_is_refused
@@ -12,7 +12,8 @@ claim   where
 8       test_run_000: test_when_all_steps_are_done_it_has_succeeded
 10      test_run_000: test_a_tool_is_called_and_its_result_made_over_by_code; case 000_references
 11      later: tools of MCP servers
-12      the code is given its input, and its result is the step's: case 000_early_exit; its sandbox is later
+12      case 000_early_exit, whose code test_real_kinds: test_an_example_comes_to_what_it_states_with_all_that_is_real runs in the sandbox;
+        steps/test_ts: test_the_default_export_is_called_with_the_input
 13, 33  case 000_early_exit; test_definitions_000: test_the_early_exit_returns_its_input_and_is_ordered_by_what_it_looks_at
 14, 15  case 000_references; test_definitions_000: test_references_are_whole_words_in_all_their_spellings
 16, 17  case 000_for_each; test_definitions_000: test_a_failed_item_is_null_unless_the_step_says_that_it_fails
@@ -30,7 +31,7 @@ claim   where
 36      row "a return ends the execution with its result, while others are in flight"
 37      case 000_early_exit: it says so for no address, an empty one and one
 38      row "a skipped return ends nothing"; case 000_early_exit
-39-53   later: recording comes with tools of MCP servers and agents, whose calls are recorded
+39-53   later: recording comes with tools of MCP servers, whose calls are recorded
 54      test_run_000: test_what_goes_round_in_references_is_refused
 55      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own; the tool of that name is later
 56      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own;

@@ -1,6 +1,6 @@
 """Seed 001, claims 1 to 143 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
 
-A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs.
+A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
 claim   where
 1       what of it is in this release is said below
@@ -17,18 +17,19 @@ claim   where
 17      later: proposals
 18      later: how many are active at once for each user is a limit of triggers and of the service
 19-47   later: the HTTP interface; what it is for is in perdure.Client and the command line
-48, 52  later: sessions and sandboxes
+48      later: the HTTP interface
+52      test_commands_001: test_a_command_knows_that_it_is_of_a_workflow_and_of_which_execution; a session is made of nothing: an engine begins it
 49, 50  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says; row "a cancelled execution is undone as well"
 51      who runs an execution, since when: heads and leases; cli/test_golden: `show`, `engines`
 53      runtime/test_engine: test_a_store_that_is_down_for_a_minute_loses_nothing_and_work_goes_on
 54      format/test_canonical: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
 55, 56  later: definitions are found by name in what an engine has; by what a service stores, later
 57      as 10
-58, 60  later: sessions
+58, 60  nothing is made before an execution but its row: runtime/test_engine; what asks for it over HTTP is later
 59, 61  test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
-62, 63  later: sandboxes
+62, 63  steps/bash/test_kind: test_it_has_nothing_of_the_engine_s_environment_and_a_directory_of_its_own
 64      test_run_001: test_what_happens_is_told_in_events
-65      later: sandboxes
+65      steps/bash/test_kind: test_a_command_is_told_its_key_and_its_try
 66      case 001_step_types
 67      test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
 68-84   later: triggers
@@ -41,9 +42,12 @@ claim   where
 96      test_run_001: test_an_approval_is_called_the_same_after_any_crash
 97-114  later: proposals, versions and rollback of stored definitions
 115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten;
-        test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment; to run it in a shell is later
+        test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment;
+        test_commands_001: test_the_example_of_its_types_runs_its_commands, test_output_is_cut_at_64k_characters,
+        test_a_command_has_the_time_that_it_says_and_never_more_than_ten_minutes
 116     case 001_step_types
-117     test_run_001: test_an_agent_s_message_is_its_content_its_message_or_its_goal; agents themselves are later
+117     test_run_001: test_an_agent_s_message_is_its_content_its_message_or_its_goal; case 001_step_types, with models that are asked over HTTP;
+        graph/test_agents: test_a_message_reaches_the_agent_that_is_at_work, test_an_answer_that_does_not_come_in_time_is_a_timeout
 118     case 001_conditional
 119     case 001_parallel; row "with concurrency, so many branches at a time, in the order in which they are written";
         row "the first branch that fails, fails the block, and the others are dropped"; row "tools, sleeps and people run beside one another"
@@ -55,7 +59,7 @@ claim   where
 124     case 001_conditional; test_definitions_001: test_what_a_step_stores_is_its_result_and_the_output_of_the_workflow
 125     test_run_001: test_what_happens_is_told_in_events
 126     cli: test_killed_at_its_approval_and_run_again_it_goes_on, test_a_denied_approval_ends_it_as_cancelled, test_a_definition_comes_from_standard_input
-127     later: proposals
+127     later: proposals that are stored; what an agent proposes: steps/agents/test_patching: test_a_definition_is_only_proposed
 128     cli/test_exits: test_every_code_is_explained, and the codes in every golden file
 129     test_run_001: test_every_type_of_the_seed_is_known_and_no_other
 130     test_definitions_001: test_steps_without_an_id_are_called_by_their_path
@@ -68,7 +72,8 @@ claim   where
 137     as 119
 138     later: definitions that a service stores
 139     format/test_published: test_it_is_a_schema_of_draft_2020_12
-140     test_definitions_001: test_a_subworkflow_is_called_in_its_version_and_limits_are_read; what heeds it is later, with proposals
+140     test_definitions_001: test_a_subworkflow_is_called_in_its_version_and_limits_are_read;
+        steps/agents/test_patching: test_a_definition_that_does_not_allow_it_is_not_changed_and_the_agent_is_told
 141     test_steps_can_be_watched_while_it_runs below
 142, 143 later: the console
 """

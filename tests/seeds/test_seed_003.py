@@ -1,6 +1,6 @@
 """Seed 003, claims 1 to 63 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
 
-A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs.
+A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
 claim   where
 1, 9    test_an_expression_finds_what_the_seed_says_of_it_and_nothing_else below
@@ -8,12 +8,15 @@ claim   where
 4       test_the_loop_is_only_there_once_a_loop_has_ticked below
 5       expr/test_braces: test_the_organization_is_the_tenant_and_else_what_is_called_so
 6       expr/test_braces: test_names_are_of_the_loop_then_variables_then_the_input_then_null
-7       expr/test_braces: test_a_secret_is_a_mark_alone_within_text_and_in_lists; their values where a call is made are later, with the store of secrets
+7       expr/test_braces: test_a_secret_is_a_mark_alone_within_text_and_in_lists;
+        programs/graph/test_secrets: test_a_tool_is_given_the_secret_and_no_log_has_it
 8       test_variables_of_the_workflow_are_there_from_the_beginning below
 10, 11  test_steps_and_the_last_output_are_envelopes below
-12      later: what a kind of step tells beside its result (meta) comes with the kinds llm, http and agent
+12      steps/models/test_llm: test_a_step_is_its_data_and_its_envelope_what_that_came_by
 13      test_steps_and_the_last_output_are_envelopes below
-14      a node settles by a port, with a result or an error: test_the_ports_of_each_type_are_those_of_the_seed below; threadId: later, with agents
+14      a node settles by a port, with a result or an error: test_the_ports_of_each_type_are_those_of_the_seed below;
+        threadId: an agent is an execution, by its id:
+        graph/test_agents: test_without_an_agent_at_work_a_session_keeps_what_was_said_and_ends_with_the_execution
 15      test_a_step_that_fails_fails_the_execution_unless_its_port_leads_on below
 16      test_only_a_loop_writes_the_loop below
 17, 18  test_the_ports_of_each_type_are_those_of_the_seed below
@@ -37,12 +40,13 @@ claim   where
 47      test_an_approval_is_recorded_waited_for_and_goes_on_by_its_port below
 49      test_a_secret_is_in_no_argument_that_a_log_has below
 50      test_steps_and_the_last_output_are_envelopes below
-51, 52  expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say; that a trigger and a model say so themselves: later, with them
+51, 52  expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say; a model says so itself: test_what_a_model_answers_is_as_the_seed_shows_it below;
+        a trigger: later, with them
 53, 54  test_the_sixth_tick_is_seen_by_the_body_as_the_seed_shows_it below
 55, 57  test_a_definition_runs_though_nobody_has_stored_it below
 56, 59  programs/format/test_seed003: test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports
 58      case 003_inline has a step of each type
-60      later: as 12
+60      as 12
 61, 62  test_only_a_loop_writes_the_loop below
 63      the items of a loop are kept once, however many its ticks: test_the_items_of_a_loop_are_kept_once below
 """
@@ -53,6 +57,7 @@ from typing import Any
 import pytest
 
 from perdure import ExecutionFailed
+from perdure.programs.graph.kind import Result
 from perdure.testing import Run, World
 from tests.graph.semantics.table import Voted, befall
 from tests.seeds.cases import broken, given, made
@@ -233,3 +238,10 @@ def test_the_items_of_a_loop_are_kept_once(world: World) -> None:
     log = world.machine.read(run.key)
     assert log is not None
     assert b"".join(log.rows).count(b"item number 7") == 2, "in the input, and with the loop"
+
+
+def test_what_a_model_answers_is_as_the_seed_shows_it(world: World) -> None:
+    meta = {"llm": {"model": "gpt-4o", "temperature": 0.2}}
+    asked = step("ask", "llm", {"model": "gpt-4o", "temperature": 0.2, "userPrompt": "Well?"}, success="tell")
+    run = started(world, asked, asks("tell", {"last": "{{ lastOutput }}"}), does={"llm": lambda config, input=None: Result({"text": "42"}, meta)})
+    assert {"type": "llm", "data": {"answer": "42"}, "meta": meta}.items() <= run.result()["last"].items()

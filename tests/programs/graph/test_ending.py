@@ -1,6 +1,11 @@
 """Undo in definitions: what can't be undone as it should is left to a person, and nothing is left out."""
 
-from perdure import Definition
+from typing import Any
+
+import pytest
+
+from perdure import Definition, ExecutionFailed, step_info
+from perdure.core import log
 from perdure.testing import World
 
 TEXT = """
@@ -25,3 +30,40 @@ def test_what_undoes_a_step_is_never_called_with_what_could_not_be_made(world: W
     run.evict()
     run.resume()
     assert run.status == "needs_attention" and unsaid == []
+
+
+BY_KIND: dict[str, Any] = {
+    "perdure": 1,
+    "name": "it",
+    "order": "listed",
+    "steps": [
+        {"id": "charge", "tool": "CHARGE", "undo": {"tool": "http", "with": {"id": "@self.id", "token": "Bearer @{secrets.TOKEN}"}}},
+        {"id": "ship", "fail": "nobody goes there"},
+    ],
+}
+
+
+@pytest.mark.perdure(crash_at="every", crashes_max=20)
+def test_a_kind_undoes_by_what_stands_in_its_input_under_a_key_of_its_own(world: World) -> None:
+    asked: dict[str, Any] = {}
+
+    def http(config: Any = None, input: Any = None) -> None:
+        asked[step_info().key] = (config, input)
+
+    it = Definition.of(BY_KIND, tools={"CHARGE": lambda: {"id": 7}}, kinds={"http": http}, secrets={"TOKEN": "hush-hush"})
+    assert it.lacks() == []
+    run = world.start(it)
+    with pytest.raises(ExecutionFailed, match="nobody goes there"):
+        run.result()
+    assert asked == {"default/it/1:~undo/charge": (None, {"id": 7, "token": "Bearer hush-hush"})}
+    found = world.machine.read(run.key)
+    assert found is not None and "hush-hush" not in repr(log.decode_all(found.rows))
+
+
+def test_a_tool_of_the_name_of_a_kind_undoes_before_it(world: World) -> None:
+    given: list[Any] = []
+    tools: dict[str, Any] = {"CHARGE": lambda: {"id": 7}, "http": lambda **named: given.append(named["id"])}
+    run = world.start(Definition.of(BY_KIND, tools=tools, secrets={"TOKEN": "hush-hush"}))
+    with pytest.raises(ExecutionFailed, match="nobody goes there"):
+        run.result()
+    assert given == [7]

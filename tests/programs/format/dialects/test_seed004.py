@@ -6,6 +6,7 @@ import pytest
 
 from perdure.programs.format.dialects import seed004
 from perdure.programs.format.dialects.reading import Read
+from perdure.programs.format.dialects.seed004 import from_definition
 
 
 def made(*nodes: dict[str, Any], **fields: Any) -> Read:
@@ -231,3 +232,20 @@ def test_a_migration_that_leads_nowhere_is_an_error(config: dict[str, Any], code
 def test_nothing_comes_behind_a_migration() -> None:
     found = made({"id": "b", "type": "migration", "config": {"to_version": "2.0"}, "dependents": ["c"]}, {"id": "c"})
     assert [(one.severity, one.code) for one in found.findings if one.severity == "error"] == [("error", "unsupported")]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"id": "b", "type": "migration", "config": {"to_version": "2.0"}},
+        {"id": "b", "type": "migration", "config": {"from_version": "1.0", "to_version": "2.0", "transform": "def main(input):\n    return input"}},
+        {"id": "b", "type": "http", "config": {"url": "https://a.example", "params": {"q": "$nodes.a.x"}, "headers": {"X": "@1"}}},
+        {"id": "b", "type": "http", "config": {"url": "https://a.example"}, "loop": {"condition": CEL, "max_iterations": 2}},
+    ],
+)
+@pytest.mark.parametrize("as_ir", [False, True])
+def test_handovers_and_requests_are_written_as_they_were_read(node: dict[str, Any], as_ir: bool) -> None:
+    found = made({"id": "a", "dependents": ["b"]}, node)
+    back = from_definition(found.document, as_ir)
+    assert back.document is not None, back.findings
+    assert [one["config"] for one in back.document["nodes"] if one["id"] == "b"] == [node["config"]]
