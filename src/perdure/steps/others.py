@@ -84,7 +84,10 @@ def others() -> dict[str, KindShown]:
             "robot",
             "every model call and every tool call is remembered by itself; a tool that may not be repeated is told to the model as interrupted",
             _AGENT,
-            limits=(Limit("calls of the model", "25", None, "it fails as exceeded_calls"), Limit("tokens, cost, time", "any", None, "it fails, and says which")),
+            limits=(
+                Limit("calls of the model", "25", None, "it fails as exceeded_calls"),
+                Limit("tokens, cost, time", "any", None, "it fails, and says which"),
+            ),
             extra="agents",
         ),
         shown_verb(
