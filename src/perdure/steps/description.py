@@ -10,12 +10,14 @@ import msgspec
 from perdure.programs.code.declare import Step
 from perdure.programs.format import model, published
 from perdure.programs.graph.kind import Kind, Limit
+from perdure.steps import forms
+from perdure.steps.forms import Input
 from perdure.steps.registry import installed, is_installed
 
 
-class KindShown(msgspec.Struct, frozen=True):
-    """A kind. `config` is the JSON Schema of what stands behind its verb (of a kind that a package brings, of the field ``config``), `by` the package that
-    brings it, `ready` whether what it takes is installed."""
+class KindShown(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind. `config` is the JSON Schema of what stands behind its verb (of a kind that a package brings, of the field ``config``), `form` the same as it
+    is filled in, `by` the package that brings it, `ready` whether what it takes is installed."""
 
     name: str
     version: str
@@ -23,16 +25,17 @@ class KindShown(msgspec.Struct, frozen=True):
     summary: str
     icon: str
     ports: tuple[str, ...]
-    by: str
+    by: str = "perdure"
     ready: bool
     extra: str
     idempotency: str
     limits: tuple[dict[str, Any], ...]
-    capabilities: dict[str, Any]
+    capabilities: dict[str, Any] = {}
     config: dict[str, Any]
-    input: dict[str, Any]
-    output: dict[str, Any]
+    input: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     example: str
+    form: tuple[Input, ...]
 
 
 class ToolShown(msgspec.Struct, frozen=True):
@@ -51,33 +54,50 @@ class ToolShown(msgspec.Struct, frozen=True):
 def kind(one: Kind) -> KindShown:
     """A kind as it is shown."""
     brought = installed().get(one.name)
-    by = "perdure" if brought is None or brought.dist is None else brought.dist.name
     return KindShown(
-        one.name,
-        one.version,
-        one.title or one.name,
-        one.summary,
-        one.icon,
-        one.ports,
-        by,
-        is_installed(one.extra),
-        one.extra,
-        one.idempotency,
-        tuple(limit._asdict() for limit in one.limits),
-        {name: value for name, value in vars(one.capabilities).items() if value not in (None, False)},
-        config_schema(one),
-        dict(one.input or {}),
-        dict(one.output or {}),
-        one.example,
+        name=one.name,
+        version=one.version,
+        title=one.title or one.name,
+        summary=one.summary,
+        icon=one.icon,
+        ports=one.ports,
+        by="perdure" if brought is None or brought.dist is None else brought.dist.name,
+        ready=is_installed(one.extra),
+        extra=one.extra,
+        idempotency=one.idempotency,
+        limits=tuple(limit._asdict() for limit in one.limits),
+        capabilities={name: value for name, value in vars(one.capabilities).items() if value not in (None, False)},
+        config=config_schema(one),
+        input=dict(one.input or {}),
+        output=dict(one.output or {}),
+        example=one.example,
+        form=_form(one),
     )
 
 
 def shown_verb(name: str, title: str, icon: str, idempotency: str, example: str, *, limits: tuple[Limit, ...] = (), extra: str = "") -> KindShown:
     """A verb that the walk does itself, as kinds are shown."""
     verb = model.verbs()[name]
-    config, bounds = published.of_shape(verb.shape), tuple(limit._asdict() for limit in limits)
-    ready = is_installed(extra)
-    return KindShown(name, "1", title, verb.doc, icon, (*verb.ports, "error"), "perdure", ready, extra, idempotency, bounds, {}, config, {}, {}, example)
+    return KindShown(
+        name=name,
+        version="1",
+        title=title,
+        summary=verb.doc,
+        icon=icon,
+        ports=(*verb.ports, "error"),
+        ready=is_installed(extra),
+        extra=extra,
+        idempotency=idempotency,
+        limits=tuple(limit._asdict() for limit in limits),
+        config=published.of_shape(verb.shape),
+        example=example,
+        form=forms.of_verb(name, verb.shape),
+    )
+
+
+def _form(one: Kind) -> tuple[Input, ...]:
+    verb = model.verbs().get(one.name)
+    return forms.of_schema(one.config or {}) if verb is None else forms.of_verb(one.name, verb.shape)
 
 
 def config_schema(one: Kind) -> dict[str, Any]:
