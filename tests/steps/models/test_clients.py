@@ -4,13 +4,18 @@ import asyncio
 import gc
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from perdure.core.errors import MissingExtra
 from perdure.fake_llm import serving_aside
+from perdure.steps.deployment import Deployment
 from perdure.steps.models.asking import ask
+from perdure.steps.models.failing import ModelUnavailable
+from perdure.steps.models.messages import Answer, Request
 from tests.steps.models.provider import NAMES, deployment, said
 
 
@@ -50,3 +55,39 @@ def test_the_connections_of_a_loop_are_closed_as_it_ends() -> None:
         assert times(3) <= before
     finally:
         gc.enable()
+
+
+@asynccontextmanager
+async def answering(head: str, body: bytes, ended: bool) -> AsyncIterator[str]:
+    """Where each request is answered so; unless that has ended, it goes on for ever."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _ = await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{head}\r\n\r\n".encode())
+        with suppress(ConnectionError):
+            while not ended:
+                writer.write(body)
+                await writer.drain()
+            writer.write(body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("head", "ended", "why"),
+    [("Connection: close", False, "more than 16,000,000 bytes"), ("Content-Encoding: gzip", True, "is compressed")],
+)
+async def test_an_answer_without_end_or_one_that_could_unpack_to_anything_is_given_up(head: str, ended: bool, why: str) -> None:
+    async with answering(head, b" " * 65_536, ended) as url:
+        with pytest.raises(ModelUnavailable, match=why):
+            await ask(said("Hello"), deployment(url))
+
+
+async def test_a_function_may_be_a_model() -> None:
+    async def echo(request: Request) -> Answer:
+        return Answer(text=request.messages[-1].text)
+
+    assert await ask(said("Hello", model="mine"), Deployment(models={"mine": echo})) == Answer(text="Hello")

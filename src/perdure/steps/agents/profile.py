@@ -35,11 +35,7 @@ You are an agent that does one task inside of a durable workflow, by calling too
 
 
 async def ask_model(request: Request, deployment: Deployment) -> Answer:
-    """Ask the model that the deployment means, which may be an async function of a request, as in tests."""
-    found = deployment.models.get(request.model)
-    if callable(found):
-        answer: Answer = await found(request)
-        return answer
+    """Ask the model that the deployment means."""
     from perdure.steps.models.asking import ask  # here, as it takes a library that is optional
 
     return await ask(request, deployment)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from perdure.core.errors import MissingExtra
+from perdure.steps.models.failing import ModelUnavailable
 from perdure.steps.models.sources import Source
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 HTTP_S, CONNECT_S = 600.0, 10.0
 """How long a server may say nothing, and how long it may take to be reached, whatever the step allows."""
+
+ANSWER_BYTES_MAX = 16_000_000
+"""How long an answer may be; it is asked for uncompressed, so that this is what it takes."""
 
 MODELS_MAX = 256
 """How many models an event loop remembers; a key that was replaced makes another."""
@@ -91,7 +95,40 @@ def _connected() -> httpx2.AsyncClient:
         raise MissingExtra("asking models", "pydantic-ai-slim", "agents") from None
     import httpx2
 
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(HTTP_S, connect=CONNECT_S), limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=100))
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(HTTP_S, connect=CONNECT_S),
+        limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=100),
+        headers={"Accept-Encoding": "identity"},
+        event_hooks={"response": [_bounded]},
+    )
+
+
+async def _bounded(response: httpx2.Response) -> None:
+    """Have no more of an answer be read than it may have."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        await response.aclose()
+        raise ModelUnavailable("the provider's answer is compressed, which was not asked for")
+    response.stream = _stream(response.stream)
+
+
+def _stream(content: Any) -> httpx2.AsyncByteStream:
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        """The same bytes, until they are too many."""
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = ANSWER_BYTES_MAX
+            async for chunk in content:
+                left -= len(chunk)
+                if left < 0:
+                    raise ModelUnavailable(f"the provider's answer has more than {ANSWER_BYTES_MAX:,} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await content.aclose()
+
+    return Bounded()
 
 
 def _made(asked: _Asked, http: httpx2.AsyncClient) -> Model:
