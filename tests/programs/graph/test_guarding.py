@@ -96,3 +96,34 @@ def test_a_kind_says_itself_what_its_steps_may_do(world: World) -> None:
     run = world.start(Definition.of({"perdure": 1, "name": "it", "order": "ports", "steps": steps}, kinds={"work": kind}))
     with pytest.raises(ExecutionFailed, match="a tried to go on to 'c', which is unauthorized; allowed are b"):
         run.result()
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        ({"rules": [{"on": "tool", "when": "tool == 'give_back'", "deny": "not by itself"}]}, "a may not use give_back: not by itself"),
+        ({"capabilities": [{"step": "a", "allowed_tools": ["refund"]}]}, "a tried to use 'give_back', which is unauthorized"),
+        ({"rules": [{"on": "tool", "when": "tool == 'give_back'", "ask": "Give it back?"}]}, "a person is to be asked before"),
+    ],
+)
+def test_a_policy_holds_for_what_undoes_a_step_and_nothing_is_left_undone_unseen(world: World, done: list[int], policy: Any, why: str) -> None:
+    def give_back(cents: int) -> None:
+        done.append(-cents)
+
+    first = {"id": "a", "tool": "refund", "with": {"cents": 5}, "undo": {"tool": "give_back", "with": {"cents": "@self"}}}
+    document = {"perdure": 1, "name": "pay", "order": "listed", "steps": [first, {"id": "b", "fail": "no"}]}
+    run = world.start(Definition.of(document, tools={"refund": lambda cents: cents, "give_back": give_back}, policy=policy))
+    world.settle()
+    assert run.status == "needs_attention" and done == [] and why in world.trace()
+
+
+@pytest.mark.parametrize("denied", [True, False])
+@pytest.mark.parametrize("always_suspend", [False, True])
+def test_a_policy_holds_for_who_is_told_of_a_failure(done: list[int], denied: bool, always_suspend: bool) -> None:
+    document = {"perdure": 1, "name": "pay", "on_failure": {"call": "tell"}, "steps": [{"id": "b", "fail": "no"}]}
+    policy = {"rules": [{"on": "tool", "when": "tool == 'tell'", "deny": "nobody is told"}]} if denied else {}
+    with World(always_suspend=always_suspend) as world:
+        run = world.start(Definition.of(document, tools={"tell": lambda **given: done.append(1)}, policy=policy))
+        with pytest.raises(ExecutionFailed, match="no"):
+            run.result()
+        assert done == ([] if denied else [1]) and ("nobody is told" in world.trace()) == denied

@@ -13,6 +13,7 @@ from perdure.core.values import NOTHING
 from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
 from perdure.programs.code.undo import BEGIN, PLAN, Done
+from perdure.programs.graph import guarding
 from perdure.programs.graph.log import Failure
 from perdure.programs.graph.names import Names, Output
 
@@ -158,6 +159,7 @@ class Ending:
             try:
                 wanted = undo.input if kind is None else {"config": None, "input": undo.input}
                 given, secrets = self._given(wanted, self._done(result, isinstance(settled.op, Spawn)))
+                guarding.aside(run, undo.tool, given, node)
                 return step, msgspec.structs.replace(op, args=arguments(given, path), secrets=secrets)
             except (ExpressionFailed, ProgrammingError, Failure) as error:
                 why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
@@ -183,14 +185,20 @@ class Ending:
     def _tell(self) -> None:
         """Call who is to be told of a failure; then end."""
         run, call = self.run, self.run.plan.ir.on_failure.call
-        is_told = run.log.upcoming(TOLD) is not None if run.log.replaying else call and self.status == "failed"
+        error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
+        given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
+
+        def check() -> None:
+            if call and self.status == "failed":
+                guarding.aside(run, call, given)
+
+        forbidden = run.log.judged((*TOLD, guarding.POLICY), check)
+        is_told = run.log.upcoming(TOLD) is not None if run.log.replaying else call and self.status == "failed" and not forbidden
         if not is_told:
             run.finish(self.status, self.outcome)
             return
         from perdure.programs.graph.tools import called
 
-        error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
-        given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
         made = called(run, call, TOLD, given)
         _ = run.log.ask(TOLD, made.op, made.blobs)
         run.log.wait(TOLD, lambda _: run.finish(self.status, self.outcome), made.step)

@@ -13,7 +13,7 @@ from perdure.programs.code.children import own_id
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ir import Node
 from perdure.programs.graph.kind import Capabilities
-from perdure.programs.graph.policy import ALLOWED, NO_POLICY
+from perdure.programs.graph.policy import NO_POLICY
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
@@ -68,29 +68,55 @@ def _facts(run: "Instance") -> dict[str, Any]:
     return {"workflow": ir.name, "version": ir.version, "tenant": key.tenant, "id": key.id}
 
 
+def aside(run: "Instance", tool: str, given: Any, node: Node | None = None) -> None:
+    """Hold what undoes a node, or is told of a failure, against the policy. Nobody is asked then, so what a person would be asked before is refused.
+
+    Raises:
+        Failure: it may not be used.
+    """
+    facts = {**_facts(run), "step": "" if node is None else node.id, "kind": "tool", "tool": tool}
+    if run.workflow.policy is not NO_POLICY and _asked(run, facts, lambda: given):
+        raise run.failure(
+            f"{facts['step'] or 'on_failure'} may not use {tool}: a person is to be asked before, who is not while things are undone", "Unauthorized"
+        )
+
+
 def _judged(run: "Instance", doing: Doing) -> Keep | None:
-    node, policy = doing.node, run.workflow.policy
-    if policy is NO_POLICY and node.kind in OF_NO_KIND:
+    node = doing.node
+    if run.workflow.policy is NO_POLICY and node.kind in OF_NO_KIND:
         return None
-    tool = _tool(node)
-    facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": tool}
+    facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": _tool(node)}
+
+    def given() -> Any:
+        return None if node.input is None else run.evaluated(node.input, doing.names, may_have_secrets=True)
+
+    asks = _asked(run, facts, given)
+    if not asks:
+        return None
+    details = {"step": node.id, "tool": facts["tool"], "kind": node.kind, "input": given()}
+    return Keep(values.encode(Request(asks, details), "what is asked", doing.path), label="policy")
+
+
+def _asked(run: "Instance", facts: dict[str, Any], given: Callable[[], Any]) -> str:
+    """What a person is asked before something is used; empty, if it may be used at once.
+
+    Raises:
+        Failure: it may not be used.
+    """
+    policy, step, tool = run.workflow.policy, facts["step"] or "on_failure", facts["tool"]
     asks = ""
     for one in _capabilities(run, facts):
         if one.allowed_tools is not None and tool and tool not in one.allowed_tools:
             allowed = ", ".join(one.allowed_tools) or "none"
-            raise run.failure(f"{node.id} tried to use {tool!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+            raise run.failure(f"{step} tried to use {tool!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
         if one.requires_approval:
-            asks = f"May {node.id} use {tool or node.kind}?"
-    if policy is NO_POLICY and not asks:
-        return None
-    given = None if node.input is None else run.evaluated(node.input, doing.names, may_have_secrets=True)
-    verdict = ALLOWED if policy is NO_POLICY else policy.judge("tool", {**facts, "input": given})
+            asks = f"May {step} use {tool or facts['kind']}?"
+    if policy is NO_POLICY:
+        return asks
+    verdict = policy.judge("tool", {**facts, "input": given()})
     if verdict.deny:
-        raise run.failure(f"{node.id} may not use {tool or node.kind}: {verdict.deny}", "Unauthorized")
-    if not verdict.ask and not asks:
-        return None
-    details = {"step": node.id, "tool": tool, "kind": node.kind, "input": given}
-    return Keep(values.encode(Request(verdict.ask or asks, details), "what is asked", doing.path), label="policy")
+        raise run.failure(f"{step} may not use {tool or facts['kind']}: {verdict.deny}", "Unauthorized")
+    return verdict.ask or asks
 
 
 def _tool(node: Node) -> str:
