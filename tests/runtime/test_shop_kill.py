@@ -46,7 +46,7 @@ class Boss(threading.Thread):
                         self.decided += 1
 
 
-@pytest.mark.parametrize(("orders", "kills"), [(60, 6), pytest.param(1000, 60, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(("orders", "kills"), [pytest.param(60, 6, marks=pytest.mark.prove), pytest.param(1000, 60, marks=pytest.mark.prove)])
 def test_through_three_deploys_and_many_kills_every_cent_is_where_it_belongs(tmp_path: Path, orders: int, kills: int) -> None:
     file, url = tmp_path / "shop.db", f"sqlite:///{tmp_path / 'shop.db'}"
     Client(url).close()

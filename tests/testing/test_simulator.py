@@ -96,7 +96,7 @@ def test_a_seed_is_the_same_world_in_a_file_as_in_memory_byte_for_byte(seed: int
 
 
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.prove)])
 def test_pauses_change_nothing_of_what_comes_of_a_program(store: Kind, always_suspend: bool) -> None:
     counts: Counter[str] = Counter()
     for seed in range(8 if store == "memory" else 2):

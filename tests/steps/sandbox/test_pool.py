@@ -42,9 +42,9 @@ async def jq(program: str, *rows: Any, limits: Limits = CALM) -> Any:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Whether a process is there, and no zombie; one whose first thread has ended may have others still, and its files."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return len(os.listdir(f"/proc/{pid}/task")) > 1 or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"  # noqa: PTH208  # as above
     except FileNotFoundError:
         return False
 
