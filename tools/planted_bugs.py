@@ -473,7 +473,6 @@ BUGS = [
         " and not self.execution.opened.performed",
         "",
         CALM,
-        quick=True,
     ),
     Bug(
         "failed claims",

@@ -51,6 +51,7 @@ def killed(directory: Path, executions: int, seed: int, *, for_s: float, pace: f
     return outcome
 
 
+@pytest.mark.prove
 def test_killed_all_the_time_every_execution_ends_as_if_undisturbed_and_no_settled_step_ran_again(tmp_path: Path) -> None:
     assert killed(tmp_path / "killed", FEW, 8, for_s=FEW_RAGE_S, pace=FEW_PACE) == undisturbed(tmp_path / "undisturbed", FEW)
 

@@ -123,6 +123,7 @@ def sleep_and_wake(stage: Stage, sleepers: int, woken: int, window_s: float) -> 
     assert began_s - began_empty_s < FRESH_S_MAX
 
 
+@pytest.mark.prove
 def test_thousands_of_sleepers_cost_nothing_and_wake_in_time(tmp_path: Path) -> None:
     with Stage(tmp_path) as stage:
         sleep_and_wake(stage, sleepers=5_000, woken=1_000, window_s=3.0)
