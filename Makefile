@@ -43,7 +43,7 @@ real: $(TOOLS) ## Run the tests against real servers and real inputs
 	@$(PY) -m pytest -q -n $(JOBS) -m real
 
 bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS, LangGraph, Prefect and the bare disk
-	@set -e; for program in $(PROGRAMS); do echo "== $$program"; $(PY) "$$program"; done
+	@set -e; for program in $(PROGRAMS); do echo "== $$program"; PYTHONPATH=. $(PY) "$$program"; done
 
 format: $(TOOLS) ## Format, and mend what lint can mend
 	@$(PY) -m ruff format $(SOURCES)
