@@ -20,8 +20,6 @@ from perdure.programs.graph.planning import planned
 from perdure.programs.graph.policy import NO_POLICY, Policy
 from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
-from perdure.steps.agents.defined import agents, name_of
-from perdure.steps.agents.own import Around
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry, is_installed
@@ -60,9 +58,13 @@ class Definition(Workflow[..., Any]):
                 found.append(need)
             elif need.what == "kind" and need.name in graph.kinds and not is_installed(extra := graph.kinds[need.name].extra):
                 found.append(Need("extra", extra, need.id))
-        around = Around(graph.tools, graph.kinds, {})
         agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]
-        return found + [Need("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
+        if agents:
+            from perdure.steps.agents.own import Around  # here, as most definitions have none
+
+            around = Around(graph.tools, graph.kinds, {})
+            found += [Need("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
+        return found
 
     def _undoes(self, need: Need, kinds: Mapping[str, Kind]) -> bool:
         """Whether what a step needs is a kind that undoes it."""
@@ -98,7 +100,8 @@ class Definition(Workflow[..., Any]):
 
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
         work of a kind of steps in place of what is registered for it: a `Kind`, or a function that is given `config`, `input`, and `env` if there is one;
-        `deployment` what steps may reach where they run, `policy` what the definition may do; `name` is its name if it does not say one.
+        `deployment` what steps may reach where they run, `policy` what the definition may do; `secrets` are those that its steps read, by name, or what finds
+        them, before those of the process; `name` is its name if it does not say one.
 
         Raises:
             BadDefinition: it is none; with all that is wrong with it.
@@ -113,8 +116,6 @@ class Definition(Workflow[..., Any]):
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
         toolbox = steps(tools)
         rules = policy if isinstance(policy, Policy) else Policy.read(policy)
-        around = Around(toolbox, registry, {one.code.name: one for one in calls if not isinstance(one, Definition)})
-        own: Workflow[..., Any] = Workflow(agents(plan.ir.name, around, deployment, rules), lambda: calls)
         graph = GraphWorkflow(
             name=plan.ir.name,
             release=release,
@@ -124,10 +125,10 @@ class Definition(Workflow[..., Any]):
             imports=imported,
             policy=rules,
             family=_family(release, calls),
-            agent=name_of(plan.ir.name),
+            agent=f"{plan.ir.name}.agent",
             deadline_s=release.deadline_s,
         )
-        return cls(graph, read, [*calls, own] if _has_agents(plan.ir, read.canonical, registry) else calls)
+        return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)
 
 
 def _family(release: Release, calls: Sequence[Workflow[..., Any]]) -> dict[str, list[Release]]:
@@ -145,6 +146,15 @@ def _has_agents(ir: IR, document: Mapping[str, Any], kinds: Mapping[str, Kind]) 
     """Whether a definition has agents that nothing stands in for, or may come to have some."""
     wanted = {name for name in AGENTS if name not in kinds}
     return any(node.kind in wanted for node in ir.nodes) or bool(wanted and document.get("allow", {}).get("self_edit"))
+
+
+def _agents(graph: GraphWorkflow, deployment: Deployment, calls: Sequence[Workflow[..., Any]]) -> Workflow[..., Any]:
+    """The workflow of a definition's agents."""
+    from perdure.steps.agents.defined import agents  # here, as most definitions have none
+    from perdure.steps.agents.own import Around
+
+    around = Around(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)})
+    return Workflow(agents(graph.agent, around, deployment, graph.policy), lambda: calls)
 
 
 def _kind(name: str, one: Callable[..., Any] | Kind) -> Kind:

@@ -149,6 +149,9 @@ async def state(access: Access, fold: Fold, key: str | None, default: Any) -> An
 
 # many
 
+HEADS_AT_A_TIME = 100
+"""How many heads are read at least where some may be left out."""
+
 
 async def listing(
     access: Access,
@@ -189,13 +192,15 @@ async def listing(
 
 async def _heads(access: Access, which: Filter) -> list[Head]:
     """The heads that are meant; of the executions in which Perdure counts how pipelines are used, only if their workflow is asked for."""
-    found, left = list[Head](), which
+    if which.workflow is not None:
+        return await access.store.heads(which)
+    found, left = list[Head](), msgspec.structs.replace(which, limit=max(which.limit, HEADS_AT_A_TIME))
     while True:
         page = await access.store.heads(left)
-        found += [head for head in page if which.workflow is not None or head.key.workflow != COMPOSITE]
-        if len(page) < which.limit or len(found) >= which.limit:
+        found += [head for head in page if head.key.workflow != COMPOSITE]
+        if len(page) < left.limit or len(found) >= which.limit:
             return found[: which.limit]
-        left = msgspec.structs.replace(which, older_than=page[-1].key)
+        left = msgspec.structs.replace(left, older_than=page[-1].key)
 
 
 def _statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from perdure.core.errors import BadValue
+from perdure.programs.format import model
 from perdure.programs.graph.kind import Kind
 from perdure.steps.deployment import NOTHING_MORE, Deployment
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "perdure.kinds"
 """The entry points by which packages bring kinds: each a `Kind`, or a function of a `Deployment` that returns one."""
@@ -57,14 +61,14 @@ class Registry(Mapping[str, Kind]):
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made or name in OWN or name in installed()
+        return name in self._made or name in OWN or _is_brought(name)
 
     def _make(self, name: str) -> Kind:
         if name in OWN:
             module, _, function = OWN[name].partition(":")
             found: Kind = getattr(import_module(module), function)(self.deployment)
             return found
-        if name not in installed():
+        if not _is_brought(name):
             raise KeyError(name)
         return _brought(installed()[name], self.deployment)
 
@@ -88,7 +92,14 @@ def is_installed(extra: str) -> bool:
     return all(find_spec(module) is not None for module in EXTRAS.get(extra, ()))
 
 
+def _is_brought(name: object) -> bool:
+    """Whether a package brings a kind; the verbs of the format are none of theirs, so nobody is asked for those."""
+    return name not in model.verbs() and name in installed()
+
+
 @cache
 def installed() -> Mapping[str, EntryPoint]:
     """The kinds that installed packages bring, by name."""
+    from importlib.metadata import entry_points  # here, as it takes much, and most definitions need nothing of it
+
     return {one.name: one for one in entry_points(group=GROUP)}

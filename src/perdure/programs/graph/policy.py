@@ -133,10 +133,10 @@ def _rule(given: Any, where: str) -> Rule:
     except BadExpression as error:
         raise BadValue(f"{where}.when", written, f"a condition, or an expression in CEL: {error}") from error
     unknown = sorted({read.step or read.root for read in when.reads} - set(FACTS[about]))
-    if unknown or when.python:
-        raise BadValue(
-            f"{where}.when", written, f"a condition over {', '.join(FACTS[about])}{'; there is no ' if unknown else ', without Python'}{', '.join(unknown)}"
-        )
+    if unknown:
+        raise BadValue(f"{where}.when", written, f"a condition over {', '.join(FACTS[about])}; there is no {', '.join(unknown)}")
+    if when.python:
+        raise BadValue(f"{where}.when", written, "a condition without Python, for it is judged at once")
     return Rule(about, str(written), when, Verdict(given.get("deny", ""), given.get("ask", "")))
 
 

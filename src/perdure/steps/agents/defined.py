@@ -8,11 +8,6 @@ from perdure.steps.agents.program import workflow
 from perdure.steps.deployment import Deployment
 
 
-def name_of(definition: str) -> str:
-    """What the workflow of the agents of a definition is called."""
-    return f"{definition}.agent"
-
-
-def agents(definition: str, around: Around, deployment: Deployment, policy: Policy = NO_POLICY) -> CodeWorkflow:
-    """The workflow of the agents of a definition. The agent of a step uses no tools but those that the step names, of what is `around`."""
-    return workflow(Profile(name_of(definition), around.find, (), deployment=deployment, policy=policy))
+def agents(name: str, around: Around, deployment: Deployment, policy: Policy = NO_POLICY) -> CodeWorkflow:
+    """The workflow `name` of the agents of a definition. The agent of a step uses no tools but those that the step names, of what is `around`."""
+    return workflow(Profile(name, around.find, (), deployment=deployment, policy=policy))
