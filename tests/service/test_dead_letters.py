@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure import Context, ExecutionCancelled, ExecutionFailed, NotFound, Retry, step, workflow
@@ -105,6 +105,7 @@ def test_messages_that_say_something_else_are_not_alike(one: str, other: str) ->
     assert alike(one) != alike(other)
 
 
+@example("''0''")
 @given(st.text() | st.text(alphabet="ab0 1'\"`.-<>xN"))
 def test_a_message_without_what_differs_stays_as_it_is(message: str) -> None:
     assert alike(alike(message)) == alike(message)

@@ -88,8 +88,11 @@ def place(path: Path) -> str:
 
 def alike(message: str) -> str:
     """A message with what differs from one to the next replaced: quoted text, ids and hashes, numbers. What was replaced before stays as it is."""
-    for pattern, word in _DIFFERS:
-        message = pattern.sub(word, message)
+    before = None
+    while message != before:  # quotes may stand within quotes
+        before = message
+        for pattern, word in _DIFFERS:
+            message = pattern.sub(word, message)
     return " ".join(message.split())[:MESSAGE_CHARACTERS_MAX].rstrip()
 
 
