@@ -99,7 +99,7 @@ PLANTED = [
     (tidy.purity, "core/ops.py", "import uuid\nuuid.uuid4()"),
     (tidy.purity, "core/ops.py", "def f(path):\n    return open(path).read()"),
     # sizes
-    (tidy.sizes, "core/decide.py", "x = 1\n" * 401),
+    (tidy.sizes, "core/decide.py", "x = 1\n" * 601),
     (tidy.sizes, "core/decide.py", "def f():\n" + "    x = 1\n" * 50),
     (tidy.sizes, "core/decide.py", "class A:\n    async def f(self):\n" + "        x = 1\n" * 50),
     (tidy.sizes, "core/decide.py", "def f(a, b, c, d, e, f, g): ..."),
@@ -114,7 +114,6 @@ PLANTED = [
     (tidy.glossary, "core/decide.py", "run_id = 1"),
     (tidy.glossary, "core/decide.py", "def f(workflow_instance): ..."),
     (tidy.glossary, "core/decide.py", "class WorkflowRun: ..."),
-    (tidy.glossary, "core/decide.py", "class StoreManager: ..."),
     (tidy.glossary, "core/decide.py", "for idx in (): ..."),
     (tidy.glossary, "core/decide.py", "class A:\n    def f(self):\n        self._cfg = 1"),
     (tidy.glossary, "core/decide.py", "import messages as msgs"),
