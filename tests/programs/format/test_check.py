@@ -13,7 +13,9 @@ from perdure.programs.format.check import checked
 from perdure.programs.format.edits import applied
 from perdure.programs.format.parse import parsed
 from perdure.programs.format.reading import read
+from tests.programs.format.documents import documents, mutated
 from tests.programs.format.examples import EXAMPLES
+from tests.seeds.examples import EXAMPLES as FOREIGN
 
 HEAD = "perdure: 1\nname: a\n"
 
@@ -248,6 +250,40 @@ def test_in_a_list_nobody_reads_what_comes_later() -> None:
     assert [code for code, _ in found(repeated, listed)] == ["reads_later"]  # a warning: in the second turn there is something to read
 
 
+BLOCKS = {
+    "do": {"do": [{"id": "inner", "tool": "T"}]},
+    "if": {"if": {"ref": "@input.x"}, "then": [{"id": "inner", "tool": "T"}]},
+    "parallel": {"parallel": [{"id": "inner", "tool": "T"}]},
+    "race": {"race": [{"do": [{"id": "inner", "tool": "T"}]}]},
+    "on_error": {"tool": "T", "on_error": [{"id": "inner", "tool": "T"}]},
+}
+READING_INSIDE = {
+    "repeat": {"until": "@inner.done", "max": 3},
+    "when": "@inner.done",
+    "each": {"in": "@inner.items"},
+    "undo": {"tool": "U", "with": {"x": "@inner.y"}},
+    "transform": {"x": "@inner.y"},
+    "with": {"x": "@inner.y"},
+    "if": "@inner.done",
+}
+
+
+@pytest.mark.parametrize("field", READING_INSIDE)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_reads_what_is_in_it_in_a_list_as_in_refs(block: str, field: str) -> None:
+    def codes(order: str) -> list[str]:
+        step = {"id": "outer", **BLOCKS[block], field: READING_INSIDE[field]}
+        return [finding.code for finding in checked({"perdure": 1, "name": "a", "order": order, "steps": [step]})]
+
+    assert codes("listed") == codes("refs")
+    if field in ("repeat", "transform"):
+        assert codes("listed") == []
+
+
+def test_a_transform_waits_for_what_it_reads() -> None:
+    assert found('  - {id: a, tool: T, transform: {x: "@b"}}\n  - {id: b, tool: T, transform: {x: "@a"}}')[0][0] == "unbounded_cycle"
+
+
 def test_a_finding_has_its_line_and_column_suggestion_and_fix() -> None:
     text = f'{HEAD}steps:\n  - {{id: fetch, tool: T}}\n  - id: b\n    tol: T\n    with: {{x: "see @{{fecth.y}}"}}\n'
     field, reference = of(text)
@@ -333,6 +369,40 @@ def test_what_has_no_error_can_be_read_and_reads_back(name: str, data: st.DataOb
     if all(finding.severity == "warning" for finding in checked(document)):
         definition = read(document)
         assert read(definition.canonical).hash == definition.hash
+
+
+def is_read_or_refused(document: Any) -> None:
+    """A document has findings, or is read, and then its canonical form is read as the same definition."""
+    is_a_list_of_findings(document)
+    try:
+        definition = read(document)
+    except BadDefinition as refused:
+        assert refused.findings
+    else:
+        assert read(definition.canonical).hash == definition.hash
+
+
+REAL = [*(parsed(text).document for text in EXAMPLES.values()), *(example.document for example in FOREIGN)]
+
+
+@given(documents())
+@settings(max_examples=50, deadline=None)
+def test_any_document_made_of_the_fields_of_the_format_is_read_or_refused(document: Any) -> None:
+    is_read_or_refused(document)
+
+
+@given(st.sampled_from(REAL).flatmap(mutated))
+@settings(max_examples=50, deadline=None)
+def test_a_document_of_any_dialect_with_changes_in_it_is_read_or_refused(document: Any) -> None:
+    is_read_or_refused(document)
+
+
+@pytest.mark.prove
+@given(documents(), st.sampled_from(REAL).flatmap(mutated))
+@settings(max_examples=10_000, deadline=None)
+def test_many_documents_are_read_or_refused(made: Any, changed: Any) -> None:
+    is_read_or_refused(made)
+    is_read_or_refused(changed)
 
 
 @pytest.mark.prove

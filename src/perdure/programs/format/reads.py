@@ -9,7 +9,7 @@ from perdure.expr.condition import Dollar
 from perdure.expr.refs import Read
 from perdure.programs.format.finding import joined
 from perdure.programs.format.outline import Site
-from perdure.programs.format.sources import SOURCES
+from perdure.programs.format.sources import SOURCES, sourced
 
 RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
 """Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
@@ -55,7 +55,13 @@ def readings(site: Site, braces: bool) -> Found:
     if isinstance(each := step.get("each"), Mapping):
         yield from of_template(each.get("in"), joined(pointer, "each", "in"), braces)
     if isinstance(repeat := step.get("repeat"), Mapping):
-        yield from (one._replace(late=True) if isinstance(one, Reading) else one for one in _of_repeat(repeat, joined(pointer, "repeat"), braces))
+        yield from _late(_of_repeat(repeat, joined(pointer, "repeat"), braces))
+    if "transform" in step and sourced(step["transform"]) is None:
+        yield from _late(of_template(step["transform"], joined(pointer, "transform"), braces))
+
+
+def _late(found: Found) -> Found:
+    return (one._replace(late=True) if isinstance(one, Reading) else one for one in found)
 
 
 def _of_repeat(repeat: Mapping[str, Any], pointer: str, braces: bool) -> Found:

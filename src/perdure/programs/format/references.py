@@ -119,6 +119,8 @@ class References:
             return "holds this step, and has no result yet"
         if self._order != "listed":
             return ""
+        if any(holder is reader for holder, _ in target.around):
+            return ""  # which fields of a block may read what stands in it, the compiler says
         one, other = [*reader.around, (reader, "")], [*target.around, (target, "")]
         shared = 0
         while one[shared][0] is other[shared][0]:

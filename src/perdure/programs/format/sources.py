@@ -1,5 +1,7 @@
 """What stands behind the verbs of kinds that run a source text: a part of the model of the format."""
 
+from typing import Any
+
 from perdure.programs.format.shapes import Choice, Either, Field, Fields, Flag, Text, Value
 
 SOURCES = {"ts": "code", "python": "code", "bash": "command"}
@@ -19,3 +21,13 @@ _COMMANDED = Fields(
     ),
 )
 BASH = Either((COMMAND, _COMMANDED), "a command, or a mapping with one")
+
+
+def sourced(transform: Any) -> tuple[str, str] | None:
+    """The kind and the text of a transform that is source text; None for one that is a value."""
+    match transform:
+        case {"ts": str(source), **others} if not others:
+            return "ts", source
+        case {"python": str(source), **others} if not others:
+            return "python", source
+    return None

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+from perdure.programs.format.sources import sourced
 from perdure.programs.graph.ir import IR, Node
-from perdure.programs.graph.transforming import sourced
 
 ELSEWHERE = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
 """The verbs that take nothing that a definition has to be given: Perdure does them itself, or whoever serves a queue."""

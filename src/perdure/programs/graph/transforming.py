@@ -1,12 +1,13 @@
 """Transforms: what a step has come to, made over before anybody reads it: by source text in a sandbox, or as a template says that sees it as ``@self``."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure.core import values
 from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Keep
 from perdure.core.paths import Path
 from perdure.core.promise import Settlement
+from perdure.programs.format.sources import sourced
 from perdure.programs.graph import tools
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Output, unfit
@@ -54,16 +55,6 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
         doing.then(op)
     else:
         run.log.wait(path, told, step)
-
-
-def sourced(transform: Any) -> tuple[str, str] | None:
-    """The kind and the text of a transform that is source text; None for one that is a value."""
-    match transform:
-        case {"ts": str(source), **others} if not others:
-            return "ts", source
-        case {"python": str(source), **others} if not others:
-            return "python", source
-    return None
 
 
 def _fill(run: "Instance", doing: Doing, done: Done, path: Path) -> None:
