@@ -250,14 +250,14 @@ def test_in_a_list_nobody_reads_what_comes_later() -> None:
     assert [code for code, _ in found(repeated, listed)] == ["reads_later"]  # a warning: in the second turn there is something to read
 
 
-BLOCKS = {
+BLOCKS: dict[str, dict[str, Any]] = {
     "do": {"do": [{"id": "inner", "tool": "T"}]},
     "if": {"if": {"ref": "@input.x"}, "then": [{"id": "inner", "tool": "T"}]},
     "parallel": {"parallel": [{"id": "inner", "tool": "T"}]},
     "race": {"race": [{"do": [{"id": "inner", "tool": "T"}]}]},
     "on_error": {"tool": "T", "on_error": [{"id": "inner", "tool": "T"}]},
 }
-READING_INSIDE = {
+READING_INSIDE: dict[str, Any] = {
     "repeat": {"until": "@inner.done", "max": 3},
     "when": "@inner.done",
     "each": {"in": "@inner.items"},
@@ -376,10 +376,9 @@ def is_read_or_refused(document: Any) -> None:
     is_a_list_of_findings(document)
     try:
         definition = read(document)
-    except BadDefinition as refused:
-        assert refused.findings
-    else:
-        assert read(definition.canonical).hash == definition.hash
+    except BadDefinition:
+        return
+    assert read(definition.canonical).hash == definition.hash
 
 
 REAL = [*(parsed(text).document for text in EXAMPLES.values()), *(example.document for example in FOREIGN)]

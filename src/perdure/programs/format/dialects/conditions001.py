@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.programs.format.dialects.cel_conditions import Meaning, condition
 from perdure.programs.format.dialects.cel_tree import NotCel
+from perdure.programs.format.dialects.operators import NATIVE, OF_MANY, PLAIN, meant, refuse_unknown
 from perdure.programs.format.dialects.reading import Fields, Notes, kind
 from perdure.programs.format.dialects.variables001 import Variables
 from perdure.programs.format.finding import joined
@@ -18,13 +19,18 @@ OPERATORS = {
     "greaterThan": "gt",
     "greater_than": "gt",
     "greaterThanOrEqual": "gte",
+    "greater_than_or_equal": "gte",
     "lessThan": "lt",
     "less_than": "lt",
     "lessThanOrEqual": "lte",
+    "less_than_or_equal": "lte",
     "startsWith": "starts_with",
     "endsWith": "ends_with",
-    "matches": "matches_re",
-} | {word: word for word in ("eq", "neq", "gt", "gte", "lt", "lte", "in", "contains", "exists", "empty", "starts_with", "ends_with")}
+    "isEmpty": "empty",
+    "is_empty": "empty",
+}
+"""The names that this dialect has for operators, besides the native ones."""
+
 GROUPS = {"all": "all", "and": "all", "any": "any", "or": "any"}
 
 _NAME = re.compile(r"(!?)\s*(?:\{\{\s*([\w.\[\]'\"-]+)\s*\}\}|([\w.\[\]'\"-]+))")
@@ -66,23 +72,31 @@ class Conditions:
         return self._variables.items(text, pointer).removesuffix("?") + "?"
 
     def _mapping(self, fields: Fields) -> Any:
-        for name, group in GROUPS.items():
-            if fields.has(name):
-                inside = [self.read(one, joined(fields.at(name), index)) for index, one in enumerate(fields.listed(name))]
-                fields.left((*GROUPS, "not"))
-                return {group: inside} if inside else True
-        if fields.has("not"):
-            inside = self.read(fields.any("not"), fields.at("not"))
-            fields.left((*GROUPS, "not"))
-            return not inside if isinstance(inside, bool) else {"not": inside}
+        for name in ("not", *GROUPS):
+            if fields.has(name) and not fields.has("variable", "name"):
+                return self._group(fields, name)
         if not (variable := fields.text("variable", "name")):
             self._notes.error("missing_field", fields.at("variable"), "a condition looks at a variable: {variable, equals}")
             return False
         ref = self._ref(variable, fields.at("variable"))
-        rows = []
-        for name in [name for name in fields.value if name in OPERATORS]:
-            value = fields.value[name]
-            fields.ignore(name)
-            rows.append({"ref": ref, OPERATORS[name]: value if OPERATORS[name] in ("exists", "empty") else self._variables.value(value, fields.at(name))})
-        fields.left(OPERATORS)
+        rows = [row for name, value in fields.value.items() if (row := self._row(ref, name, value, fields.at(name)))]
+        refuse_unknown(fields, {*OPERATORS, *NATIVE}, ("variable", "name"))
         return {"all": rows} if len(rows) > 1 else rows[0] if rows else {"ref": ref}
+
+    def _group(self, fields: Fields, name: str) -> Any:
+        for other in fields.value:
+            if other != name:
+                self._notes.error("unknown_operator", fields.at(other), f"beside {name!r} stands nothing else; put {other[:40]!r} into it")
+        if name == "not":
+            inside = self.read(fields.any(name), fields.at(name))
+            return not inside if isinstance(inside, bool) else {"not": inside}
+        parts = [self.read(one, joined(fields.at(name), index)) for index, one in enumerate(fields.listed(name))]
+        return {GROUPS[name]: parts} if parts else True
+
+    def _row(self, ref: str, name: str, value: Any, pointer: str) -> dict[str, Any]:
+        """One comparison; empty if the name is that of no operator."""
+        operator = meant(OPERATORS, name, value)
+        if operator in OF_MANY and isinstance(value, dict):
+            inside = {meant(OPERATORS, str(one), right) or str(one): self._variables.value(right, joined(pointer, str(one))) for one, right in value.items()}
+            return {"ref": ref, operator: inside}
+        return {"ref": ref, operator: value if operator in PLAIN else self._variables.value(value, pointer)} if operator else {}

@@ -6,17 +6,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure.expr.operators import OF_NOTHING
 from perdure.programs.format.dialects.cel_conditions import Meaning, condition
 from perdure.programs.format.dialects.cel_tree import NotCel
+from perdure.programs.format.dialects.operators import NATIVE, OF_MANY, PLAIN, meant
 from perdure.programs.format.dialects.reading import Fields, Names, Notes
 from perdure.programs.format.dialects.spelling import literal, whole
 from perdure.programs.format.finding import closest, joined
 
-_WORDS = "eq neq gt gte lt lte in contains starts_with ends_with exists empty matches_re"
 _SIGNS = {"==": "eq", "=": "eq", "!=": "neq", "ne": "neq", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
-OPERATORS = _SIGNS | {"startsWith": "starts_with", "endsWith": "ends_with", "matches": "matches_re"} | {word: word for word in _WORDS.split()}
+OPERATORS = _SIGNS | {"startsWith": "starts_with", "endsWith": "ends_with"}
+"""The names that this dialect has for operators, besides the native ones."""
+
+KNOWN = tuple(sorted({*OPERATORS, *NATIVE - OF_MANY}))
 MIRRORED = {"eq": "eq", "neq": "neq", "gt": "lt", "gte": "lte", "lt": "gt", "lte": "gte"}
-SUMMED = ("sum", "count", "min", "max", "any", "all")
 NEVER = {"expr": "false"}
 """What stands for a condition that can't be read."""
 
@@ -51,7 +54,8 @@ class Conditions:
             self._notes.error("unknown_condition", fields.at("type"), text, closest(type_name, self._types))
             return dict(NEVER)
         made = reader(fields)
-        fields.left()
+        fields.ignore("description")
+        fields.refuse_left("a condition")
         return made
 
     def _meant(self, name: str, path: list[str | int]) -> tuple[str, list[str | int]] | None:
@@ -108,18 +112,24 @@ class Conditions:
         return self._blobs.get(ref)
 
     def _jsonpath(self, fields: Fields) -> dict[str, Any]:
-        query, operator, value = fields.text("query", "path"), fields.text("operator"), literal(fields.any("value"))
+        query, operator, value = fields.text("query", "path"), fields.text("operator"), fields.any("value")
         if not query.startswith("$"):
             self._notes.error("bad_expression", fields.at("query"), f"{query[:60]!r} is no JSONPath; one begins with $")
             return dict(NEVER)
         summed, _, compared = operator.rpartition("_")
-        if summed in SUMMED and compared in OPERATORS:
-            return {"ref": query, summed: {OPERATORS[compared]: value}}
-        if operator and operator not in OPERATORS:
-            return self._unknown_operator(fields, [*OPERATORS, *(f"{name}_gt" for name in SUMMED)])
-        tested = {OPERATORS[operator]: value} if operator else {}
-        if OPERATORS.get(operator) in ("exists", "empty"):
-            tested = {OPERATORS[operator]: fields.any("value") is not False}
+        if summed in OF_MANY and (inner := meant(OPERATORS, compared, value)):
+            return {"ref": query, summed: {inner: literal(value)}}
+        if operator in OF_MANY and isinstance(value, dict):
+            return {"ref": query, operator: {meant(OPERATORS, str(name), one) or str(name): literal(one) for name, one in value.items()}}
+        native = meant(OPERATORS, operator, value)
+        if (operator and not native) or native in OF_MANY:
+            return self._unknown_operator(fields, [*KNOWN, *(f"{name}_gt" for name in sorted(OF_MANY))])
+        if not native and "value" in fields.value:
+            self._notes.error("missing_field", fields.at("operator"), "a value is compared by an operator; add one, such as ==")
+            return dict(NEVER)
+        tested = {native: value if native in PLAIN else literal(value)} if native else {}
+        if native in OF_NOTHING:
+            tested = {native: value is not False}
         if query.endswith(".length()"):
             return {"ref": query, **(tested or {"gt": 0})}
         if _SINGULAR.fullmatch(query):
@@ -129,10 +139,10 @@ class Conditions:
     def _comparison(self, fields: Fields) -> dict[str, Any]:
         if fields.has("expression"):
             return self._cel(fields)
-        operator = OPERATORS.get(fields.text("operator"))
         left, right = self._side(fields, "left"), self._side(fields, "right")
-        if operator is None:
-            return self._unknown_operator(fields, OPERATORS)
+        operator = meant(OPERATORS, fields.text("operator"), right)
+        if not operator or operator in OF_MANY:
+            return self._unknown_operator(fields, KNOWN)
         if isinstance(left, str) and left.startswith("@") and not left.startswith("@@"):
             return {"ref": left, operator: right}
         if operator in MIRRORED and isinstance(right, str) and right.startswith("@") and not right.startswith("@@"):
@@ -149,7 +159,7 @@ class Conditions:
         source = side.text("source", default="context" if side.has("node") else "current" if side.has("path") else "")
         if not source:
             value = literal(side.any("value"))
-            side.left(("source", "path"))
+            side.refuse_left("a side of a comparison")
             return value
         if source not in ("current", "context"):
             self._notes.error("unknown_value", side.at("source"), f"expected 'current' or 'context', found {source[:40]!r}")
@@ -157,7 +167,7 @@ class Conditions:
         node = side.text("node")
         if source == "context" and not node:
             self._notes.error("missing_field", side.at("node"), "which node's output is meant?")
-        side.left()
+        side.refuse_left("a side of a comparison")
         called = "self" if source == "current" or not node else self._names[node]
         if path[:1] == ["metadata"] and called != "self":
             return whole("steps", [called, "output", "meta", *path[1:]])
@@ -180,8 +190,9 @@ class Conditions:
     def _unknown_operator(self, fields: Fields, known: Any) -> dict[str, Any]:
         operator = fields.text("operator")
         near = closest(operator, known)
-        self._notes.error("unknown_operator", fields.at("operator"), f"{operator[:40]!r} is no operator; there are {', '.join(sorted(known))}", near)
-        fields.left(tuple(fields.value))
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
+        self._notes.error("unknown_operator", fields.at("operator"), f"{operator[:40]!r} is no operator; {hint}", near)
+        fields.ignore(*fields.value)
         return dict(NEVER)
 
 

@@ -121,6 +121,14 @@ class Fields:
         """These mean nothing to a definition."""
         self._asked.update(names)
 
+    def refuse_left(self, what: str) -> None:
+        """Report the fields that nobody has asked for as errors: left out, they would change what the rest means."""
+        for name in self.value:
+            if name not in self._asked:
+                near = closest(name, self._asked)
+                hint = f"did you mean {near!r}?" if near else f"it has {', '.join(sorted(self._asked))}"
+                self.notes.error("unknown_field", self.at(name), f"{name[:60]!r} is not a field of {what}; {hint}", near)
+
     def left(self, known: Collection[str] = ()) -> None:
         """Report the fields that nobody has asked for."""
         for name, value in self.value.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.programs.format.dialects import written000
+from perdure.programs.format.dialects.operators import NATIVE, PLAIN, refuse_unknown
 from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, Written, is_number, kind, seconds, title, without_nothing
 from perdure.programs.format.dialects.references000 import References
 from perdure.programs.format.dialects.spelling import literal, whole
@@ -16,7 +17,6 @@ from perdure.programs.format.dialects.writing import written
 
 TOOL_S = 30
 CODE_S = 10
-OPERATORS = ("eq", "neq", "gt", "lt", "exists")
 GOES_ON = frozenset(("continue", "go_on", "ignore", "skip"))
 
 
@@ -99,16 +99,15 @@ class _Reader:
         if not row:
             self._notes.error("missing_field", when.at("ref"), "a condition looks at a ref, such as '@validate.ok'")
             row = {"ref": "@input"}
-        found = [name for name in OPERATORS if name in when.value]
+        found = [name for name in when.value if name in NATIVE]
         if len(found) > 1:
             self._notes.error("one_operator", when.pointer, f"one operator per condition, found {' and '.join(map(repr, found))}")
         for name in found[:1]:
             value = when.value[name]
-            if name in ("gt", "lt") and not is_number(value):
+            if name in ("gt", "gte", "lt", "lte") and not is_number(value):
                 self._notes.error("wrong_type", when.at(name), f"expected a number, found {kind(value)}")
-            row[name] = literal(value)
-        when.ignore(*OPERATORS)
-        when.left(OPERATORS)
+            row[name] = value if name in PLAIN else literal(value)
+        refuse_unknown(when, NATIVE, ("ref",))
         return row
 
     def _action(self, step: Fields, read: dict[str, Any], inputs: Any) -> None:

@@ -88,6 +88,19 @@ def literal(value: Any) -> Any:
             return value
 
 
+def plain(value: Any) -> Any:
+    """What a value in which nothing refers to anything says."""
+    match value:
+        case str():
+            return unescaped(value)
+        case list():
+            return [plain(item) for item in value]
+        case dict():
+            return {name: plain(item) for name, item in value.items()}
+        case _:
+            return value
+
+
 def is_reference(value: Any) -> bool:
     """Whether a value is a reference as a whole."""
     return isinstance(value, str) and value.startswith("@") and not value.startswith(("@@", "@{"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.programs.format.dialects.operators import NATIVE, PLAIN
 from perdure.programs.format.dialects.reading import Notes, milliseconds, without_nothing
 from perdure.programs.format.dialects.references000 import written as spelt
-from perdure.programs.format.dialects.spelling import unescaped, whole
+from perdure.programs.format.dialects.spelling import plain, whole
 from perdure.programs.format.finding import joined
 
 DEFAULTS_S = {"tool": 30, "ts": 10}
-OPERATORS = ("eq", "neq", "gt", "lt", "exists")
 
 Document = dict[str, Any]
 
@@ -98,8 +98,8 @@ def _repeated(step: Document, pointer: str, notes: Notes) -> Document:
 
 
 def _condition(when: Any, pointer: str, notes: Notes) -> Any:
-    if not isinstance(when, dict) or "ref" not in when or not when.keys() <= {"ref", *OPERATORS}:
-        notes.error("unsayable", pointer, f"a condition of seed 000 is a ref with at most one of {', '.join(OPERATORS)}")
+    if not isinstance(when, dict) or "ref" not in when or not when.keys() <= {"ref", *NATIVE}:
+        notes.error("unsayable", pointer, f"a condition of seed 000 is a ref with at most one of {', '.join(sorted(NATIVE))}")
         return {"ref": "@input"}
-    made = {name: unescaped(value) if isinstance(value, str) else value for name, value in when.items() if name != "ref"}
+    made = {name: value if name in PLAIN else plain(value) for name, value in when.items() if name != "ref"}
     return {"ref": spelt(when["ref"], joined(pointer, "ref"), notes), **made}

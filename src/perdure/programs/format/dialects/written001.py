@@ -8,6 +8,7 @@ from typing import Any
 from perdure.core.errors import BadExpression
 from perdure.expr.refs import Ref, parse, scan
 from perdure.programs.format.dialects.defaults001 import AT_ONCE, BASH_S, STEPS_MAX
+from perdure.programs.format.dialects.operators import PLAIN
 from perdure.programs.format.dialects.reading import Notes, without_nothing
 from perdure.programs.format.dialects.spelling import cel_path, is_reference, unescaped
 from perdure.programs.format.finding import joined
@@ -150,7 +151,7 @@ class Writer:
             case {"not": part}:
                 return {"not": self._condition(part, joined(pointer, "not"))}
             case {"ref": str(ref), **operators} if ref.endswith("?"):
-                found = {OPERATORS.get(str(name), str(name)): self._value(value) for name, value in operators.items()}
+                found = {OPERATORS.get(str(name), str(name)): value if name in PLAIN else self._value(value) for name, value in operators.items()}
                 return {"variable": self._named(ref).strip("{} "), **found}
         self._notes.error("unsayable", pointer, "a condition of seed 001 compares a variable: {variable, equals}")
         return False

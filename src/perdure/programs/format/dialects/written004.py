@@ -9,8 +9,8 @@ from perdure.programs.format.dialects import http004
 from perdure.programs.format.dialects.handover004 import MIGRATION, written_from
 from perdure.programs.format.dialects.reading import Notes, is_number, milliseconds, tidy, without_nothing
 from perdure.programs.format.dialects.routes004 import FANOUT_MAX, HOPS_MAX
-from perdure.programs.format.dialects.spelling import NAME, is_reference
-from perdure.programs.format.dialects.written_conditions004 import Conditions, plain
+from perdure.programs.format.dialects.spelling import NAME, is_reference, plain
+from perdure.programs.format.dialects.written_conditions004 import Conditions
 from perdure.programs.format.finding import joined
 
 _REFERENCE = re.compile(rf"""@@|@\{{({NAME})((?:\.\w[\w-]*|\[\d+\])*)\}}""")

@@ -10,7 +10,7 @@ from perdure.expr.refs import parse
 from perdure.programs.format.dialects import cel_tree
 from perdure.programs.format.dialects.cel_tree import Name, Tree
 from perdure.programs.format.dialects.reading import Notes
-from perdure.programs.format.dialects.spelling import cel_path, is_reference, unescaped
+from perdure.programs.format.dialects.spelling import cel_path, is_reference, plain, unescaped
 from perdure.programs.format.finding import joined
 
 SIGNS = {"eq": "==", "neq": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
@@ -133,14 +133,3 @@ class Conditions:
             case "steps", []:
                 return Name("ctx")
         return Name(cel_path("ctx", [name, "output", *path])) if name in self._ids else None
-
-
-def plain(value: Any) -> Any:
-    """A value of a row as what it stands for."""
-    match value:
-        case str():
-            return unescaped(value)
-        case list():
-            return [plain(item) for item in value]
-        case _:
-            return value
