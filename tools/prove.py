@@ -25,7 +25,7 @@ STATE = ROOT / ".prove.json"
 PROOF = ROOT / "docs" / "proof.md"
 BATCH = 8
 REPORTS = [
-    ("Planted bugs", [sys.executable, "tools/planted_bugs.py"]),
+    ("Planted bugs", [sys.executable, "-m", "tools.planted_bugs"]),
     ("Crashes a minute", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
     ("Crashes a minute, of definitions", [sys.executable, "-m", "perdure.testing.simulator", "--definitions", "--worlds", "100", "--seed", "1"]),
     ("Crashes a minute, in files", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1", "--store", "sqlite"]),
