@@ -56,7 +56,7 @@ each = pytest.mark.parametrize("one", EXECUTIONS, ids=[f"{one.case}-{number}-{on
 
 
 def test_every_canonical_workflow_has_its_log() -> None:
-    assert {file.stem for file in FILES if file.parent.name == "v1"} == set(CASES) and len(CASES) == 12
+    assert {file.stem for file in FILES if file.parent.name == "v2"} == set(CASES) and len(CASES) == 12
 
 
 @each

@@ -20,7 +20,7 @@ from perdure.runtime.watch import Watch
 from perdure.runtime.worker import Worker
 from perdure.stores.base import Filter
 from perdure.stores.sqlite.opening import check, upgrade
-from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.schema import OLDEST, VERSION
 from perdure.stores.sqlite.store import SqliteStore
 from tests.corpus import states
 from tests.corpus.make_files import FILES, INPUT, STATUSES, TENANT, key, signalled, start, tell
@@ -69,7 +69,7 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
 
 
 def test_every_version_of_the_tables_has_its_file() -> None:
-    assert {f"sqlite-{version}" for version in range(1, VERSION + 1)} == set(NAMES)
+    assert {f"sqlite-{version}" for version in range(OLDEST, VERSION + 1)} == set(NAMES)
     assert all((FILES / f"{name}.db.gz").stat().st_size < 100_000 for name in NAMES)
 
 
@@ -94,15 +94,14 @@ async def test_every_execution_stands_as_it_stood(store: SqliteStore) -> None:
     assert {lease.holder for lease in await store.leases() if lease.alive} == set()
 
 
-async def test_those_that_had_attributes_are_found_by_them(store: SqliteStore, file: Path, request: pytest.FixtureRequest) -> None:
-    had = not {"sqlite-1", "sqlite-2"} & {*request.node.callspec.params.values()}
+async def test_they_are_found_by_their_attributes(store: SqliteStore, file: Path) -> None:
     asked: list[tuple[Where, set[str]]] = [
         ({"state": "paused"}, {"paused"}),
         ({"short": True, "letters": Is(">=", 6)}, {"paused", "queued", "looped", "failed", "parent"}),
     ]
     for where, names in asked:
         found = await store.heads(Filter(where=conditions(where)))
-        assert {head.key.workflow for head in found} == (names if had else set())
+        assert {head.key.workflow for head in found} == names
 
 
 async def test_every_execution_ends_as_it_would_have(store: SqliteStore, file: Path) -> None:

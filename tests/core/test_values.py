@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core import limits
-from perdure.core.errors import TooLarge, Undecodable, Unencodable
+from perdure.core.errors import LogDamaged, SealedPayload, TooLarge, Undecodable, Unencodable
 from perdure.core.paths import Path
-from perdure.core.values import NOTHING, Blob, Value, decode, encode, offload
+from perdure.core.values import NOTHING, Blob, Value, decode, encode, intact, offload
 
 PATH: Path = (("pay", 2),)
 PLAIN = st.recursive(
@@ -156,3 +156,15 @@ def test_values_from_64_kib_go_to_blobs_by_their_hash() -> None:
     kept: Value = offload(large, blobs)
     assert kept == Blob(sha256(large).hexdigest(), 65536) and blobs == {sha256(large).hexdigest(): large}
     assert offload(kept, blobs) is kept
+
+
+def test_a_blob_that_is_not_what_its_name_says_is_damaged() -> None:
+    payload = b"l" * 65_536
+    name = sha256(payload).hexdigest()
+    assert intact(name, payload) is payload
+    with pytest.raises(LogDamaged, match=f"blob {name} was changed since it was written: its SHA-256 is not its name"):
+        intact(name, b"m" + payload[1:])
+    with pytest.raises(LogDamaged, match="is missing"):
+        intact(name, None)
+    with pytest.raises(SealedPayload):
+        intact(name, b"\xc1pE\x01k")

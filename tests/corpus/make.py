@@ -1,4 +1,4 @@
-"""Makes the logs of the corpus: ``PYTHONPATH=src:. python -m tests.corpus.make v1``. Run by hand for a new release, never by a test.
+"""Makes the logs of the corpus: ``PYTHONPATH=src:. python -m tests.corpus.make v2``. Run by hand for a new release, never by a test.
 
 Everything runs in virtual time on one seed, so that the same code makes the same files. Tracebacks, which name files, are left out.
 """

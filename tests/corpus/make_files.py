@@ -50,6 +50,12 @@ STATUSES = {
 """How each execution stands in a file."""
 
 
+def newest_file() -> bytes:
+    """The bytes of the file of the newest version."""
+    newest = max(FILES.glob("sqlite-*.db.gz"), key=lambda path: int(path.name.removeprefix("sqlite-").partition(".")[0]))
+    return gzip.decompress(newest.read_bytes())
+
+
 def key(workflow: str) -> Key:
     """The execution of a workflow."""
     return Key(TENANT, workflow, ID)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perdure.client import AsyncClient, AsyncHandle
 from perdure.core.errors import HasEnded
 from perdure.runtime.engine import Engine
@@ -19,6 +21,7 @@ from perdure.runtime.host import open_store
 from perdure.runtime.serve import serve
 from perdure.runtime.worker import Worker
 from tests.runtime.flows import LARGE_BYTES, PRESS, WORKFLOWS, first, kind, listener, press, second, slow_on_a_queue, third
+from tests.stores.sqlite import next_version
 
 RESULTS = "results.json"
 
@@ -85,7 +88,8 @@ async def teller(url: str) -> None:
 
 
 async def opener(url: str) -> None:
-    """Open the file, and keep it open."""
+    """Open the file by a version of the tables that is yet to come, and keep it open."""
+    next_version.plant(pytest.MonkeyPatch())
     _say("opening")
     store = open_store(url)
     _say("opened")

@@ -1,6 +1,5 @@
 """Claims about kill -9 of many processes on one file: however often any of them dies, everything ends as if nobody had."""
 
-import gzip
 import os
 import sqlite3
 from contextlib import closing
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpus.make_files import FILES
+from tests.corpus.make_files import newest_file
 from tests.runtime.processes import Stage, record, seeded
 from tests.runtime.storm import Outcome, Storm
 
@@ -31,18 +30,18 @@ def undisturbed(directory: Path, executions: int) -> Outcome:
     return outcome
 
 
-def put_old(file: Path) -> None:
-    """Have an empty file there of the first version of the tables, so that whoever opens it first upgrades it."""
-    file.write_bytes(gzip.decompress((FILES / "sqlite-1.db.gz").read_bytes()))
+def put_used(file: Path) -> None:
+    """Have a file there that others have used, and that was emptied."""
+    file.write_bytes(newest_file())
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
-        for table in ("heads", "log", "mail", "blobs"):
+        for table in ("heads", "attributes", "log", "mail", "blobs"):
             database.execute(f"DELETE FROM {table}")
 
 
 def killed(directory: Path, executions: int, seed: int, *, for_s: float, pace: float) -> Outcome:
-    """What comes of them in a storm of `for_s` seconds, which begins with an old file."""
+    """What comes of them in a storm of `for_s` seconds, which begins with a used file."""
     with Stage(directory) as stage, seeded(seed) as draw:
-        put_old(stage.file)
+        put_used(stage.file)
         storm = Storm(stage, executions, pace)
         storm.rage(draw, for_s)
         outcome, kills = storm.subside()

@@ -1,6 +1,5 @@
 """Claims about kill -9 of processes that upgrade an old file: it is of the version before or of the one after, and whole."""
 
-import gzip
 import random
 import signal
 import sqlite3
@@ -14,8 +13,10 @@ import pytest
 
 from perdure.stores.sqlite.opening import check, upgrade
 from perdure.stores.sqlite.schema import VERSION
-from tests.corpus.make_files import FILES
+from tests.corpus.make_files import newest_file
 from tests.runtime.processes import Process, Stage, record, seeded, until
+from tests.stores.sqlite import next_version
+from tests.stores.sqlite.next_version import NEXT
 
 SLEEPERS = 15_000
 """How many executions an old file has, so that upgrading it takes a while."""
@@ -27,7 +28,7 @@ GROW = """
     INSERT INTO {table} ({columns}) SELECT {values} FROM {table} JOIN (
         WITH RECURSIVE counted(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < {count}) SELECT n FROM counted) WHERE {which}
 """
-COLUMNS = "tenant, program, root, version, wake_at_s, status, created_at_s"
+COLUMNS = "tenant, workflow, program, root, version, wake_at_s, status, created_at_s"
 HEADS = "SELECT address, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s FROM heads ORDER BY number"
 OTHERS = (
     "SELECT * FROM log ORDER BY execution, version",
@@ -37,8 +38,9 @@ OTHERS = (
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A stage with a file of the first version of the tables, many executions sleeping in it."""
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A stage with a file of this version of the tables, many executions sleeping in it, whose processes know the next one."""
+    next_version.plant(monkeypatch)
     with Stage(tmp_path) as stage:
         renew(stage)
         yield stage
@@ -48,11 +50,11 @@ def renew(stage: Stage) -> None:
     """Have the old file there, and nothing else."""
     for path in stage.directory.glob("perdure.db-*"):
         path.unlink()
-    stage.file.write_bytes(gzip.decompress((FILES / "sqlite-1.db.gz").read_bytes()))
+    stage.file.write_bytes(newest_file())
     grown = {"table": "heads", "count": SLEEPERS, "which": "address LIKE '%sleeping%'"}
     with database(stage.file) as old:
         old.execute("BEGIN")
-        old.execute(GROW.format(columns=f"address, {COLUMNS}", values=f"""'["corpus","sleeping","' || n || ' more"]', {COLUMNS}""", **grown))
+        old.execute(GROW.format(columns=f"address, id, {COLUMNS}", values=f"""'["corpus","sleeping","' || n || ' more"]', n || ' more', {COLUMNS}""", **grown))
         old.execute("INSERT INTO log SELECT heads.number, 2, log.row FROM heads JOIN log ON log.execution = 3 WHERE heads.address LIKE '% more%'")
         old.execute("COMMIT")
 
@@ -93,13 +95,13 @@ def killed_again_and_again(stage: Stage, seed: int, kills: int) -> None:
         for _ in range(kills):
             opening(stage, draw).send(signal.SIGKILL)
             found = version(stage.file)
-            assert found in range(1, VERSION + 1) and check(stage.file).damage == ()
-            left[found == VERSION] += 1
-            if found == VERSION:
+            assert found in (VERSION, NEXT) and check(stage.file).damage == ()
+            left[found == NEXT] += 1
+            if found == NEXT:
                 assert content(stage.file) == before
                 renew(stage)
         upgrade(stage.file)
-        assert (version(stage.file), content(stage.file)) == (VERSION, before)
+        assert (version(stage.file), content(stage.file)) == (NEXT, before)
     record(f"{kills} processes killed while they opened an old file of {len(before[0])} executions: {left[0]} left it old, {left[1]} upgraded")
 
 
@@ -117,7 +119,7 @@ def test_who_waits_for_an_upgrade_does_it_if_the_other_is_killed(stage: Stage) -
     first, second = caught_upgrading(stage)
     first.send(signal.SIGKILL)
     second.until_said("opened")
-    assert (version(stage.file), content(stage.file)) == (VERSION, before)
+    assert (version(stage.file), content(stage.file)) == (NEXT, before)
 
 
 def caught_upgrading(stage: Stage) -> tuple[Process, Process]:
@@ -126,7 +128,7 @@ def caught_upgrading(stage: Stage) -> tuple[Process, Process]:
         openers = [stage.member("opener") for _ in range(2)]
         for opener in openers:
             opener.until_said("opening")
-        until(lambda: upgrading(stage.file) or version(stage.file) == VERSION, "somebody upgrades")
+        until(lambda: upgrading(stage.file) or version(stage.file) == NEXT, "somebody upgrades")
         at_work = upgrading(stage.file)
         if at_work in {opener.pid for opener in openers}:
             first, second = sorted(openers, key=lambda opener: opener.pid != at_work)

@@ -1,7 +1,6 @@
 """Claims about verifying: each kind of damage is found where it was planted, and where nothing is wrong nothing is found, whatever goes on meanwhile."""
 
 import asyncio
-import gzip
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +20,7 @@ from perdure.service.verify import Sight, verify
 from perdure.service.verifying import _Eyes, heads_of, verified
 from perdure.stores.sqlite.looking import SqliteLook
 from perdure.testing.virtual import run
-from tests.corpus.make_files import FILES, STATUSES
+from tests.corpus.make_files import STATUSES, newest_file
 from tests.runtime.cluster import Cluster, cluster, settle
 from tests.service.world import virtually
 
@@ -179,7 +178,7 @@ def test_a_head_that_says_something_else_than_the_log_is_damage(seen: dict[str, 
 
 def test_a_log_that_can_t_be_read_or_lacks_a_row_is_damage(seen: dict[str, Sight]) -> None:
     sight = seen["waiting"]
-    for rows in ((b"", *sight.rows), (b"\x01\x90\x90", *sight.rows), (b"\x09" + sight.rows[0][1:],), sight.rows[1:], (*sight.rows, sight.rows[-1])):
+    for rows in ((b"", *sight.rows), (b"\x02\x90\x90", *sight.rows), (b"\x09" + sight.rows[0][1:],), sight.rows[1:], (*sight.rows, sight.rows[-1])):
         assert [one.kind for one in verify(msgspec.structs.replace(sight, rows=tuple(rows)))] in (["log"], ["head"])
     assert ("damage", "head", "") in told(msgspec.structs.replace(sight, rows=sight.rows[:-1]))
 
@@ -205,7 +204,7 @@ def test_a_call_that_is_on_no_queue_and_not_answered_is_damage(seen: dict[str, S
 
 def test_a_message_that_can_t_be_read_is_damage(seen: dict[str, Sight]) -> None:
     work = messages.encode(messages.Work(Key("t", "w", "i"), (), 1, "target", "key"))
-    for body in (b"", b"\x01nonsense", b"\x09", work):
+    for body in (b"", b"\x02nonsense", b"\x09", work):
         assert told(message(seen["waiting"], body)) == [("damage", "mail", "")]
 
 
@@ -261,8 +260,7 @@ async def test_what_was_planted_in_a_store_is_found_there(c: Cluster, client: As
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A file with one in every status, whose process was killed."""
-    newest = max(FILES.glob("sqlite-*.db.gz"))
-    (tmp_path / "corpus.db").write_bytes(gzip.decompress(newest.read_bytes()))
+    (tmp_path / "corpus.db").write_bytes(newest_file())
     return tmp_path / "corpus.db"
 
 

@@ -374,18 +374,24 @@ class StoreUnavailable(StoreError):
 
 
 class LogVersionUnsupported(StoreError):
-    """The log was written in a format that this version of Perdure does not read."""
+    """Something was stored in a format that this version of Perdure does not read."""
 
-    def __init__(self, found: object, supported: int) -> None:
-        super().__init__(f"the log is in format {found}, this Perdure reads formats 1 to {supported}; use a Perdure at least as new as the one that wrote it")
-        self.found, self.supported = found, supported
+    def __init__(self, found: int, oldest: int, newest: int) -> None:
+        reads = f"format {newest}" if oldest == newest else f"formats {oldest} to {newest}"
+        hint = (
+            "use a Perdure at least as new as the one that wrote it"
+            if found > newest
+            else "a development version of Perdure wrote it; begin with a new database, or export from that version what you need"
+        )
+        super().__init__(f"it was stored in format {found}, and this Perdure reads {reads}; {hint}")
+        self.found, self.oldest, self.newest = found, oldest, newest
 
 
 class LogDamaged(StoreError):
-    """A log row can't be read."""
+    """A row of a log, a message or a blob can't be read: it was changed since it was written, or is missing."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"a row of the log can't be read: {why}; restore the database from a backup")
+        super().__init__(f"something that was stored can't be read: {why}; restore the database from a backup")
         self.why = why
 
 

@@ -1,4 +1,4 @@
-"""The encoding of the log: a public contract. One byte of version, then the events of one commit as MessagePack.
+"""The encoding of the log: a public contract. The stamp of `perdure.core.wire`, then the events of one commit as MessagePack.
 
 Every later version of Perdure reads what an earlier one wrote: `UPCASTS` brings a row of an old version up by one, as plain
 data, before it is read. What a newer version wrote is refused, never guessed at.
@@ -13,12 +13,15 @@ from perdure.core import wire
 from perdure.core.errors import LogDamaged
 from perdure.core.events import Event
 
-VERSION = 1
+OLDEST = 2
+"""The oldest version that this code reads."""
+
+VERSION = 2
 """The version that this code writes."""
 
 Upcast = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 UPCASTS: dict[int, Upcast] = {}
-"""From a version to the next: a function over the events as plain data. Version 1 is the first, so there is none yet."""
+"""From a version to the next: a function over the events as plain data. `OLDEST` is the newest, so there is none yet."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Event])
@@ -33,7 +36,7 @@ def decode(row: bytes) -> list[Event]:
     """Read one row.
 
     Raises:
-        LogVersionUnsupported: a later version wrote it.
+        LogVersionUnsupported: it is in a format that is not read here.
         LogDamaged: it is no row of a log.
     """
     return read(row, VERSION, UPCASTS)
@@ -46,12 +49,11 @@ def decode_all(rows: Iterable[bytes]) -> list[Event]:
 
 def read(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
     """Read a row as `decode` does, with the newest version and the upcasts given."""
-    version = wire.version_of(row, newest)
-    payload: Any = memoryview(row)[1:]
+    version, payload = wire.unstamp(row, OLDEST, newest)
     try:
         if version == newest:
             return _decoder.decode(payload)
-        data = msgspec.msgpack.decode(payload)
+        data: Any = msgspec.msgpack.decode(payload)
         for step in range(version, newest):
             data = upcasts[step](data)
         return msgspec.convert(data, list[Event])

@@ -1,6 +1,6 @@
 """Messages: everything that can make an execution go on. Each is handled once; late and repeated ones do nothing.
 
-Those that travel through the mail have an encoding that other languages may write: one byte with its version, then MessagePack.
+Those that travel through the mail have an encoding that other languages may write: the stamp of `perdure.core.wire`, then MessagePack.
 """
 
 from typing import Any
@@ -186,7 +186,9 @@ class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     secrets: tuple[str, ...] = ()
 
 
-VERSION = 1
+VERSION = 2
+"""The version of the format of messages, the only one that is read."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Message | Work)
 
@@ -200,11 +202,11 @@ def decode(body: bytes) -> Message | Work:
     """Read what `encode` wrote.
 
     Raises:
-        LogVersionUnsupported: a later version wrote it.
+        LogVersionUnsupported: it is in another format.
         LogDamaged: it is no message.
     """
     try:
-        message: Message | Work = _decoder.decode(wire.unstamp(body, VERSION))
+        message: Message | Work = _decoder.decode(wire.unstamp(body, VERSION, VERSION)[1])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LogDamaged(str(error)) from error
     return message
@@ -214,7 +216,7 @@ def decode_message(body: bytes) -> Message:
     """Read a message to an execution.
 
     Raises:
-        LogVersionUnsupported: a later version wrote it.
+        LogVersionUnsupported: it is in another format.
         LogDamaged: it is none.
     """
     message = decode(body)

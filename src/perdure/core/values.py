@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import limits
-from perdure.core.errors import TooLarge, Undecodable, Unencodable
+from perdure.core import limits, wire
+from perdure.core.errors import LogDamaged, TooLarge, Undecodable, Unencodable
 from perdure.core.paths import ROOT, Path, text
 
 
@@ -89,6 +89,21 @@ def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 def offload(value: Value, blobs: dict[str, bytes]) -> Value:
     """Put a large value among `blobs`, by its hash, and return the reference; return a small one as it is."""
     return value if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN else kept(value, blobs)
+
+
+def intact(name: str, payload: bytes | None) -> bytes:
+    """The payload that a store has under the `name` of a blob, compared with that name, which is its SHA-256.
+
+    Raises:
+        LogDamaged: the store has none, or it was changed since it was written.
+        SealedPayload: a codec has encoded it, and it was not decoded.
+    """
+    if payload is None:
+        raise LogDamaged(f"blob {name} is missing")
+    wire.refuse_coded(payload)
+    if sha256(payload).hexdigest() != name:
+        raise LogDamaged(f"blob {name} was changed since it was written: its SHA-256 is not its name")
+    return payload
 
 
 def kept(value: Value, blobs: dict[str, bytes]) -> Blob:

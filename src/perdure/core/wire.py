@@ -1,8 +1,14 @@
-"""The version byte in front of everything that is kept: what a later Perdure must still read, and an earlier one must refuse.
+"""The stamp in front of everything that is kept: one byte with the version of the format, and a checksum.
 
-A payload that a codec has encoded has `CODED` in its place, and behind it how it is framed: see `perdure.stores.coded`. Where it gets
-this far it could not be decoded, and is refused with the reason.
+The checksum is the CRC-32 of zlib (ISO-HDLC) over the version byte and the payload, as four bytes, most significant first. It finds what
+a disk or a memory has changed; it is no protection against somebody who means to change something (see `perdure.stores.encryption`).
+
+A payload that a codec has encoded has `CODED` in place of the version, and behind it how it is framed: see `perdure.stores.coded`. A codec
+has checksums of its own. A payload that is still encoded here could not be decoded, and is refused with the reason.
 """
+
+from struct import Struct
+from zlib import crc32
 
 from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload
 
@@ -17,31 +23,34 @@ ENCRYPTED = b"E"
 """What begins the codec's own part if it is encrypted; then come the length of the key's id in one byte, and the id."""
 
 
+_STAMP = Struct(">BI")
+_STAMP_BYTES = _STAMP.size
+_SEEDS = tuple(crc32(bytes((version,))) for version in range(256))
+
+
 def stamp(version: int, payload: bytes) -> bytes:
-    """Put the version in front."""
-    return bytes((version,)) + payload
+    """Put the version and the checksum in front."""
+    return _STAMP.pack(version, crc32(payload, _SEEDS[version])) + payload
 
 
-def version_of(data: bytes, newest: int) -> int:
-    """The version that wrote `data`.
+def unstamp(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
+    """The version that wrote `data`, and the payload behind the stamp, whose checksum was compared.
 
     Raises:
-        LogVersionUnsupported: it is later than `newest`, or none at all.
-        LogDamaged: there is nothing.
+        LogVersionUnsupported: it is in a format older than `oldest` or newer than `newest`.
+        LogDamaged: it is too short, or not what was written.
         SealedPayload: a codec has encoded it.
     """
-    if not data:
-        raise LogDamaged("it is empty")
-    if not 1 <= data[0] <= newest:
+    if len(data) < _STAMP_BYTES:
+        raise LogDamaged("it is cut off" if data else "it is empty")
+    version, checksum = _STAMP.unpack_from(data)
+    if not oldest <= version <= newest:
         refuse_coded(data)
-        raise LogVersionUnsupported(data[0], newest)
-    return data[0]
-
-
-def unstamp(data: bytes, newest: int) -> memoryview:
-    """The payload behind the version byte, which must be known."""
-    version_of(data, newest)
-    return memoryview(data)[1:]
+        raise LogVersionUnsupported(version, oldest, newest)
+    payload = memoryview(data)[_STAMP_BYTES:]
+    if crc32(payload, _SEEDS[version]) != checksum:
+        raise LogDamaged("its checksum is wrong, so it was changed since it was written")
+    return version, payload
 
 
 def key_id(data: bytes) -> str | None:

@@ -1,7 +1,6 @@
 """Payloads: blobs read lately, kept in memory for a while, since what is replayed twice is read twice."""
 
-from perdure.core import wire
-from perdure.core.errors import LogDamaged
+from perdure.core.values import intact
 from perdure.stores.looking import Looking
 
 RECENT = 16
@@ -21,15 +20,12 @@ class Payloads:
         """The payload of a blob.
 
         Raises:
-            LogDamaged: it is missing.
+            LogDamaged: it is missing, or was changed since it was written.
             SealedPayload: a codec has encoded it, and none is given here.
         """
         raw = self._recent.pop(sha256, None)
         if raw is None:
-            raw = await self._store.blob(sha256)
-            if raw is None:
-                raise LogDamaged(f"blob {sha256} is missing")
-            wire.refuse_coded(raw)
+            raw = intact(sha256, await self._store.blob(sha256))
         self._recent[sha256] = raw
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]

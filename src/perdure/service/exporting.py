@@ -11,6 +11,7 @@ from perdure.core.errors import LogDamaged, NotFound
 from perdure.core.mail import Mail
 from perdure.core.ops import Spawn
 from perdure.core.paths import Key
+from perdure.core.values import intact
 from perdure.core.walk import ARCHIVE, blobs_of
 from perdure.service.bundle import Bundle, Exported, Message
 from perdure.stores.base import Log
@@ -41,9 +42,7 @@ async def export(looking: Looking, key: Key, children: bool = False) -> Bundle:
         executions[one] = Exported(one, head.program, head.root, head.version, head.status, rows, letters)
         events = log.decode_all(rows)
         async for name, raw in referred(looking, blobs_of((*events, *(messages.decode(letter.body) for letter in mail)))):
-            if raw is None:
-                raise LogDamaged(f"blob {name} is missing")
-            blobs[name] = raw
+            blobs[name] = intact(name, raw)
         wanted.extend(started(one, events) if children else ())
     if not executions:
         raise NotFound(key)

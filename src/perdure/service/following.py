@@ -17,7 +17,7 @@ from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import Keep
 from perdure.core.paths import Key
-from perdure.core.values import Value
+from perdure.core.values import Value, intact
 from perdure.core.views import PublicEvent
 from perdure.service.access import Access
 from perdure.stores.base import Head, Store
@@ -85,7 +85,7 @@ class Tail:
         raw = await self._store.blob(sha256)
         if raw is None:
             return None
-        rows = _archived.decode(raw)
+        rows = _archived.decode(intact(sha256, raw))
         version = 0
         for number, row in enumerate(rows):
             events = log.decode(row)

@@ -12,6 +12,7 @@ from perdure.stores.base import Commit, Filter, Post
 from perdure.stores.sqlite.looking import SqliteLook
 from perdure.stores.sqlite.opening import file_to_look_at
 from perdure.stores.sqlite.store import SqliteStore
+from tests.stores.sqlite import next_version
 from tests.stores.sqlite.world import key, letter, opening
 
 
@@ -73,13 +74,14 @@ async def test_a_look_sees_what_is_written_meanwhile(tmp_path: Path) -> None:
     await store.close()
 
 
-def test_a_file_that_is_not_there_is_not_made_and_an_older_one_not_upgraded(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_not_made_and_an_older_one_not_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="there is no file"):
         SqliteLook(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []
     asyncio.run(SqliteStore(tmp_path / "old.db").close())
     with sqlite3.connect(tmp_path / "old.db") as older:
-        older.execute("PRAGMA user_version = 2")
+        older.execute("CREATE TABLE others (name)")
     older.close()
+    next_version.plant(monkeypatch)
     with pytest.raises(StoreError, match="perdure db upgrade"):
         SqliteLook(tmp_path / "old.db")

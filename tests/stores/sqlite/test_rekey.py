@@ -27,6 +27,7 @@ from perdure.stores.sqlite.backup import backup
 from perdure.stores.sqlite.opening import check
 from perdure.stores.sqlite.rekey import KeyUse, key_uses, rekey
 from perdure.stores.sqlite.store import SqliteStore
+from tests.stores.sqlite import next_version
 from tests.stores.sqlite.world import WAIT_S, database, key, letter, queue, several, step, tell, until
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
@@ -194,7 +195,7 @@ async def test_a_file_of_another_version_or_one_that_is_locked_is_refused(file: 
         with pytest.raises(StoreUnavailable, match="is locked"):
             rekey(file, Encrypted(NEW | OLD))
         connection.execute("ROLLBACK")
-        connection.execute("PRAGMA user_version = 1")
+    next_version.plant(monkeypatch)
     for refused in (lambda: key_uses(file), lambda: rekey(file, Encrypted(NEW | OLD))):
         with pytest.raises(StoreError, match="perdure db upgrade"):
             refused()

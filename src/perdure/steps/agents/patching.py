@@ -13,6 +13,7 @@ from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.mail import Send
 from perdure.core.paths import Key
+from perdure.core.values import intact
 from perdure.programs.code.info import step_info
 from perdure.programs.code.resources import opened
 from perdure.programs.format.canonical import bytes_of, hash_of
@@ -128,7 +129,7 @@ async def _definition(store: Store, execution: Execution) -> tuple[str, dict[str
     raw = await store.blob(execution.definition.sha256)
     if raw is None:
         raise Fatal(f"the definition of {execution.key} is not kept any more")
-    definition: dict[str, Any] = msgspec.json.decode(raw)
+    definition: dict[str, Any] = msgspec.json.decode(intact(execution.definition.sha256, raw))
     return execution.definition.sha256, definition
 
 

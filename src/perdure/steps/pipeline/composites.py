@@ -13,7 +13,6 @@ import msgspec
 
 from perdure.core import log, messages, values
 from perdure.core.attributes import shown
-from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.mail import Mail
@@ -213,8 +212,6 @@ async def _shape(looking: Looking, execution: Execution, mail: list[Mail]) -> Sh
         given = letter.input if isinstance(letter, messages.Start) else given
     if given is None:
         return None
-    raw = given if isinstance(given, bytes) else await looking.blob(given.sha256)
-    if raw is None:
-        raise NotFound(execution.key)
+    raw = given if isinstance(given, bytes) else values.intact(given.sha256, await looking.blob(given.sha256))
     decoded: tuple[tuple[Shape], dict[str, Any]] = values.decode(raw, tuple[tuple[Shape], dict[str, Any]], "what a composite does")
     return decoded[0][0]

@@ -16,13 +16,13 @@ import msgspec
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.sqlite.file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, code, is_busy
 from perdure.stores.sqlite.lives import others
-from perdure.stores.sqlite.schema import STEPS, VERSION, create
+from perdure.stores.sqlite.schema import OLDEST, STEPS, VERSION, create, differences
 
 WAIT_S = 10.0
 """How long opening waits for others that create, upgrade or recover the same file."""
 
 SILENT_S = 0.5
-"""How long after taking the lock, at most, who upgrades says so. Processes of version 1 never say anything."""
+"""How long after taking the lock, at most, who upgrades says so."""
 
 RECOVER = "UPDATE meta SET restored = 0, membership = membership + 1, time_s = 0, boot = '', epoch = max(epoch + 1, ?)"
 
@@ -60,6 +60,7 @@ def open_database(file: DatabaseFile) -> sqlite3.Connection:
                 _create(connection)
             elif version < VERSION:
                 _upgrade(file, connection)
+            _compare(file, connection)
             _recover(connection)
             connection.execute("PRAGMA busy_timeout = 0")
             _try_to_write(connection)
@@ -81,6 +82,7 @@ def file_to_look_at(path: Path) -> DatabaseFile:
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
         if _version(file, connection) < VERSION:
             raise StoreError(f"{file.path} must be upgraded before it can be looked at, and looking changes nothing; run `perdure db upgrade`")
+        _compare(file, connection)
         file.remember()
     return file
 
@@ -178,7 +180,21 @@ def _version(file: DatabaseFile, connection: sqlite3.Connection) -> int:
         raise StoreError(
             f"{file.path} was written by a newer Perdure (its tables are of version {version}, known here is {VERSION}); upgrade perdure to open it"
         )
+    if application and version < OLDEST:
+        raise StoreError(
+            f"{file.path} was written by a development version of Perdure (its tables are of version {version}, known here is {VERSION}); "
+            "name a new file with db= or PERDURE_DB, or go on with the version that wrote it"
+        )
     return int(version) if application else 0
+
+
+def _compare(file: DatabaseFile, connection: sqlite3.Connection) -> None:
+    """Hold the tables against what their version says."""
+    if found := differences(connection):
+        raise StoreError(
+            f"{file.path} has tables of version {VERSION} that differ from those of this Perdure, at {', '.join(found[:5])}: a development version made them, "
+            "or somebody changed them; name a new file with db= or PERDURE_DB, or restore it from a backup"
+        )
 
 
 def _write_ahead(file: DatabaseFile, connection: sqlite3.Connection) -> None:
@@ -243,7 +259,7 @@ def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
 
 @contextmanager
 def _locked(file: DatabaseFile) -> Iterator[None]:
-    """Hold the lock that a process of version 1 holds as long as it has the file open, and that who upgrades holds meanwhile."""
+    """Hold the lock of the process that upgrades the file."""
     lock = file.path.with_name(f"{file.path.name}.lock")
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -271,7 +287,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _in_use(file: DatabaseFile, pids: list[int]) -> StoreError:
-    who = f"process {', '.join(map(str, pids))} has" if pids else "a process of an older Perdure has"
+    who = f"process {', '.join(map(str, pids))} has" if pids else "another process has"
     return StoreError(f"{file.path} must be upgraded, and {who} it open; end all that use it, and run `perdure db upgrade`")
 
 

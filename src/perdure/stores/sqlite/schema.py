@@ -1,4 +1,4 @@
-"""The tables of the SQLite store, and the steps that lead to them from those of each earlier version.
+"""The tables of the SQLite store, the steps that lead to them from those of earlier versions.
 
 An address is kept as JSON text, of three parts for an execution and two for a queue, so that no two addresses are the same
 text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
@@ -12,9 +12,9 @@ in a backup that was not yet opened, and the rest is the anchor of the store's t
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from functools import cache
 from typing import NamedTuple
-
-import msgspec
 
 from perdure.stores.sqlite.file import APPLICATION_ID
 
@@ -41,7 +41,7 @@ CREATE TABLE processes (
 ){_STRICT};
 CREATE TABLE holders (name TEXT PRIMARY KEY, process TEXT, until_s REAL, about BLOB){_STRICT};
 """
-_HEADS_2 = f"""
+_HEADS = f"""
 CREATE TABLE heads (
     number INTEGER PRIMARY KEY,
     address TEXT NOT NULL UNIQUE,
@@ -57,32 +57,28 @@ CREATE TABLE heads (
     status TEXT NOT NULL,
     created_at_s REAL NOT NULL,
     ended_at_s REAL,
-    ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL
-{{more}}){_STRICT};
+    ready_at_s REAL GENERATED ALWAYS AS (coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)) VIRTUAL,
+    queue TEXT NOT NULL DEFAULT '',
+    lane TEXT NOT NULL DEFAULT '',
+    priority INTEGER NOT NULL DEFAULT 0,
+    limited INTEGER NOT NULL DEFAULT 0,
+    begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL
+){_STRICT};
 CREATE INDEX heads_of_family ON heads (root, ready_at_s);
 CREATE INDEX heads_by_id ON heads (id);
 CREATE INDEX heads_by_workflow ON heads (tenant, workflow, status);
 CREATE INDEX heads_by_status ON heads (status);
 CREATE INDEX heads_by_time ON heads (created_at_s);
-"""
-_WAITING = """
 CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s) WHERE limited = 0;
 CREATE INDEX heads_in_line ON heads (queue, lane, begun, priority, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 AND holder IS NULL AND ready_at_s IS NOT NULL;
 CREATE INDEX heads_held_in_queues ON heads (holder) WHERE limited = 1 AND holder IS NOT NULL;
-CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> ''
+CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
 """
-_PLACE = """, queue TEXT NOT NULL DEFAULT '',
-    lane TEXT NOT NULL DEFAULT '',
-    priority INTEGER NOT NULL DEFAULT 0,
-    limited INTEGER NOT NULL DEFAULT 0,
-    begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL"""
-_HEADS = f"{_HEADS_2.format(more=_PLACE)};{_WAITING};"
 _ATTRIBUTES = f"""
 CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
 CREATE INDEX attributes_by_value ON attributes (name, value, number);
 """
-_MAIL_IN_LINE = "CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL"
 _REST = f"""
 CREATE TABLE log (execution INTEGER NOT NULL, version INTEGER NOT NULL, row BLOB NOT NULL){_STRICT};
 CREATE UNIQUE INDEX log_of_execution ON log (execution, version);
@@ -102,7 +98,7 @@ CREATE TABLE mail (
     UNIQUE (address, key)
 ){_STRICT};
 CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT NULL;
-{_MAIL_IN_LINE};
+CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
 """
@@ -140,69 +136,55 @@ def statements(script: str) -> list[str]:
     return [statement for part in script.split(";") if (statement := part.strip())]
 
 
+_STATEMENTS = statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES + _VAULT)
+
+
 def create(connection: sqlite3.Connection) -> None:
     """Make all tables, inside of a transaction."""
-    for statement in statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES + _VAULT):
+    for statement in _STATEMENTS:
         connection.execute(statement)
     connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _share(connection: sqlite3.Connection) -> None:
-    """From version 1: one process had the file, and knew by heart who holds what."""
-    decode = msgspec.json.Decoder(list[str]).decode
-    connection.create_function("part", 2, lambda address, number: decode(address)[number], deterministic=True)
-    carried_over = f"""
-    ALTER TABLE meta RENAME TO meta_1;
-    ALTER TABLE heads RENAME TO heads_1;
-    DROP INDEX heads_waiting;
-    DROP INDEX heads_of_family;
-    {_META}
-    {_HEADS_2.format(more="")};
-    CREATE INDEX heads_waiting ON heads (holder, program, ready_at_s);
-    INSERT INTO meta SELECT 2, value, 0, 0, 0, '', 0 FROM meta_1 WHERE name = 'epoch';
-    INSERT INTO heads SELECT number, address, part(address, 0), part(address, 1), part(address, 2),
-        program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s FROM heads_1;
-    INSERT INTO holders (name) SELECT holder FROM heads WHERE holder IS NOT NULL
-        UNION SELECT holder FROM mail WHERE holder IS NOT NULL AND queue IS NOT NULL;
-    DROP TABLE meta_1;
-    DROP TABLE heads_1
-    """
-    for statement in statements(carried_over):
-        connection.execute(statement)
+def differences(connection: sqlite3.Connection) -> list[str]:
+    """Where the tables of a database are not as this version makes them: columns and indexes by name. Tables and indexes of others do not matter."""
+    if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}.issuperset(_STATEMENTS):
+        return []  # word for word, as in every file that was not upgraded
+    columns, indexes = _columns_and_indexes(connection)
+    our_columns, our_indexes = _ours()
+    tables = {table for table, *_ in our_columns}
+    other_columns = our_columns ^ {column for column in columns if column[0] in tables}
+    return sorted({f"{table}.{name}" for table, name, *_ in (*other_columns, *(our_indexes - indexes))})
 
 
-def _line_up(connection: sqlite3.Connection) -> None:
-    """From version 2: nothing was in a queue with limits, or had attributes."""
-    changes = f"""
-    DROP INDEX heads_waiting;
-    ALTER TABLE heads ADD COLUMN queue TEXT NOT NULL DEFAULT '';
-    ALTER TABLE heads ADD COLUMN lane TEXT NOT NULL DEFAULT '';
-    ALTER TABLE heads ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE heads ADD COLUMN limited INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE heads ADD COLUMN begun INTEGER GENERATED ALWAYS AS (version > 0) VIRTUAL;
-    ALTER TABLE mail ADD COLUMN lane TEXT NOT NULL DEFAULT '';
-    ALTER TABLE mail ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE mail ADD COLUMN begun INTEGER GENERATED ALWAYS AS (deliveries > 0) VIRTUAL;
-    {_WAITING};
-    {_MAIL_IN_LINE};
-    {_ATTRIBUTES}
-    {_QUEUES}
-    """
-    for statement in statements(changes):
-        connection.execute(statement)
+Pictured = frozenset[tuple[str | int | None, ...]]
 
 
-def _keep_secrets(connection: sqlite3.Connection) -> None:
-    """From version 3: there was no vault."""
-    for statement in statements(_VAULT):
-        connection.execute(statement)
+@cache
+def _ours() -> tuple[Pictured, Pictured]:
+    with closing(sqlite3.connect(":memory:")) as new:
+        create(new)
+        return _columns_and_indexes(new)
 
 
-STEPS = (
-    Step(2, "share the file among processes, and list executions by an index", _share),
-    Step(3, "let executions and work wait in queues with limits, and let executions be found by attributes", _line_up),
-    Step(4, "keep secrets, encrypted", _keep_secrets),
-)
-VERSION = STEPS[-1].version
+def _columns_and_indexes(connection: sqlite3.Connection) -> tuple[Pictured, Pictured]:
+    return frozenset(connection.execute(_COLUMNS)), frozenset(connection.execute(_INDEXES))
+
+
+_COLUMNS = """
+SELECT of.name, its.name, its.type, its."notnull", its.dflt_value, its.pk, its.hidden
+    FROM sqlite_master AS of JOIN pragma_table_xinfo(of.name) AS its WHERE of.type = 'table' AND substr(of.name, 1, 7) <> 'sqlite_'
+"""
+_INDEXES = """
+SELECT of.tbl_name, of.name, its.seqno, its.name, its."desc", instr(of.sql, ' WHERE ') > 0
+    FROM sqlite_master AS of JOIN pragma_index_xinfo(of.name) AS its WHERE of.type = 'index' AND of.sql IS NOT NULL
+"""
+
+STEPS: tuple[Step, ...] = ()
+"""What brings older tables to this version, one version at a time; there is no older one that is read."""
+
+VERSION = 5
+OLDEST = VERSION - len(STEPS)
+"""The oldest version whose tables are upgraded. Those before were of development versions."""
