@@ -158,8 +158,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The database did not answer: locked for too long, the disk full, the file gone, the server not there, a connection lost.",
         "Ask again: starts with an `id` and messages with a `key` count once. Engines try by themselves.",
     ),
-    "LogVersionUnsupported": ("The log was written by a newer Perdure.", "Use one at least as new as that."),
-    "LogDamaged": ("The file was damaged from outside.", "`perdure db check`; restore a backup."),
+    "LogVersionUnsupported": (
+        "A newer Perdure wrote it, or a development version from before the first release.",
+        "Use one at least as new as the one that wrote it; after a development version, begin with a new database.",
+    ),
+    "LogDamaged": (
+        "The file was damaged from outside: a checksum, or the SHA-256 of a blob, says so.",
+        "`perdure verify` names the executions; restore a backup.",
+    ),
     "WorkflowError": ("The root of what comes of the work itself.", "Catch it in a workflow to deal with any failure of a step, a child or a branch."),
     "StepFailed": (
         "A step has used up its tries, was `Fatal`, or was interrupted and is not idempotent. `kind` says which.",
