@@ -9,6 +9,7 @@ from perdure.core.copies import Copy, Fork
 from perdure.core.ops import Call, Keep, Ok, Op, Outcome, Sleep, Spawn
 from perdure.core.paths import UNDO, Path
 from perdure.core.promise import Promise, Settlement
+from perdure.core.undo import lies_in
 
 
 class Memo:
@@ -47,10 +48,10 @@ class Memo:
 
 
 def still_done(settled: Mapping[Path, Settlement]) -> dict[Path, Settlement]:
-    """What has succeeded and was not undone, and so is not done again."""
+    """What has succeeded and was not undone, by itself or with a block in which it lies, and so is not done again."""
     undone = {path[1:] for path in settled if path[0] == UNDO}
     succeeded = {path: known for path, known in settled.items() if known.outcome is None or isinstance(known.outcome, Ok)}
-    return {path: known for path, known in succeeded.items() if path not in undone and path[0] != UNDO}
+    return {path: known for path, known in succeeded.items() if path not in undone and path[0] != UNDO and not lies_in(path, undone)}
 
 
 def copies(known: Mapping[Path, Settlement], settled: Mapping[Path, Settlement], before: Path) -> tuple[Copy, ...]:

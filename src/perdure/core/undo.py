@@ -1,13 +1,44 @@
-"""Undo: which of the settled operations are to be undone, and in which order."""
+"""Undo: which of the settled operations are to be undone, and in which order.
 
-from collections.abc import Mapping
+A block that has something of its own that undoes it notes beside itself, at `UNDOABLE`, that it has completed. From then on it is undone as a whole, at its
+own path, and what was done inside of it is not undone by itself.
+"""
 
-from perdure.core.ops import Call, Ok, Spawn
-from perdure.core.paths import UNDO, Path
+from collections.abc import Collection, Mapping
+
+from perdure.core.ops import Call, Keep, Ok, Spawn
+from perdure.core.paths import UNDO, Path, Segment
 from perdure.core.promise import Settlement
+
+UNDOABLE: Segment = ("undoable", 0)
 
 
 def undoable(settled: Mapping[Path, Settlement]) -> list[Path]:
     """What is to be undone of what has settled, given in its order: what was done last first."""
-    wanted = [(path, known.op.undo, known.outcome) for path, known in settled.items() if isinstance(known.op, Call | Spawn) and path[0] != UNDO]
-    return [path for path, undo, outcome in reversed(wanted) if undo == "in_doubt" or (undo and isinstance(outcome, Ok))]
+    blocks = {path[:-1] for path, known in settled.items() if completes_block(known)}
+    found = [path[:-1] if completes_block(known) else path for path, known in reversed(list(settled.items())) if _is_wanted(path, known)]
+    return [path for path in found if not lies_in(path, blocks)] if blocks else found
+
+
+def completes_block(known: Settlement) -> bool:
+    """Whether it is the note that a block has completed, which is undone as a whole."""
+    return isinstance(known.op, Keep) and known.op.role == "undoable"
+
+
+def undoing(settled: Mapping[Path, Settlement], path: Path) -> Settlement:
+    """What is undone at one of the paths of `undoable`: an operation, or the note that a block has completed, whose value is the block's result."""
+    return settled.get((*path, UNDOABLE)) or settled[path]
+
+
+def lies_in(path: Path, blocks: Collection[Path]) -> bool:
+    """Whether a path leads into one of these, and not to one itself."""
+    return any(path[:depth] in blocks for depth in range(1, len(path)))
+
+
+def _is_wanted(path: Path, known: Settlement) -> bool:
+    match known.op:
+        case Call(undo=undo) if path[0] != UNDO:
+            return undo == "in_doubt" or (bool(undo) and isinstance(known.outcome, Ok))
+        case Spawn(undo=True) if path[0] != UNDO:
+            return isinstance(known.outcome, Ok)
+    return completes_block(known)

@@ -1,6 +1,6 @@
 """Children: other workflows, called by name and range of versions."""
 
-from tests.graph.semantics.table import Cancelled, Row
+from tests.graph.semantics.table import Broken, Cancelled, Row
 
 OLD = 'name: greet\nversion: 1.4.0\ninput: {who: {}}\nsteps:\n  - {id: g, tool: SAY, with: {value: "Hello @{input.who}"}}'
 NEW = 'name: greet\nversion: 2.1.0\ninput: {who: {}}\nsteps:\n  - {id: g, tool: SAY, with: {value: "Hi @{input.who}"}}'
@@ -114,5 +114,38 @@ ROWS = [
         """,
         calls=(NEW,),
         failed="the input lacks who",
+    ),
+    Row(
+        "a called workflow that fails is started anew as often as its retry says",
+        """
+        steps:
+          - {id: c, call: trip, retry: {max: 3, wait: 10s, factor: 1}, schema: {type: integer}}
+        """,
+        calls=("name: trip\nsteps:\n  - {id: t, tool: SAY, retry: {max: 1}}",),
+        answers={"t": [Broken("no"), Broken("no"), 5]},
+        result=5,
+        children=(("trip", "failed", "Broken: no"), ("trip", "failed", "Broken: no"), ("trip", "completed", 5)),
+        crashes=True,
+    ),
+    Row(
+        "its retry names the errors after which it is started anew",
+        """
+        steps:
+          - {id: c, call: trip, retry: {max: 3, fatal: [Broken]}}
+        """,
+        calls=("name: trip\nsteps:\n  - {id: t, tool: SAY, retry: {max: 1}}",),
+        answers={"t": [Broken("no")]},
+        failed="Broken",
+        children=(("trip", "failed", "Broken: no"),),
+    ),
+    Row(
+        "the timeout of a call is that of all its children together",
+        """
+        steps:
+          - {id: c, call: trip, timeout: 25s, retry: {max: 9, wait: 10s, factor: 1}}
+        """,
+        calls=("name: trip\nsteps:\n  - {id: t, tool: FAIL, retry: {max: 1}}",),
+        failed="Timeout: c has not ended within 25 s",
+        took=25,
     ),
 ]

@@ -106,13 +106,18 @@ class Undone:
 
 
 @dataclasses.dataclass(frozen=True)
+class Retried:
+    """Somebody retries it, though it has failed."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Open:
     """Just these operations are open at this moment."""
 
     paths: str
 
 
-Event = Skip | Voted | Sent | Cancelled | Undone | Open
+Event = Skip | Voted | Sent | Cancelled | Undone | Retried | Open
 
 OVER = ("completed", "failed", "cancelled", "needs_attention")
 LONGEST_S = 1e9
@@ -216,6 +221,8 @@ def befall(world: World, run: Run[Any], event: Event) -> None:
             run.cancel(reason)
         case Undone():
             run.undo()
+        case Retried():
+            run.retry()
         case Open(paths):
             found = [text(path) for path in folded(world, run).open if is_work(path)]
             assert sorted(found) == sorted(paths.split()), "what is open"

@@ -1,6 +1,6 @@
 """Undo: what was done is undone, last first, when an execution fails or is cancelled. Then who is to be told of it is called."""
 
-from tests.graph.semantics.table import Broken, Cancelled, Row, Undone, Voted
+from tests.graph.semantics.table import Broken, Cancelled, Retried, Row, Sent, Skip, Undone, Voted
 
 ROWS = [
     Row(
@@ -242,5 +242,130 @@ ROWS = [
         undone="a",
         failed="no",
         took=0,
+    ),
+    Row(
+        "the undo of a block that has completed runs instead of those of its steps",
+        """
+        order: listed
+        steps:
+          - id: trip
+            undo: {tool: SAY, with: {value: "@self"}}
+            do: [{id: a, tool: SAY, undo: SAY}, {id: b, tool: SAY, with: {value: 7}, undo: SAY}]
+          - {id: c, tool: SAY, undo: SAY}
+          - {id: f, fail: "no"}
+        """,
+        ran="trip/a trip/b c",
+        undone="c trip",
+        targets={"~undo/trip": "SAY"},
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "a block that has not completed is undone by its steps' own",
+        """
+        order: listed
+        steps:
+          - id: trip
+            undo: SAY
+            do: [{id: a, tool: SAY, undo: SAY}, {id: inner, undo: SAY, do: [{id: x, tool: SAY, undo: SAY}]}, {id: f, fail: "no"}]
+        """,
+        undone="trip/inner trip/a",
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "each passage of a block through a list is undone as a whole, with its item and its steps' results",
+        """
+        order: listed
+        steps:
+          - id: m
+            each: {in: [a, b], concurrency: 1}
+            undo: {tool: ECHO, with: {it: "@item", nth: "@index", got: "@x", all: "@self"}}
+            do: [{id: x, tool: SAY, with: {value: "@item"}, undo: SAY}]
+          - {id: f, fail: "no"}
+        """,
+        undone="m/~1 m/~0",
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "the undo of a step in a list reads its item and the steps beside it",
+        """
+        order: listed
+        steps:
+          - id: m
+            each: {in: [a, b], as: letter, concurrency: 1}
+            do: [{id: x, tool: SAY, with: {value: "@letter"}}, {id: y, tool: SAY, undo: {tool: ECHO, with: {it: "@letter", got: "@x"}}}]
+          - {id: f, fail: "no"}
+        """,
+        undone="m/~1/y m/~0/y",
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "every turn of a block is undone as a whole",
+        """
+        order: listed
+        steps:
+          - id: r
+            repeat: {while: {ref: "@index", lt: 1}, max: 5}
+            undo: {tool: ECHO, with: {turn: "@index"}}
+            do: [{id: x, tool: SAY, undo: SAY}]
+          - {id: f, fail: "no"}
+        """,
+        undone="r/~1 r/~0",
+        failed="no",
+    ),
+    Row(
+        "whatever a step does, what undoes it runs once it has succeeded",
+        """
+        order: listed
+        vars: {x: 1}
+        steps:
+          - {id: s, set: {x: 2}, undo: ECHO}
+          - {id: t, test: {ref: "@vars.x", eq: 2}, undo: SAY}
+          - {id: e, emit: {body: 1}, undo: SAY}
+          - {id: z, sleep: 1s, undo: SAY}
+          - {id: i, if: true, then: [{id: a, tool: SAY, undo: SAY}], undo: SAY}
+          - {id: p, parallel: [{id: b, tool: SAY, undo: SAY}], undo: ECHO}
+          - {id: w, race: [{id: c, tool: SAY, undo: SAY}], undo: ECHO}
+          - {id: ok, approve: {title: "?"}, undo: {tool: ECHO, with: {by: "@self.by"}}}
+          - {id: l, listen: {names: go}, undo: SAY}
+          - {id: n, listen: {names: never, timeout: 1s}, undo: SAY, on_error: go_on}
+          - {id: f, fail: "no"}
+        """,
+        script=(Skip("2s"), Voted("ok"), Sent("go", 5)),
+        undone="l ok w p i z e t s",
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "a workflow that was called is undone by the tool that is named for it, which is given its result",
+        """
+        order: listed
+        steps:
+          - {id: c, call: trip, undo: {tool: ECHO, with: {was: "@self"}}}
+          - {id: d, call: trip, wait: false, undo: ECHO}
+          - {id: f, fail: "no"}
+        """,
+        calls=("name: trip\nsteps:\n  - {id: t, tool: SAY, with: {value: 3}, undo: SAY}",),
+        undone="d c",
+        targets={"~undo/c": "ECHO"},
+        failed="no",
+        crashes=True,
+    ),
+    Row(
+        "what is done again after an undo is all of the block",
+        """
+        order: listed
+        steps:
+          - {id: trip, undo: ECHO, do: [{id: a, tool: SAY, transform: {n: "@self"}, undo: SAY}]}
+          - {id: f, tool: SAY, retry: {max: 1}}
+        """,
+        script=(Retried(),),
+        answers={"f": [Broken("no"), "done"]},
+        ran="trip/a f trip/a f",
+        undone="trip",
+        result="done",
     ),
 ]

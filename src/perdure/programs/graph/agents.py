@@ -57,7 +57,7 @@ def agent(run: "Instance", doing: Doing) -> None:
         told: dict[str, Any] = how.output.value
         answer = Output.of(told.get("output"), "the answer of an agent")
         answer.meta = {"llm": {"model": told.get("model", "")}, "usage": told.get("spent", {}), "tools": told.get("tools", [])}
-        doing.then(working.settled(run, doing, Done("success", answer)))
+        doing.then(Done("success", answer))
 
     op = run.log.attempted(doing.path, made)
     if isinstance(op, Err):

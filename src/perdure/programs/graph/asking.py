@@ -89,7 +89,7 @@ class Asking:
         else:
             answer = self.answers[-1]
             answer.meta = _meta(self.answers)
-            self.doing.then(working.settled(self.run, self.doing, Done("success", answer)))
+            self.doing.then(Done("success", answer))
 
     def _judged(self) -> bool | Err:
         """Whether the last answer is to be repaired, or why there is no use in that. On replay, what is remembered of it."""

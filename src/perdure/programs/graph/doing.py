@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import ErrorInfo
-from perdure.core.ops import Err, Keep, Sleep
+from perdure.core.ops import Call, Err, Keep, Sleep, Spawn
 from perdure.core.paths import Path
+from perdure.core.undo import UNDOABLE
 from perdure.programs.code.durations import seconds
-from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.ir import NOT_AFTER
+from perdure.programs.graph.names import Done, Names, Output, unfit
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
@@ -249,14 +251,46 @@ def turns(run: "Instance", doing: Doing) -> None:
 
 
 def perform(run: "Instance", doing: Doing) -> None:
-    """Do the verb of a node once."""
-    if doing.node.transform is not None:
+    """Do the verb of a node once. What it comes to is made over, held against the schema of the node, and noted if it is undone as a whole."""
+    node = doing.node
+    if node.undo is not None:
+        run.undo_names[doing.path] = doing.names
+        doing = doing._replace(then=partial(_completed, run, doing))
+    if node.schema is not None:
+        doing = doing._replace(then=partial(_checked, run, doing))
+    if node.transform is not None:
         from perdure.programs.graph.transforming import transformed  # here, as it does nodes again
 
         doing = transformed(run, doing)
     from perdure.programs.graph.guarding import use  # here, as it has people asked, which takes a workflow
 
     use(run, doing, lambda: run.verbs.get(doing.node.kind, run.verbs[""])(run, doing))
+
+
+def _checked(run: "Instance", doing: Doing, how: Done | Err) -> None:
+    """Tell what a node has come to, unless it does not fit the schema of the node."""
+    if isinstance(how, Err) or how.port in NOT_AFTER:
+        doing.then(how)
+        return
+    result = how.output
+
+    def fits() -> Keep | None:
+        if why := unfit(doing.node.schema, result.value):
+            raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
+        return None
+
+    wrong = run.log.judged((*doing.path, ("schema", 0)), fits)
+    doing.then(wrong if isinstance(wrong, Err) else how)
+
+
+def _completed(run: "Instance", doing: Doing, how: Done | Err) -> None:
+    """Note that a node has completed that is undone as a whole: all but those whose operation is itself undone."""
+    if isinstance(how, Done) and how.port not in NOT_AFTER:
+        known = run.execution.settled.get(doing.path)
+        is_undone_itself = known is not None and isinstance(known.op, Call | Spawn) and bool(known.op.undo)
+        if not is_undone_itself:
+            _ = run.log.note((*doing.path, UNDOABLE), Keep(how.output.raw, "undoable"))
+    doing.then(how)
 
 
 def _short(value: object) -> str:

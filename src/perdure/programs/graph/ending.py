@@ -8,7 +8,7 @@ from perdure.core import values
 from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
 from perdure.core.ops import Call, Err, Keep, Ok, Outcome, Sleep, Spawn
 from perdure.core.paths import UNDO, Path
-from perdure.core.undo import undoable
+from perdure.core.undo import undoable, undoing
 from perdure.core.values import NOTHING
 from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
@@ -129,12 +129,12 @@ class Ending:
     def _undoing(self, path: Path) -> tuple[Any, Call | Spawn]:
         """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
         declares."""
-        run, settled = self.run, self.run.execution.settled[path]
+        run, settled = self.run, undoing(self.run.execution.settled, path)
         node = self._node(path)
         if not isinstance(settled.op, Call) and (node is None or node.undo is None):
             assert isinstance(settled.op, Spawn)
             return None, msgspec.structs.replace(settled.op, input=NOTHING)
-        result = settled.outcome.value if isinstance(settled.outcome, Ok) else NOTHING
+        result = settled.op.value if isinstance(settled.op, Keep) else settled.outcome.value if isinstance(settled.outcome, Ok) else NOTHING
         if isinstance(settled.op, Call) and (node is None or node.undo is None):
             tool = run.workflow.tool(settled.op.target)
             if tool is None or not tool.handlers:
@@ -158,7 +158,8 @@ class Ending:
         else:
             try:
                 wanted = undo.input if kind is None else {"config": None, "input": undo.input}
-                given, secrets = self._given(wanted, self._done(result, isinstance(settled.op, Spawn)))
+                done = self._done(result, isinstance(settled.op, Spawn) and node.kind == "agent")
+                given, secrets = self._given(wanted, path, done)
                 guarding.aside(run, undo.tool, given, node)
                 return step, msgspec.structs.replace(op, args=arguments(given, path), secrets=secrets)
             except (ExpressionFailed, ProgrammingError, Failure) as error:
@@ -167,17 +168,23 @@ class Ending:
             return step, op
         return _refusing(undo.tool, values.decode(run.log.raw(why), str, "why")), msgspec.structs.replace(op, about=why)
 
-    def _given(self, template: Any, done: Any) -> tuple[Any, tuple[str, ...]]:
-        return self.run.given(template, Names(self.run.roots, outputs=self.run.roots.outputs, given={"self": done}))
+    def _given(self, template: Any, path: Path, done: Any) -> tuple[Any, tuple[str, ...]]:
+        """What undoes the operation at `path` is given: it reads what its step could read, and what that has come to as ``@self``."""
+        around = self.run.undo_names.get(self._place(path))
+        return self.run.given(template, Names(self.run.roots, around, {"self": done}, self.run.roots.outputs if around is None else None))
 
     def _done(self, result: Any, of_agent: bool) -> Any:
         """The result of what is undone, as its step has it: without what a kind says beside its data, and of an agent its answer."""
         done = Output(self.run.log.raw(result)).parted().value
         return done.get("output") if of_agent else done
 
+    def _place(self, path: Path) -> Path:
+        """Where the step is done that an operation is of; the path itself where that is not known any more."""
+        return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.run.undo_names), path)
+
     def _node(self, path: Path) -> Any:
         """The node that an operation is of: the innermost that its path names."""
-        for segment in reversed(path):
+        for segment in reversed(self._place(path)):
             if isinstance(segment, tuple) and segment[1] and (place := self.run.plan.by_id.get(segment[0])) is not None:
                 return place.node
         return None

@@ -58,7 +58,14 @@ class Endless:
         _ = run.log.note((*path, turn), Keep(NOTHING if run.log.replaying else beginning(), "turn"))
         if turn > (keep or KEEP):
             run.log.trim(path, turn - (keep or KEEP))
+            self._forget_names(path, turn - (keep or KEEP))
             run.walk.forget()
+
+    def _forget_names(self, path: Path, before: int) -> None:
+        """Forget what the undo of steps in turns before this one could read."""
+        depth, names = len(path), self.run.undo_names
+        for one in [one for one in names if one[:depth] == path and len(one) > depth and isinstance(turn := one[depth], int) and turn < before]:
+            del names[one]
 
     def resumes(self, path: Path) -> bool:
         """Whether the log was compacted, and the loop goes on from a later turn."""

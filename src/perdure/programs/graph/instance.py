@@ -56,6 +56,7 @@ class Instance:
         "roots",
         "routing",
         "started_steps",
+        "undo_names",
         "walk",
         "workflow",
         "works",
@@ -81,6 +82,7 @@ class Instance:
     def _begin_anew(self) -> None:
         self.works: deque[Callable[[], None]] = deque()
         self.agents: dict[Path, str] = {}
+        self.undo_names: dict[Path, Names] = {}
         self.finished = self.has_session = False
         self.started_steps = self.results_bytes = 0
         self.log.clear()

@@ -18,7 +18,7 @@ def begin(run: "Instance", doing: Doing) -> None:
         return
 
     def over() -> None:
-        run.log.drop(doing.path)
+        run.log.drop_under(doing.path)
         late = Err("timeout", ErrorInfo("Timeout", f"{doing.node.id} has not ended within {timeout_s:g} s"))
         doing.then(Done("timeout", Output()) if run.plan.has_port(doing.firing.place, "timeout") else late)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from perdure.core import limits, values
-from perdure.core.errors import Fatal
+from perdure.core.errors import ErrorInfo, Fatal
 from perdure.core.ops import Call, Op, Spawn
+from perdure.core.ops import Retry as RetryRule
 from perdure.core.paths import Path, idempotency_key, text
 from perdure.core.values import Blob
 from perdure.programs.code.children import own_id
@@ -41,8 +42,7 @@ def tuned(step: Step[Any, Any, Any], own: ir.Retry | None, default: ir.Retry | N
     rule = own or default
     if rule is None:
         return step
-    names = {"max": rule.max, "wait": rule.wait_s, "factor": rule.factor, "max_wait": rule.max_wait_s}
-    changed: dict[str, Any] = {name: value for name, value in names.items() if value is not None}
+    changed = _stated(rule)
     if rule.only or rule.fatal:
         before = step.retry.should_retry
 
@@ -54,6 +54,25 @@ def tuned(step: Step[Any, Any, Any], own: ir.Retry | None, default: ir.Retry | N
         changed["should_retry"] = should_retry
     retry: Retry = dataclasses.replace(step.retry, **changed)
     return dataclasses.replace(step, retry=retry)
+
+
+def child_rule(node: ir.Node) -> RetryRule:
+    """How often and when a child that has failed is started anew: as its node says, else never. What the definition says of its steps, the child's own
+    steps are tried again by.
+    """
+    return Retry(max=1).rule() if node.retry is None else Retry(**_stated(node.retry)).rule()
+
+
+def may_start_anew(node: ir.Node, error: ErrorInfo) -> bool:
+    """Whether a child may be started anew after this error, as its node names types of errors."""
+    rule = node.retry
+    return rule is not None and error.type not in rule.fatal and (not rule.only or error.type in rule.only)
+
+
+def _stated(rule: ir.Retry) -> dict[str, Any]:
+    """What a definition says about trying again, as options of `Retry`."""
+    names = {"max": rule.max, "wait": rule.wait_s, "factor": rule.factor, "max_wait": rule.max_wait_s}
+    return {name: value for name, value in names.items() if value is not None}
 
 
 def missing(name: str, known: Mapping[str, object]) -> Step[Any, Any, Any]:

@@ -10,7 +10,7 @@ from perdure.core.promise import Settlement
 from perdure.programs.format.sources import sourced
 from perdure.programs.graph import tools
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.names import Done, Output, unfit
+from perdure.programs.graph.names import Done, Output
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -46,7 +46,7 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
         result = run.log.result(settlement)
         if isinstance(result, Done):
             result.output.meta = done.output.meta
-            doing.then(fitting(run, doing, Done(done.port, result.output)))
+            doing.then(Done(done.port, result.output))
         else:
             doing.then(result)
 
@@ -61,7 +61,7 @@ def _fill(run: "Instance", doing: Doing, done: Done, path: Path) -> None:
     names = doing.names.inside({"self": done.output.value})
     kept = run.log.attempted(path, lambda: Keep(values.encode(run.evaluated(doing.node.transform, names), "what is made of the result of", doing.path)))
     if isinstance(kept, Keep):
-        doing.then(fitting(run, doing, Done(done.port, Output(run.log.raw(kept.value), meta=done.output.meta))))
+        doing.then(Done(done.port, Output(run.log.raw(kept.value), meta=done.output.meta)))
     elif isinstance(kept, Err):
         doing.then(kept)
 
@@ -74,18 +74,3 @@ def refused(run: "Instance", doing: Doing, kind: str) -> Err:
 
     error = run.log.judged((*doing.path, ("error", 0)), refuse)
     return error if isinstance(error, Err) else Err("fatal", ErrorInfo("UnknownKind", kind))
-
-
-def fitting(run: "Instance", doing: Doing, how: Done) -> Done | Err:
-    """What a step has come to, held against its schema if it has one."""
-    if doing.node.schema is None:
-        return how
-
-    def fits() -> Keep | None:
-        why = unfit(doing.node.schema, how.output.value)
-        if why:
-            raise run.failure(f"the result of {doing.node.id} does not fit its schema: {why}", "BadResult")
-        return None
-
-    wrong = run.log.judged((*doing.path, ("schema", 0)), fits)
-    return wrong if isinstance(wrong, Err) else how

@@ -9,6 +9,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.ops import Call, Err, Keep, Op, Receive, Send, Sleep
 from perdure.core.paths import Key, Path
 from perdure.core.promise import Settlement
+from perdure.programs.code.children import AGAIN
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph import asking, timing, tools, working
 from perdure.programs.graph.bodies import Body
@@ -16,7 +17,8 @@ from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ir import AFTER, ALWAYS
 from perdure.programs.graph.names import Done, Output
 from perdure.programs.graph.ticks import Tick, first
-from perdure.programs.graph.transforming import fitting, refused
+from perdure.programs.graph.tools import Child
+from perdure.programs.graph.transforming import refused
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -28,12 +30,7 @@ def _work(run: "Instance", doing: Doing, name: str, made: Callable[[], Op]) -> N
     if isinstance(op, Err):
         doing.then(op)
         return
-    run.log.wait(doing.path, lambda settlement: _worked(run, doing, settlement), tools.stepped(run, doing.node, name))
-
-
-def _worked(run: "Instance", doing: Doing, settlement: Settlement) -> None:
-    how = run.log.result(settlement)
-    doing.then(fitting(run, doing, how) if isinstance(how, Done) and doing.node.transform is None else how)
+    run.log.wait(doing.path, lambda settlement: doing.then(run.log.result(settlement)), tools.stepped(run, doing.node, name))
 
 
 def _given(run: "Instance", doing: Doing) -> Any:
@@ -112,27 +109,47 @@ def call(run: "Instance", doing: Doing) -> None:
     if target.startswith("py:"):
         _work(run, doing, target, lambda: tools.call(run, doing, target))
         return
-    awaited, blobs = bool(config.get("wait", True)), list[tuple[str, bytes]]()
-
-    def made() -> Op:
-        child = tools.spawn(run, target, _given(run, doing), doing.path, tools.Child(awaited, bool(config.get("undo"))))
-        blobs.extend(child.blobs)
-        return child.op
-
-    op = run.log.attempted(doing.path, made, lambda: tuple(blobs))
-    if isinstance(op, Err):
-        doing.then(op)
-    elif awaited:
-        timing.begin(run, doing)
-        run.log.wait(doing.path, lambda settlement: _ended(run, doing, run.log.result(settlement)))
-    else:
+    if bool(config.get("wait", True)):
+        _call_child(run, doing, Child(True, bool(config.get("undo")) or doing.node.undo is not None), 1)
+    elif not isinstance(op := _spawned(run, doing, doing.path, Child(False)), Err):
         started = {"workflow": getattr(op, "workflow", target), "id": getattr(op, "id", "")}
         doing.then(Done("success", Output.of(started, "what was started")))
 
 
-def _ended(run: "Instance", doing: Doing, how: Done | Err) -> None:
-    timing.end(run, doing)
-    doing.then(Done("success", how.output) if isinstance(how, Done) else how)
+def _spawned(run: "Instance", doing: Doing, path: Path, how: Child) -> Op | Err:
+    """Start a child; if that can't be, the node has settled so."""
+    config, blobs = doing.node.config, list[tuple[str, bytes]]()
+    target = str(config["target"] if isinstance(config, dict) else config)
+
+    def made() -> Op:
+        child = tools.spawn(run, target, _given(run, doing), path, how)
+        blobs.extend(child.blobs)
+        return child.op
+
+    op = run.log.attempted(path, made, lambda: tuple(blobs))
+    if isinstance(op, Err):
+        doing.then(op)
+    return op
+
+
+def _call_child(run: "Instance", doing: Doing, how: Child, times: int) -> None:
+    """Wait for a child, started for the `times`-th time: one that has failed is started anew as often as the node says."""
+    path = doing.path if times == 1 else (*doing.path, times, ("again", 0))
+
+    def ended(settlement: Settlement) -> None:
+        told, rule = run.log.result(settlement), tools.child_rule(doing.node)
+        if not isinstance(told, Err) or told.kind not in AGAIN or times >= rule.max or not tools.may_start_anew(doing.node, told.error):
+            timing.end(run, doing)
+            doing.then(told if isinstance(told, Err) else Done("success", told.output))
+            return
+        wait = (*doing.path, times, ("wait", 0))
+        _ = run.log.ask(wait, Sleep(rule.delay_s(times, f"{run.execution.key}:{doing.path}:{times}")))
+        run.log.wait(wait, lambda _: _call_child(run, doing, how, times + 1))
+
+    if not isinstance(_spawned(run, doing, path, how), Err):
+        if times == 1:
+            timing.begin(run, doing)
+        run.log.wait(path, ended)
 
 
 def sleep(run: "Instance", doing: Doing) -> None:
@@ -197,9 +214,10 @@ def emit(run: "Instance", doing: Doing) -> None:
     def made() -> Op:
         config = doing.node.config if isinstance(doing.node.config, dict) else {"body": doing.node.config}
         said = run.evaluated(config, doing.names)
-        body = values.encode(said.get("body", _given(run, doing)), "the body of", doing.path)
+        told = said["body"] if "body" in said else _given(run, doing)
+        body = values.encode(told, "the body of", doing.path)
         if "to" not in said:
-            shown = body if "name" not in said else values.encode({"name": said["name"], "body": said.get("body")}, "the item of", doing.path)
+            shown = body if "name" not in said else values.encode({"name": said["name"], "body": told}, "the item of", doing.path)
             return Keep(shown, "stream")
         to = said["to"]
         return Send(Key(run.execution.key.tenant, str(to["workflow"]), str(to["id"])), str(said["name"]), body)

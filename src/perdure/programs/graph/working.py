@@ -14,7 +14,6 @@ from perdure.programs.graph import counting, ir, tools
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.kind import Count, Kind
 from perdure.programs.graph.names import Done
-from perdure.programs.graph.transforming import fitting
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -48,7 +47,7 @@ def work(run: "Instance", doing: Doing, kind: Kind, given: Given) -> None:
     def told(how: Done | Err) -> None:
         if isinstance(how, Done) and counted:
             counting.used(run, doing, counted)
-        doing.then(settled(run, doing, Done(how.port, how.output.parted())) if isinstance(how, Done) else how)
+        doing.then(Done(how.port, how.output.parted()) if isinstance(how, Done) else how)
 
     run.log.wait(doing.path, lambda settlement: told(run.log.result(settlement)), step)
 
@@ -74,11 +73,6 @@ def called(doing: Doing, kind: Kind, step: Step[Any, Any, Any], given: Arguments
     again = kind.may_repeat(given.values["config"]) if node.idempotent is None else node.idempotent
     call = Call(kind.name, tools.arguments(given.values, doing.path), step.queue, step.rule, step.timeout_s, again, secrets=given.secrets)
     return call if node.undo is None else msgspec.structs.replace(call, undo="done")
-
-
-def settled(run: "Instance", doing: Doing, how: Done) -> Done | Err:
-    """What the work has come to, held against the step's schema; if that is still made over, it is then."""
-    return fitting(run, doing, how) if doing.node.transform is None else how
 
 
 def prepared(run: "Instance", node: ir.Node, kind: Kind) -> Step[Any, Any, Any]:
