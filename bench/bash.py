@@ -30,7 +30,7 @@ def ours(work: Path, at_once: int) -> Callable[[], int]:
     each = {"in": "@input.items", "concurrency": at_once}
     document = {"perdure": 1, "name": "commands", "input": {"items": {"type": "array"}}, "steps": [{"id": "a", "each": each, "bash": COMMAND}]}
     it = Definition.of(document, deployment=Deployment(allowed=Allowed(bash=True), work=work))
-    return lambda: sum(one["exit_code"] == 0 for one in it.run(items=list(range(COMMANDS)), db="memory:"))
+    return lambda: sum(one["exit_code"] == 0 for one in it.with_(db="memory:").run(items=list(range(COMMANDS))))
 
 
 def theirs(work: Path, at_once: int) -> Callable[[], int]:

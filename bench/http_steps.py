@@ -85,7 +85,7 @@ async def measured(calls: int, rounds: int) -> None:
         document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "each": each, "http": {"url": url}}]}
         definition = Definition.of(document, kinds={"http": made})
         began_s = time.perf_counter()
-        assert await definition.arun(db="memory:") is not None
+        assert await definition.with_(db="memory:").arun() is not None
         print(f"{'in a definition':12}, 100 at once: {calls / 5 / (time.perf_counter() - began_s):,.0f} steps a second")
 
 

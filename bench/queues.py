@@ -43,7 +43,7 @@ async def seconds(file: Path, workflow: Any, lanes: int) -> float:
     """From the start of an engine until all have ended."""
     store = SqliteStore(file)
     async with AsyncClient(store) as client:
-        handles = await asyncio.gather(*(client.start(workflow, number % lanes, id=str(number)) for number in range(EXECUTIONS)))
+        handles = await asyncio.gather(*(client.start(workflow.with_(id=str(number)), number % lanes) for number in range(EXECUTIONS)))
         engine = Engine(store, [workflow.code])
         began_s = time.perf_counter()
         running = asyncio.create_task(engine.run())

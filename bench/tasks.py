@@ -81,7 +81,7 @@ async def seconds(file: Path, does: Does) -> float:
     running = asyncio.create_task(engine.run())
     async with AsyncClient(store) as client, does(store):
         began_s = time.perf_counter()
-        handles = await asyncio.gather(*(client.start(one_task, id=str(number)) for number in range(EXECUTIONS)))
+        handles = await asyncio.gather(*(client.start(one_task.with_(id=str(number))) for number in range(EXECUTIONS)))
         await asyncio.gather(*(handle.result() for handle in handles))
         took_s = time.perf_counter() - began_s
         engine.stop()

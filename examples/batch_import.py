@@ -215,9 +215,9 @@ def job_of(file: Path, options: argparse.Namespace) -> tuple[Job, str]:
 def execute(job: Job, id: str, url: str | None) -> str:
     """Import a file to its end, or from where it was to its end; return what there is to say about it."""
     with Client(url) as client:
-        before = client.start(batch_import, job, id=id, strict=True).status()
+        before = client.start(batch_import.with_(id=id, strict=True), job).status()
     began_s = time.monotonic()
-    place: Place = batch_import.run(job, id=id, db=url)
+    place: Place = batch_import.with_(id=id, db=url).run(job)
     took = "imported before, so nothing was done" if before.ended_at_s else f"in {time.monotonic() - began_s:.1f} s"
     kept = f", which {job.rejects} keeps" if place.rejected else ""
     return f"{place.rows:,} rows in table {job.table} of {job.into}, {place.rejected:,} rejected{kept}; {took}"

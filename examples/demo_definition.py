@@ -127,7 +127,7 @@ def play(stage: Stage) -> list[str]:
     with Client(stage.url) as client:
         stage.hire()
         print("Claim 1, of 2,500.00: the bank is asked until it knows, and Ada has to approve.")
-        large = client.start(definition, number="1", cents=250_000, id="1")
+        large = client.start(definition.with_(id="1"), number="1", cents=250_000)
         stage.until("two questions", lambda: sum(line["what"] == "ask" for line in stage.done()) >= 2)
         stage.kill("in the loop")
         stage.until("Ada to be asked", lambda: large.status().status == "waiting_approval")
@@ -140,7 +140,7 @@ def play(stage: Stage) -> list[str]:
         print(f"   {result}\n")
         print(asyncio.run(picture(stage.url, definition, large.key)))
         print("\nClaim 2, of 12.00: nobody has to be asked.")
-        small: Any = client.start(definition, number="2", cents=1_200, id="2").result(PATIENCE_S)
+        small: Any = client.start(definition.with_(id="2"), number="2", cents=1_200).result(PATIENCE_S)
         print(f"   {small}\n")
     return checked(stage, result, small)
 

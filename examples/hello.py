@@ -11,4 +11,4 @@ async def greet(ctx: Context, name: str) -> str:
     return await ctx.step(greeting, name)
 
 
-print(greet.run("Ada"))  # history in ./.perdure/perdure.db; greet.run("Ada", id="k") runs once, ever
+print(greet.run("Ada"))  # history in ./.perdure/perdure.db; greet.with_(id="k").run("Ada") runs once, ever

@@ -334,4 +334,4 @@ def done_of(lines: Sequence[dict[str, Any]], handle: Handle[str]) -> list[tuple[
 
 def ordered(shop: Shop, id: str) -> Handle[str]:
     """Start an order of 42.00."""
-    return shop.client.start("order", id, 4200, id=id)
+    return shop.client.start(shop.client.workflow("order").with_(id=id), id, 4200)

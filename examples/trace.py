@@ -276,7 +276,7 @@ def execute(file: Path, scale: float | None, at_once: int | None, id: str, url: 
         witness.bind(effects, tasks, scale, at_once)
     except OSError as error:
         raise BadInput(f"{effects} can't be written ({error.strerror}); name a database in another directory with --db") from error
-    return figures(tasks, at_once, trace.run(tasks, at_once, id=id, db=url))
+    return figures(tasks, at_once, trace.with_(id=id, db=url).run(tasks, at_once))
 
 
 def figures(tasks: Sequence[Task], at_once: int, finished: Sequence[Finished]) -> str:

@@ -131,7 +131,7 @@ def bound_s(tasks: Sequence[Task], workers: int) -> float:
 def run(tasks: Sequence[Task], workers: Workers, options: Mapping[str, Any]) -> None:
     """Run the tasks as a definition, to their end."""
     document = as_definition(tasks, options["name"], options["references"])
-    Definition.of(document, tools={"TASK": workers.do}).run(id=options["id"], db=options["db"])
+    Definition.of(document, tools={"TASK": workers.do}).with_(id=options["id"], db=options["db"]).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -124,7 +124,7 @@ def served(*workflows: Workflow[..., Any], url: str | None = None) -> Iterator[C
 
 async def test_the_async_client_works_beside_an_engine_on_a_file() -> None:
     async with AsyncClient() as client, engine_on(client._store):
-        handle = await client.start(doubling, 2, id="k")
+        handle = await client.start(doubling.with_(id="k"), 2)
         assert await handle.ask(double, 4, timeout=10) == 8
         assert await handle.query("asked") == 1
         assert await handle.ask(double, 5, timeout=10) == 10
@@ -147,7 +147,7 @@ async def test_results_come_without_waiting_for_a_poll() -> None:
 async def test_a_store_that_was_given_stays_open() -> None:
     store = open_store()
     async with AsyncClient(store) as client:
-        await client.start(greet, "Ada", id="k")
+        await client.start(greet.with_(id="k"), "Ada")
     assert len(await store.heads()) == 1
     await store.close()
 
@@ -186,7 +186,7 @@ asyncio.run(main())
 
 def test_the_sync_client_does_what_the_async_one_does() -> None:
     with served() as client:
-        handle = client.start(doubling, 2, id="k")
+        handle = client.start(doubling.with_(id="k"), 2)
         assert (type(handle), handle.id, handle.created, handle.key) == (Handle, "k", True, doubling.key("k"))
         assert repr(handle) == "<handle of default/doubling/k>"
         assert handle.ask(double, 4, timeout=10) == 8
@@ -197,7 +197,7 @@ def test_the_sync_client_does_what_the_async_one_does() -> None:
         assert [event.type for event in handle.events()][-1] == "execution.completed"
         assert [one.kind for one in handle.steps()].count("receive") == 2
         assert (handle.status().status, handle.status().why) == ("completed", "it has completed")
-        assert not client.start(doubling, 7, id="k").created and client.run(doubling, 7, id="k") == 2
+        assert not client.start(doubling.with_(id="k"), 7).created and client.run(doubling.with_(id="k"), 7) == 2
         assert client.run(greet, "Ada") == client.run("greet", "Ada") == "Hello Ada"
         assert client.get("k").key == client.get("k", doubling).key == client.find("doubling/k") == doubling.key("k")
         assert [one.key.workflow for one in client.list(limit=2)] == ["greet", "greet"]
@@ -239,16 +239,16 @@ def test_a_stream_is_followed_and_may_be_left() -> None:
 
 def test_nothing_is_done_twice_by_a_client_that_comes_again(url: str) -> None:
     with Client(url) as client:
-        assert client.start(greet, "Ada", id="k").created
+        assert client.start(greet.with_(id="k"), "Ada").created
     with served(url=url) as client:
-        assert not client.start(greet, "Grace", id="k").created
+        assert not client.start(greet.with_(id="k"), "Grace").created
         assert client.get("k", greet).result(10) == "Hello Ada"
 
 
 def test_many_threads_share_a_client() -> None:
     with served() as client, ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda number: client.run(greet, f"{number}"), range(40))) == [f"Hello {number}" for number in range(40)]
-        made = list(pool.map(lambda number: client.start(greet, f"{number}", id="one").created, range(40)))
+        made = list(pool.map(lambda number: client.start(greet.with_(id="one"), f"{number}").created, range(40)))
         assert sorted(made) == [False] * 39 + [True]
 
 
@@ -285,7 +285,7 @@ from perdure import Client, Context, workflow
 async def waiting(ctx: Context) -> None: ...
 
 with Client() as client:
-    handle = client.start(waiting, id="k")
+    handle = client.start(waiting.with_(id="k"))
     print("waiting", flush=True)
     try:
         handle.result()
@@ -354,10 +354,10 @@ def test_who_waits_in_another_thread_is_told_that_the_client_was_closed() -> Non
 
 def test_bad_arguments_are_refused_with_nothing_changed() -> None:
     with Client() as client:
-        for start in (lambda: client.start("greet", id=""), lambda: client.start(greet, "Ada", id="k", tenant="")):
+        for start in (lambda: client.start(client.workflow("greet").with_(id="")), lambda: client.start(greet.with_(id="k", tenant=""), "Ada")):
             with pytest.raises(BadName):
                 start()
-        for bad in (lambda: client.start(greet, "Ada", delay="soon"), lambda: client.list(status="done")):
+        for bad in (lambda: client.start(greet.with_(delay="soon"), "Ada"), lambda: client.list(status="done")):
             with pytest.raises(BadValue):
                 bad()
         with pytest.raises(NotFound):

@@ -68,7 +68,7 @@ def test_a_sync_workflow_runs_and_returns_its_result() -> None:
 
 
 def test_with_one_id_a_step_is_executed_once() -> None:
-    assert [greet.run("Ada", id="k") for _ in range(3)] == ["Hello Ada"] * 3
+    assert [greet.with_(id="k").run("Ada") for _ in range(3)] == ["Hello Ada"] * 3
     assert calls == ["Ada"]
 
 
@@ -92,7 +92,7 @@ def test_its_failure_shows_the_lines_of_the_function() -> None:
 
 def test_arguments_that_it_does_not_take_are_refused_before_it_starts() -> None:
     with pytest.raises(BadValue, match="what it takes"):
-        greet.run()  # type: ignore[call-overload]  # wrong on purpose
+        greet.run()  # type: ignore[call-arg]  # wrong on purpose
 
 
 async def of_sync(ctx: SyncContext) -> None: ...
@@ -130,7 +130,7 @@ def test_a_function_without_hints_is_a_sync_workflow() -> None:
 def test_without_greenlet_nothing_is_started_and_the_error_says_what_to_install(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "greenlet", None)
     with pytest.raises(WrongVerb, match=r'greenlet is not installed: pip install "perdure\[sync\]"'):
-        greet.run("Ada", id="k")
+        greet.with_(id="k").run("Ada")
     monkeypatch.undo()
 
     async def heads() -> int:

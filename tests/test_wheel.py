@@ -47,7 +47,7 @@ def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_
     body, call = '    return f"Hello {name}"', 'greet.run("Ada")'
     assert body in hello and call in hello
     leave_a_mark = '    with open("marks", "a") as marks:\n        marks.write(name)\n'
-    once = hello.replace(body, leave_a_mark + body).replace(call, 'greet.run("Ada", id="k")')
+    once = hello.replace(body, leave_a_mark + body).replace(call, 'greet.with_(id="k").run("Ada")')
     assert run(python, once, tmp_path) == "Hello Ada\n"
     assert run(python, once, tmp_path) == "Hello Ada\n"
     assert (tmp_path / "marks").read_text() == "Ada"

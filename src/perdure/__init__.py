@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from perdure.programs.code.context import Context, Turn
     from perdure.programs.code.declare import Retry, Signal, Step, step
     from perdure.programs.code.info import StepInfo, step_info
+    from perdure.programs.code.options import NamedWorkflow
     from perdure.programs.code.queues import Queue, Rate
     from perdure.programs.code.resources import Resource
     from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
@@ -108,6 +109,7 @@ __all__ = [
     "Limit",
     "LinkRefused",
     "Message",
+    "NamedWorkflow",
     "NeedsAttention",
     "NoReply",
     "NotFound",
@@ -200,6 +202,7 @@ _HOMES = {
     "perdure.programs.code.context": ("Context", "Turn"),
     "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
     "perdure.programs.code.info": ("StepInfo", "step_info"),
+    "perdure.programs.code.options": ("NamedWorkflow",),
     "perdure.programs.code.queues": ("Queue", "Rate"),
     "perdure.programs.code.resources": ("Resource",),
     "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),

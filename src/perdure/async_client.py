@@ -11,19 +11,19 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
-from perdure.async_handle import AsyncHandle, kind_of, name_of
+from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_upkeep import AsyncUpkeep, secret_of
-from perdure.core.attributes import AttributeValues
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.core.where import Where
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
-from perdure.programs.code.queues import Queue, Rate
+from perdure.programs.code.options import DEFAULT_TENANT, NamedWorkflow
+from perdure.programs.code.queues import Rate
 from perdure.programs.code.results import Vote
 from perdure.runtime.host import open_store
 from perdure.runtime.queues import declare
-from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.sdk import Workflow
 from perdure.service import approvals, checking, joining, operations, queries, starting
 from perdure.service.access import Access
 from perdure.service.approvals import Approval
@@ -79,64 +79,21 @@ class AsyncClient:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
 
+    def workflow(self, name: str) -> NamedWorkflow:
+        """A workflow of which only the name is known here, to be started with options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.
+
+        Raises:
+            BadName: it is no name.
+        """
+        return NamedWorkflow(checked_name(name, "workflow"))
+
     @overload
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncHandle[R]: ...
     @overload
-    async def start(
-        self,
-        workflow: Workflow[..., R],
-        /,
-        *args: Any,
-        id: str | None,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        connection: Any = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> AsyncHandle[R]: ...
-    @overload
-    async def start(
-        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | None, deadline: Duration | None = ..., tenant: str = ..., **kwargs: Any
-    ) -> AsyncHandle[R]: ...
-    @overload
-    async def start(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
-    @overload
-    async def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> AsyncHandle[R]: ...
-    @overload
-    async def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
-    @overload
-    async def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, tenant: str = ..., **kwargs: Any) -> AsyncHandle[R]: ...
-    @overload
-    async def start(
-        self,
-        workflow: str,
-        /,
-        *args: Any,
-        id: str | None = ...,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        connection: Any = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> AsyncHandle[Any]: ...
-    async def start(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> AsyncHandle[Any]:
-        """Start an execution: durable when this returns, and begun by an engine that knows the workflow, now or when `delay` has passed.
+    async def start(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> AsyncHandle[Any]: ...
+    async def start(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> AsyncHandle[Any]:
+        """Start an execution: durable when this returns, and begun by an engine that knows the workflow. Options are given by `with_`, never beside the
+        arguments: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``.
 
         An `id` that exists is returned as it is (`created` is False), whatever the input; with `strict`, another input is an error. The
         `deadline` is counted from when it begins; what has not begun after `ttl` does not begin any more. A workflow is started in the version that it
@@ -146,84 +103,39 @@ class AsyncClient:
         kept in the clear, also where payloads are encrypted.
 
         With `debounce`, a later start of the same `id` within that time replaces this one, if it has not begun; with `singleton`, the one that goes on
-        is returned, if one does. The ids of their executions count: ``id@1``, ``id@2``. Arguments of the workflow that are called like an option here
-        are given by position; options can be given by ``workflow.with_(...)`` as well.
+        is returned, if one does. The ids of their executions count: ``id@1``, ``id@2``.
 
         With a `connection` to the store's database, the start takes part in the transaction that is open on it: there with its commit, and seen then by
         engines within some milliseconds, a second at the latest; gone with its rollback. See the guide to transactions.
 
         Raises:
-            BadValue, BadName: the arguments are not those of the workflow, an option means nothing, an attribute can't be kept, or the connection has no
-                transaction on this database.
+            BadValue: the arguments are not those of the workflow, or the connection has no transaction on this database.
+            WrongVerb: an option has no effect here, or stands among the arguments.
             InputDiffers: `strict`, and the execution was started with another input.
         """
-        code = workflow.code if isinstance(workflow, Workflow) else workflow
-        wanted, queue = starting.wanted(code, args, given, DEFAULT_TENANT)
-        if (connection := given.get("connection")) is not None:
+        return await self._start("client.start", workflow, args, kwargs)
+
+    async def _start(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncHandle[Any]:
+        known = workflow if isinstance(workflow, Workflow | NamedWorkflow) else self.workflow(workflow)
+        code = known.code if isinstance(known, Workflow) else known
+        wanted, queue = starting.wanted(code, args, kwargs, verb)
+        if (connection := code.calling.connection) is not None:
             key, created = await joining.start(self._store, connection, wanted, queue)
-            return AsyncHandle(self._access, key, kind_of(workflow), created)
+            return AsyncHandle(self._access, key, kind_of(known), created)
         if queue is not None and queue.name not in self._declared:
             await declare(self._store, [queue])
             self._declared.add(queue.name)
         key, created = await operations.start(self._access, wanted)
-        return AsyncHandle(self._access, key, kind_of(workflow), created)
+        return AsyncHandle(self._access, key, kind_of(known), created)
 
     @overload
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    async def run(
-        self,
-        workflow: Workflow[..., R],
-        /,
-        *args: Any,
-        id: str | None,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> R: ...
-    @overload
-    async def run(
-        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | None, deadline: Duration | None = ..., tenant: str = ..., **kwargs: Any
-    ) -> R: ...
-    @overload
-    async def run(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> R: ...
-    @overload
-    async def run(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> R: ...
-    @overload
-    async def run(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> R: ...
-    @overload
-    async def run(
-        self,
-        workflow: str,
-        /,
-        *args: Any,
-        id: str | None = ...,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> Any: ...
-    async def run(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Any:
+    async def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
+    async def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
         """Start an execution, as `start` does, and wait for its result, as `AsyncHandle.result` does. An engine has to run somewhere."""
-        joining.must_not_wait(given.get("connection"))
-        return await (await self.start(workflow, *args, **given)).result()
+        joining.must_not_wait(connection_of(workflow))
+        return await (await self._start("client.run", workflow, args, kwargs)).result()
 
     @overload
     async def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> AsyncHandle[R]: ...

@@ -13,7 +13,8 @@ from perdure.async_handle import AsyncHandle
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, whole
-from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.programs.code.options import DEFAULT_TENANT
+from perdure.sdk import Workflow
 from perdure.service import dead_letters, queries
 from perdure.service.access import Access, within
 from perdure.service.dead_letters import DeadLetters, Which

@@ -13,8 +13,10 @@ from perdure.core import values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition import Definition
-from perdure.programs.code.declare import Signal, checked_name
+from perdure.programs import inputs
+from perdure.programs.code.declare import Calling, Signal, checked_name
 from perdure.programs.code.durations import Duration, whole
+from perdure.programs.code.options import NamedWorkflow
 from perdure.runtime import endings
 from perdure.sdk import Workflow
 from perdure.service import following, graphs, joining, operations, patching, queries, repeating
@@ -203,7 +205,7 @@ class AsyncHandle(Generic[R_co]):
             AlreadyThere: the id is taken.
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
-        raw = None if input is None else operations.encoded(self.key.workflow, args, kwargs)
+        raw = None if input is None else inputs.encoded(self.key.workflow, args, kwargs)
         wanted = repeating.Repeat(key=self._anew(id), input=raw, version=version, from_step=from_step)
         await repeating.fork(self._access, self.key, wanted)
         return AsyncHandle(self._access, wanted.key, self._kind, True)
@@ -225,6 +227,12 @@ def name_of(workflow: Workflow[..., Any] | str) -> str:
     return workflow.code.name if isinstance(workflow, Workflow) else checked_name(workflow, "workflow")
 
 
-def kind_of(workflow: Workflow[..., Any] | str | None) -> Any:
+def kind_of(workflow: Workflow[..., Any] | NamedWorkflow | str | None) -> Any:
     """The type of the results of a workflow, as far as it is known here."""
     return workflow.code.codec.result if isinstance(workflow, Workflow) else Any
+
+
+def connection_of(workflow: Workflow[..., Any] | NamedWorkflow | str) -> Any:
+    """The connection that was chosen for a start; None, if none was."""
+    known = workflow.code if isinstance(workflow, Workflow) else workflow
+    return getattr(known, "calling", Calling()).connection  # whatever else is given is refused by the start

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds
-from perdure.sdk import DEFAULT_TENANT
+from perdure.programs.code.options import DEFAULT_TENANT
 from perdure.service import bundle, exporting, importing, queries, retention, verifying
 from perdure.service.access import Access
 from perdure.service.importing import Imported

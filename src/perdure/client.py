@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_client import Approvals, AsyncClient, Checks, Engines, Listing, Queues
-from perdure.async_handle import AsyncHandle
-from perdure.core.attributes import AttributeValues
+from perdure.async_handle import AsyncHandle, connection_of
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.core.where import Where
@@ -21,8 +20,9 @@ from perdure.dead_letters import DeadLetterOffice
 from perdure.handle import Handle
 from perdure.loop_thread import LoopThread, joined
 from perdure.programs.code.durations import Duration
-from perdure.programs.code.queues import Queue, Rate
-from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.programs.code.options import DEFAULT_TENANT, NamedWorkflow
+from perdure.programs.code.queues import Rate
+from perdure.sdk import Workflow
 from perdure.service.approvals import Approval
 from perdure.service.checking import Checked
 from perdure.service.dead_letters import DeadLetter, DeadLetters
@@ -67,124 +67,28 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def workflow(self, name: str) -> NamedWorkflow:
+        """See `AsyncClient.workflow`."""
+        return self._inner.workflow(name)
+
     @overload
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
     @overload
-    def start(
-        self,
-        workflow: Workflow[..., R],
-        /,
-        *args: Any,
-        id: str | None,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        connection: Any = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> Handle[R]: ...
-    @overload
-    def start(
-        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | None, deadline: Duration | None = ..., tenant: str = ..., **kwargs: Any
-    ) -> Handle[R]: ...
-    @overload
-    def start(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
-    @overload
-    def start(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> Handle[R]: ...
-    @overload
-    def start(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
-    @overload
-    def start(self, workflow: Workflow[..., R], /, *args: Any, connection: Any, tenant: str = ..., **kwargs: Any) -> Handle[R]: ...
-    @overload
-    def start(
-        self,
-        workflow: str,
-        /,
-        *args: Any,
-        id: str | None = ...,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        connection: Any = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> Handle[Any]: ...
-    def start(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Handle[Any]:
+    def start(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Handle[Any]: ...
+    def start(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Handle[Any]:
         """See `AsyncClient.start`. A `connection` is used in the caller's thread; one that belongs to an event loop is for an `AsyncClient`."""
-        starting = self._inner.start(workflow, *args, **given)
-        if (connection := given.get("connection")) is None:
+        starting = self._inner.start(workflow, *args, **kwargs)
+        if (connection := connection_of(workflow)) is None:
             return self._handle(starting)
         return Handle(self._thread, joined(self._thread, self._inner._access.store, connection, starting))
 
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    def run(
-        self,
-        workflow: Workflow[..., R],
-        /,
-        *args: Any,
-        id: str | None,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> R: ...
-    @overload
-    def run(
-        self, workflow: Workflow[..., R], /, *args: Any, delay: Duration | None, deadline: Duration | None = ..., tenant: str = ..., **kwargs: Any
-    ) -> R: ...
-    @overload
-    def run(self, workflow: Workflow[..., R], /, *args: Any, deadline: Duration | None, tenant: str = ..., **kwargs: Any) -> R: ...
-    @overload
-    def run(self, workflow: Workflow[..., R], /, *args: Any, tenant: str, **kwargs: Any) -> R: ...
-    @overload
-    def run(self, workflow: Workflow[..., R], /, *args: Any, attributes: AttributeValues, tenant: str = ..., **kwargs: Any) -> R: ...
-    @overload
-    def run(
-        self,
-        workflow: str,
-        /,
-        *args: Any,
-        id: str | None = ...,
-        delay: Duration | None = ...,
-        deadline: Duration | None = ...,
-        strict: bool = ...,
-        queue: str | Queue | None = ...,
-        lane: str | None = ...,
-        priority: int = ...,
-        ttl: Duration | None = ...,
-        debounce: Duration | None = ...,
-        singleton: bool = ...,
-        attributes: AttributeValues | None = ...,
-        tenant: str = ...,
-        **kwargs: Any,
-    ) -> Any: ...
-    def run(self, workflow: Workflow[..., Any] | str, /, *args: Any, **given: Any) -> Any:
+    def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
+    def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
         """See `AsyncClient.run`."""
-        return self._thread.call(self._inner.run(workflow, *args, **given))
+        return self._thread.call(self._inner.run(workflow, *args, **kwargs))
 
     @overload
     def get(self, id: str | Key, workflow: Workflow[..., R], *, tenant: str = ...) -> Handle[R]: ...

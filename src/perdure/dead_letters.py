@@ -11,7 +11,8 @@ from perdure.core.paths import Key
 from perdure.handle import Handle
 from perdure.loop_thread import LoopThread
 from perdure.programs.code.durations import Duration
-from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.programs.code.options import DEFAULT_TENANT
+from perdure.sdk import Workflow
 
 
 class DeadLetterOffice:

@@ -35,7 +35,12 @@ class Definition(Workflow[..., Any]):
 
     def __init__(self, graph: GraphWorkflow, read: reading.Definition, calls: Sequence[Workflow[..., Any]]) -> None:
         super().__init__(graph, lambda: calls)  # type: ignore[arg-type]  # what is asked of code here, a graph answers as well
-        self.graph, self.read = graph, read
+        self.read = read
+
+    @property
+    def graph(self) -> GraphWorkflow:
+        """The workflow as engines know it."""
+        return self.code  # type: ignore[return-value]  # it was made with one
 
     @property
     def ir(self) -> IR:

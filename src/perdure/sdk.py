@@ -10,27 +10,24 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import wraps
 from types import ModuleType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
-from uuid import uuid4
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.core import values
-from perdure.core.attributes import AttributeValues, checked
 from perdure.core.errors import BadValue, WrongVerb
-from perdure.core.ops import OnCancel
 from perdure.core.paths import Key
 from perdure.programs.code.context import Context
-from perdure.programs.code.declare import Calling, CodeWorkflow, Retry, checked_name
+from perdure.programs.code.declare import Calling, CodeWorkflow, checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.code.options import DEFAULT_TENANT, Options, chosen
 from perdure.programs.code.queues import Queue, called
 from perdure.programs.code.strand import greenlets
 from perdure.programs.code.sync import SyncContext, asynchronous
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
-
-DEFAULT_TENANT = "default"
 
 
 class Workflow(Generic[P, R_co]):
@@ -50,84 +47,66 @@ class Workflow(Generic[P, R_co]):
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
 
-    def with_(
-        self,
-        *,
-        id: str | None = None,
-        name: str | None = None,
-        undo: bool | None = None,
-        on_cancel: OnCancel | None = None,
-        retry: Retry | None = None,
-        deadline: Duration | None = None,
-        queue: str | Queue | None = None,
-        lane: str | None = None,
-        priority: int | None = None,
-        attributes: AttributeValues | None = None,
-    ) -> Workflow[P, R_co]:
-        """The same workflow with other options, for one call: ``ctx.call(receipt.with_(undo=True), order)`` undoes it with its parent.
+    def with_(self, **options: Unpack[Options]) -> Self:
+        """The same workflow with other options, for one start or call: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``,
+        ``order.with_(id="o1").run("o1", 500)``, ``ctx.call(receipt.with_(undo=True), "o1")``. An option that is not given stays as it is.
 
-        `id` names the child (by default it follows from where it is called), `name` the operation. `on_cancel` says what becomes of the child when its
-        parent ends or stops waiting: it is cancelled, terminated, or goes on detached. With `retry`, a child that fails is started anew, as another execution.
-        In a `queue` it begins as that allows: `lane` stands for the key by which it is served in turns, a higher `priority` comes first. By its `attributes`
-        it is found.
+        For starts and calls alike: `id` (unique per tenant and workflow: started again, it is the same execution; a child's follows from where it is called
+        by default), `deadline` (a time from its beginning on), `queue` (a name or a `Queue`, in which it begins as that allows), `lane` (stands for the key by
+        which the queue is served in turns), `priority` (higher ones come first in the queue), and `attributes` (by which it is found).
+
+        For starts from outside: `tenant`, `delay` (before it begins), `ttl` (what has not begun by then does not begin any more), `strict` (an id that exists
+        with another input is an error), `debounce` (a later start of the id within that time replaces this one, if it has not begun), `singleton` (the one that
+        goes on is returned, if one does), `connection` (the start takes part in the transaction that is open on it). For `run` and `arun`: `db`.
+
+        For children: `name` of the operation, `undo` (undo a completed child with its parent), `on_cancel` (what becomes of it when its parent ends or stops
+        waiting: cancel, terminate or detach), `retry` (a child that fails is started anew, as another execution).
+
+        Raises:
+            BadValue, BadName: an option is unknown, or its value means nothing. Where an option has no effect on a call, that call refuses it.
         """
-        own, line = (None, None) if queue is None else called(queue)
-        given: dict[str, Any] = {"id": id, "name": name, "undo": undo, "on_cancel": on_cancel, "retry": retry}
-        given |= {"queue": own, "line": line, "lane": lane, "priority": priority, "attributes": None if attributes is None else checked(attributes)}
-        calling = dataclasses.replace(self.code.calling, **{option: value for option, value in given.items() if value is not None})
-        if calling.on_cancel not in get_args(OnCancel):
-            raise BadValue("on_cancel", calling.on_cancel, f"one of {', '.join(get_args(OnCancel))}")
-        for one, what in ((calling.id, "id"), (calling.name, "operation")):
-            _ = None if one is None else checked_name(one, what)
-        _ = calling.rule, calling.line and calling.line.ranked(calling.priority)
-        deadline_s = self.code.deadline_s if deadline is None else seconds(deadline, "deadline")
-        return Workflow(dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s), self._uses)
+        calling = chosen(self.code.calling, options, self.code.name)
+        deadline_s = self.code.deadline_s if calling.deadline_s is None else calling.deadline_s
+        other = copy(self)
+        other.code = dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s)
+        return other
 
     def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
         """Which execution an id of this workflow means, to send a message to it: ``ctx.send(order.key("o1"), approved, body)``."""
         return Key(tenant, self.code.name, checked_name(id, "id"))
 
-    @overload
-    def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-    @overload
-    def run(self, *args: Any, id: str, db: str | None = ..., **kwargs: Any) -> R_co: ...
-    def run(self, *args: Any, id: Any = None, db: Any = None, **kwargs: Any) -> Any:
-        """Run an execution to its end and return its result; of an `id` that has ended already, the stored result.
+    def run(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run an execution to its end and return its result. Options are given by `with_`: of an `id` that has ended already, it returns the stored result.
 
         The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`;
         parked because the code did not match its log, it goes on once the code does.
 
         Raises:
             ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on.
-            WrongVerb: an event loop is running here.
+            BadValue: the arguments are not those of the workflow; nothing was started.
+            WrongVerb: an event loop is running here, or an option stands among the arguments.
         """
         with suppress(RuntimeError):  # which says that none is running
             asyncio.get_running_loop()
             raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
-        return asyncio.run(self._run(args, kwargs, id, db))
+        return asyncio.run(self._run("run", args, kwargs))
 
-    @overload
-    def arun(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
-    @overload
-    def arun(self, *args: Any, id: str, db: str | None = ..., **kwargs: Any) -> Coroutine[Any, Any, R_co]: ...
-    def arun(self, *args: Any, id: Any = None, db: Any = None, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """As `run`, inside a running event loop."""
-        return self._run(args, kwargs, id, db)
+        return self._run("arun", args, kwargs)
 
-    async def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, db: str | None) -> Any:
-        from perdure.runtime.host import hosting, run_to_end  # here, so that importing a workflow costs no engine
+    async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
+        from perdure.runtime.host import hosting  # here, so that importing a workflow costs no engine
+        from perdure.service.running import run_here
         from perdure.service.secrets.chain import providers
+        from perdure.service.starting import wanted
 
-        try:
-            inspect.signature(self.code.fn).bind(None, *args, **kwargs)
-        except TypeError as error:
-            raise BadValue(f"the arguments of {self.code.name}", (args, kwargs), f"what it takes: {error}") from error
         if self.code.sync:
             greenlets()  # a missing library is to be known before anything is started
-        key = Key(DEFAULT_TENANT, self.code.name, checked_name(uuid4().hex if id is None else id, "id"))
-        raw = self.code.codec.encode_args(args, kwargs, f"the input of {self.code.name}")
-        async with hosting(_family(self), db, root=key, secrets=providers) as engine:
-            return values.decode(await run_to_end(engine, key, raw), self.code.codec.result, f"the result of {self.code.name}")
+        start, _ = wanted(self.code, args, kwargs, verb)
+        async with hosting(_family(self), self.code.calling.db, root=start.key, secrets=providers) as engine:
+            result: R_co = values.decode(await run_here(engine, start), self.code.codec.result, f"the result of {self.code.name}")
+            return result
 
 
 def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:

@@ -8,7 +8,7 @@ from perdure.async_upkeep import AsyncUpkeep, Findings, Imports, Prunes
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.programs.code.durations import Duration
-from perdure.sdk import DEFAULT_TENANT
+from perdure.programs.code.options import DEFAULT_TENANT
 from perdure.service.retention import DEFAULT, Archive
 
 

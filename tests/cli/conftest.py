@@ -60,20 +60,20 @@ async def make(file: Path) -> None:
         engine = Engine(store, [one.code for one in (*known, before)])
         running = asyncio.create_task(engine.run())
         await engine.ready()
-        await client.run(code.greet, "Ada", id="ada", attributes={"customer": "c1", "score": 0.5})
-        await client.run(code.branches, id="tree")
-        await client.run(code.odd, {"deep": [1, None]}, id="käse & brot/☕ \x1b[31m")
-        for failing in (client.run(code.order, "o2", 5000, id="failing"), client.run(code.late, id="late")):
+        await client.run(code.greet.with_(id="ada", attributes={"customer": "c1", "score": 0.5}), "Ada")
+        await client.run(code.branches.with_(id="tree"))
+        await client.run(code.odd.with_(id="käse & brot/☕ \x1b[31m"), {"deep": [1, None]})
+        for failing in (client.run(code.order.with_(id="failing"), "o2", 5000), client.run(code.late.with_(id="late"))):
             with pytest.raises(WorkflowError):
                 await failing
-        waiting = await client.start(code.order, "o1", id="waiting", attributes={"customer": "c1", "cents": 500, "due": DUE, "vip": True})
+        waiting = await client.start(code.order.with_(id="waiting", attributes={"customer": "c1", "cents": 500, "due": DUE, "vip": True}), "o1")
         await until(waiting, "waiting")
-        paused = await client.start(code.order, "o3", id="paused", attributes={"customer": "käse & brot", "cents": 900.5, "code": "500", "vip": False})
+        paused = await client.start(code.order.with_(id="paused", attributes={"customer": "käse & brot", "cents": 900.5, "code": "500", "vip": False}), "o3")
         await until(paused, "waiting")
         await paused.pause("lunch", wait=True)
-        cancelled = await client.start(code.order, "o4", id="cancelled")
+        cancelled = await client.start(code.order.with_(id="cancelled"), "o4")
         await cancelled.cancel("out of stock", wait=True)
-        changed = await client.start(before, id="changed")
+        changed = await client.start(before.with_(id="changed"))
         await until(changed, "waiting")
         engine.stop()
         await running
@@ -83,7 +83,7 @@ async def make(file: Path) -> None:
         await until(changed, "needs_attention")
         again.stop()
         await running
-        await client.start("nowhere", 1, id="pending")
+        await client.start(client.workflow("nowhere").with_(id="pending"), 1)
     await store.close()
 
 
@@ -104,17 +104,17 @@ async def make_desk(file: Path) -> None:
         running = asyncio.create_task(engine.run())
         await engine.ready()
         for number in range(1, 13):
-            await until(await client.start(code.pays, f"o{number}", 2000 + number, id=f"o{number}"), "failed")
-        await until(await client.start(code.pays, order="named", cents=9000, id="named"), "failed")
-        await until(await client.start(code.breaks, id="broken"), "failed")
-        await until(await client.start(code.pays, "fine", 5, id="fine"), "completed")
+            await until(await client.start(code.pays.with_(id=f"o{number}"), f"o{number}", 2000 + number), "failed")
+        await until(await client.start(code.pays.with_(id="named"), order="named", cents=9000), "failed")
+        await until(await client.start(code.breaks.with_(id="broken")), "failed")
+        await until(await client.start(code.pays.with_(id="fine"), "fine", 5), "completed")
         for workflow, id, args in (
             (code.ships, "s1", (["ada", "group:ops"],)),
             (code.ships, "s2", ([], 2)),
             (code.asks_two, "two", ()),
             (code.asks, "done", ()),
         ):
-            await until(await client.start(workflow, *args, id=id), "waiting_approval")
+            await until(await client.start(workflow.with_(id=id), *args), "waiting_approval")
         while len(await client.approvals()) < 5:
             await asyncio.sleep(0.01)
         await client.approve("s2", by="bob", value={"carrier": "dhl"}, comment="by mail")

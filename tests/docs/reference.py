@@ -18,6 +18,7 @@ from typing import Any, get_overloads
 import perdure
 from perdure.core import errors
 from perdure.programs.code.approving import Approving
+from perdure.programs.code.options import Options
 from tests.docs.error_entries import ENTRIES
 from tests.docs.pages import ROOT
 
@@ -30,7 +31,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),
     "In a step": ("step_info", "StepInfo", "Resource", "Transaction", "Notice"),
     "Agents": ("Agent", "Budget"),
-    "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "Is", "Compressed", "Encrypted"),
+    "From outside": ("Client", "Handle", "AsyncClient", "AsyncHandle", "NamedWorkflow", "Is", "Compressed", "Encrypted"),
 }
 
 OTHERS = {
@@ -68,7 +69,10 @@ HIDDEN = {
 }
 """What is public for other packages of Perdure, and not meant for users."""
 
-WITHOUT_FIELDS = {"Step"}
+UNPACKED = {"Approving": Approving, "Options": Options}
+"""Keywords that a method takes together, by the name of their type."""
+
+WITHOUT_FIELDS = {"Step", "NamedWorkflow"}
 """What users are given, and do not make themselves."""
 
 MADE = {"AsyncClient", "Resource", "Signal"}
@@ -123,8 +127,8 @@ def _arguments(arguments: ast.arguments) -> Iterator[str]:
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         yield _argument(argument, default)
     match arguments.kwarg:
-        case ast.arg(annotation=ast.Subscript(value=ast.Name("Unpack"))):
-            yield from (f"{field} = ..." for field in _fields_of(Approving))
+        case ast.arg(annotation=ast.Subscript(value=ast.Name("Unpack"), slice=ast.Name(kind))):
+            yield from (f"{field} = ..." for field in _fields_of(UNPACKED[kind]))
         case ast.arg() as others:
             yield f"**{_argument(others, None)}"
 

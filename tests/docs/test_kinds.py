@@ -77,13 +77,13 @@ def test_an_example_comes_to_what_its_page_states(name: str, tmp_path: Path) -> 
         deployment = Deployment(allowed=Allowed(bash=True), work=tmp_path / "work", models=known)
         made = Definition.of(SHOWN[name].example, tools=PAYMENT, calls=[Definition.of(RECEIPT)], deployment=deployment)
         given = {"offers": OFFERS} if name == "pipeline" else {}
-        assert made.run(**given, db=f"sqlite:///{tmp_path}/p.db") == GIVES[name]
+        assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(**given) == GIVES[name]
 
 
 def test_the_example_of_requests_comes_to_what_its_page_states(shop: str, tmp_path: Path) -> None:
     deployment = Deployment(allowed=Allowed(http=("127.0.0.1",)))
     made = Definition.of(SHOWN["http"].example, deployment=deployment, secrets={"SHOP_TOKEN": "shop-token"})
-    assert made.run(order="o1", cents=500, shop=shop, db=f"sqlite:///{tmp_path}/p.db") == GIVES["http"]
+    assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(order="o1", cents=500, shop=shop) == GIVES["http"]
 
 
 def test_the_example_of_queues_comes_to_what_its_page_states(world: World) -> None:

@@ -25,7 +25,7 @@ def main(file: str, scale: str, database: str, ledger: str) -> None:
             os.write(lines, f"ended {task}\n".encode())
         return task
 
-    Definition.of(wfinstances.as_definition(tasks, "killed"), tools={"TASK": do}).run(id="1", db=f"sqlite:///{database}")
+    Definition.of(wfinstances.as_definition(tasks, "killed"), tools={"TASK": do}).with_(id="1", db=f"sqlite:///{database}").run()
 
 
 if __name__ == "__main__":

@@ -27,13 +27,13 @@ def test_hello_says_hello(tmp_path: Path) -> None:
 def test_hello_run_twice_with_one_id_executes_its_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_DB", url(tmp_path))
     greet = hello()
-    assert greet.run("Ada", id="k") == "Hello Ada"
+    assert greet.with_(id="k").run("Ada") == "Hello Ada"
     remembered = history(tmp_path, "k")
-    assert greet.run("Ada", id="k") == "Hello Ada"
-    assert greet.run("Grace", id="k") == "Hello Ada"
+    assert greet.with_(id="k").run("Ada") == "Hello Ada"
+    assert greet.with_(id="k").run("Grace") == "Hello Ada"
     assert history(tmp_path, "k") == remembered
     assert sum(isinstance(event, events.Settled) for event in remembered) == 1
-    assert greet.run("Grace", id="another") == "Hello Grace"
+    assert greet.with_(id="another").run("Grace") == "Hello Grace"
 
 
 def test_hello_is_the_snippet_of_the_readme() -> None:

@@ -31,7 +31,7 @@ class Shop:
     def run(self, kill_at: tuple[int, ...] = ()) -> str:
         """Run an order to its end; the worker is killed each time that so many lines are in the world's file, and another one started."""
         with Client(self._url) as client:
-            order = client.start(shop.order, "1001", 4200, id="1001")
+            order = client.start(shop.order.with_(id="1001"), "1001", 4200)
             order.send(shop.decision, shop.Decision(self._approved))
             for lines in kill_at:
                 worker = self._worker()
@@ -74,7 +74,7 @@ async def result_of(cents: int, directory: Path) -> str:
     """What becomes of an order about which the customer says nothing."""
     async with hosting([shop.order.code], f"sqlite:///{directory}/perdure.db") as engine:
         client = AsyncClient(engine.store)
-        return await (await client.start(shop.order, "1001", cents, id="1001")).result(timeout=WAIT_S)
+        return await (await client.start(shop.order.with_(id="1001"), "1001", cents)).result(timeout=WAIT_S)
 
 
 @pytest.fixture

@@ -55,11 +55,11 @@ def test_the_command_prints_the_best_quarters(tmp_path: Path) -> None:
 async def test_what_it_finds_is_what_plain_python_finds(tmp_path: Path) -> None:
     definition = Definition.load(EXAMPLES / "sales_pipeline.yaml", tools=[sales_tools.read_table])
     for least_cents, count in ((0, 50), (5000, 4)):
-        found = await definition.arun(least_cents=least_cents, best=count, db=f"sqlite:///{tmp_path}/perdure.db")
+        found = await definition.with_(db=f"sqlite:///{tmp_path}/perdure.db").arun(least_cents=least_cents, best=count)
         assert found == best(least_cents, count) and found
 
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     definition = Definition.load(EXAMPLES / "sales_pipeline.yaml", tools=[sales_tools.read_table])
     with pytest.raises(ExecutionFailed, match=r"there is no file .*none\.csv; name one that there is"):
-        _ = await definition.arun(sales="data/none.csv", db=f"sqlite:///{tmp_path}/perdure.db")
+        _ = await definition.with_(db=f"sqlite:///{tmp_path}/perdure.db").arun(sales="data/none.csv")

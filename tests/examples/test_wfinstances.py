@@ -41,7 +41,7 @@ def late_s(file: Path, scale: float, workers: int, db: str, references: bool = F
         return await pool.do(task, takes_s, parents)
 
     document = wfinstances.as_definition(tasks, file.stem, references)
-    Definition.of(document, tools={"TASK": do}).run(id=f"{file.stem}-{references}", db=db)
+    Definition.of(document, tools={"TASK": do}).with_(id=f"{file.stem}-{references}", db=db).run()
     assert sorted(done) == sorted(task.id for task in tasks)
     for task in tasks:
         assert all(pool.spans[parent][1] <= pool.spans[task.id][0] for parent in task.parents)

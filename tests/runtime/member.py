@@ -34,7 +34,7 @@ async def engine(url: str, queues: list[str]) -> None:
 async def client(url: str, executions: int, every_s: float) -> None:
     """Start so many executions, send them their messages one by one, and write down their results. Killed and begun again, it does the same again."""
     async with AsyncClient(url) as asked:
-        handles = [await asked.start(kind(number), number, id=str(number)) for number in range(executions)]
+        handles = [await asked.start(kind(number).with_(id=str(number)), number) for number in range(executions)]
         _say("started")
         listeners = [(number, handle) for number, handle in enumerate(handles) if kind(number) is listener]
         for name, handle in listeners:

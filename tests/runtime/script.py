@@ -49,4 +49,4 @@ async def greet(ctx: Context, name: str, how: str, takes_s: float) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(greet.run("Ada", sys.argv[2], float(sys.argv[3]), id=sys.argv[1], db="sqlite:///perdure.db"))
+    print(greet.with_(id=sys.argv[1], db="sqlite:///perdure.db").run("Ada", sys.argv[2], float(sys.argv[3])))

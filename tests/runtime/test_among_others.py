@@ -83,7 +83,7 @@ def test_executions_run_in_the_loop_that_runs_beside_its_other_tasks(tmp_path: P
 
         ticking = asyncio.create_task(tick())
         kind = type(loop).__module__.partition(".")[0]
-        results = await asyncio.gather(*(looking.arun(0.5, id=str(number), db=url) for number in range(4)))
+        results = await asyncio.gather(*(looking.with_(id=str(number), db=url).arun(0.5) for number in range(4)))
         assert results == [[kind, kind]] * 4
         assert len(ticks) >= TICKS_MIN
         ticking.cancel()
@@ -101,7 +101,7 @@ def test_run_in_threads_while_a_loop_runs_in_the_main_thread(tmp_path: Path) -> 
     before = {thread.name for thread in threading.enumerate()}
 
     async def program() -> None:
-        runs = [asyncio.to_thread(looking.run, 0.1, id=str(number % 3), db=url) for number in range(6)]
+        runs = [asyncio.to_thread(looking.with_(id=str(number % 3), db=url).run, 0.1) for number in range(6)]
         assert await asyncio.gather(*runs) == [["asyncio", "asyncio"]] * 6
 
     asyncio.run(program())
@@ -110,7 +110,7 @@ def test_run_in_threads_while_a_loop_runs_in_the_main_thread(tmp_path: Path) -> 
 
 async def test_cancelled_in_a_running_loop_it_gives_back_and_goes_on_when_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Stage(tmp_path) as stage:
-        running = asyncio.create_task(greet.arun("Ada", "slow", 60.0, id="k", db=stage.url))
+        running = asyncio.create_task(greet.with_(id="k", db=stage.url).arun("Ada", "slow", 60.0))
         async with asyncio.timeout(60):
             while slow.name not in capsys.readouterr().out.split():
                 await asyncio.sleep(0.01)

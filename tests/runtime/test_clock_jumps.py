@@ -75,8 +75,8 @@ def test_a_clock_that_jumps_delays_nobody_kills_nobody_and_turns_no_time_back(st
     running = stage.member("teller", shifted=True)
     with Client(stage.url) as client:
         before = {view.name for view in client.engines()}
-        long = client.start(patient, "loop", JUMP_EVERY_S * len(jumps) + LEASE_S, id="long")
-        handles = [client.start(ticking, EVERY_S, TICKS, id=str(number)) for number in range(TICKING)]
+        long = client.start(patient.with_(id="long"), "loop", JUMP_EVERY_S * len(jumps) + LEASE_S)
+        handles = [client.start(ticking.with_(id=str(number)), EVERY_S, TICKS) for number in range(TICKING)]
         for offset_s in jumps:
             time.sleep(JUMP_EVERY_S)
             set_clock(stage.directory, offset_s)
@@ -90,7 +90,7 @@ def test_a_clock_that_jumps_delays_nobody_kills_nobody_and_turns_no_time_back(st
         late.until_said("ready")
         for engine in engines:
             engine.end()
-        assert client.run(ticking, 0.1, 1, id="late") == 1
+        assert client.run(ticking.with_(id="late"), 0.1, 1) == 1
     effects = [effect for effect in stage.effects() if "/late:" not in effect.key]
     latest_s = max(gaps_s(effects)) - EVERY_S
     record(f"the clock set by {', '.join(f'{offset_s:+g} s' for offset_s in jumps)}: processes {apart_s:.3f} s apart, timers {latest_s:.3f} s late at most")

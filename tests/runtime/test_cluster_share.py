@@ -94,7 +94,7 @@ HEARING, WORDS = 250, 6
 async def tell_all(url: str) -> None:
     """Start executions and send each of them word after word, while they listen."""
     async with AsyncClient(url) as client:
-        handles = [await client.start(hearing, WORDS, id=str(number)) for number in range(HEARING)]
+        handles = [await client.start(hearing.with_(id=str(number)), WORDS) for number in range(HEARING)]
         for number in range(WORDS):
             word = "x" * (LARGE_BYTES if number == 3 else 10)
             _ = await asyncio.gather(*(handle.send("word", word) for handle in handles))
@@ -116,7 +116,7 @@ def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) ->
 @pytest.mark.parametrize("how", ["loop", "thread"])
 def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_another_and_goes_on_with_other_work(stage: Stage, client: Client, how: str) -> None:
     first = ready(stage, lease_s=LEASE_S)
-    handle = client.start(patient, how, 1.5, id="k")
+    handle = client.start(patient.with_(id="k"), how, 1.5)
     step = {"loop": "slow", "thread": "slow_in_a_thread"}[how]
     _ = begun(stage, step, first)
     stop(stage, first)
@@ -126,7 +126,7 @@ def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_anothe
     first.send(signal.SIGCONT)
     assert handle.result(timeout="60s") == [second.pid] * 21
     second.end()
-    assert client.run(patient, how, 0.0, id="another") == [first.pid] * 21
+    assert client.run(patient.with_(id="another"), how, 0.0) == [first.pid] * 21
     first.end()
     assert did(stage, first, "k") in (["began"], ["began", "ended"])
     is_sound(history(stage))
@@ -136,7 +136,7 @@ def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_anothe
 def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_with_other_work(stage: Stage, client: Client) -> None:
     _ = ready(stage, lease_s=LONG_LEASE_S)
     first = ready(stage, lease_s=LEASE_S, engine=False, worker=True)
-    handle = client.start(patient, "queue", 1.5, id="k")
+    handle = client.start(patient.with_(id="k"), "queue", 1.5)
     _ = begun(stage, "slow_on_a_queue", first)
     stop(stage, first)
     second = ready(stage, lease_s=LEASE_S, engine=False, worker=True)
@@ -146,7 +146,7 @@ def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_wi
     first.send(signal.SIGCONT)
     assert handle.result(timeout="60s")[0] == second.pid
     second.end()
-    assert client.run(patient, "queue", 0.0, id="another")[0] == first.pid
+    assert client.run(patient.with_(id="another"), "queue", 0.0)[0] == first.pid
     first.end()
     assert did(stage, first, "k") in (["began"], ["began", "ended"])
     is_sound(history(stage))
@@ -158,7 +158,7 @@ def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client,
     if on_queue:
         _ = ready(stage, lease_s=LONG_LEASE_S)
     first, second = (ready(stage, lease_s=LONG_LEASE_S, engine=not on_queue, worker=on_queue) for _ in range(2))
-    handle = client.start(patient, how, 0.5, id="k")
+    handle = client.start(patient.with_(id="k"), how, 0.5)
     step = {"loop": "slow", "thread": "slow_in_a_thread", "queue": "slow_on_a_queue"}[how]
     until(lambda: stage.effects(), "the step begins")
     (began,) = stage.effects()[:1]
@@ -173,7 +173,7 @@ def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client,
 
 def test_engines_that_are_frozen_past_their_leases_again_and_again_do_no_harm(stage: Stage, client: Client) -> None:
     engines = [ready(stage, lease_s=0.5) for _ in range(2)]
-    handles = [client.start(patient, "loop", 0.1 * (number % 10), id=str(number)) for number in range(24)]
+    handles = [client.start(patient.with_(id=str(number)), "loop", 0.1 * (number % 10)) for number in range(24)]
     with seeded(3) as draw:
         for _ in range(5):
             frozen = draw.choice(engines)

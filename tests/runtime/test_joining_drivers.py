@@ -148,7 +148,7 @@ class TestEveryDriver:
     async def test_what_is_started_and_sent_is_there_with_the_commit_and_gone_with_the_rollback(self, client: AsyncClient, user: Caller, shop: Shop) -> None:
         for ends in (user.rollback, user.commit):
             await user.execute(INSERT)
-            handle = await client.start(order, "book", id="o1", connection=user.given)
+            handle = await client.start(order.with_(id="o1", connection=user.given), "book")
             await handle.send(approved, True, connection=user.given)
             assert handle.created and await ids(client) == [], "nobody else sees it yet"
             await ends()
@@ -163,7 +163,7 @@ class TestEveryDriver:
         """In one transaction, and in the next: as after a commit whose answer was lost."""
         for number in range(2):
             for again in range(2):
-                handle = await client.start(order, "book", id="o1", connection=user.given)
+                handle = await client.start(order.with_(id="o1", connection=user.given), "book")
                 assert handle.created is (number == again == 0)
                 await handle.send(approved, True, key="k", connection=user.given)
             await user.commit()
@@ -173,9 +173,9 @@ class TestEveryDriver:
 
     async def test_what_fails_leaves_nothing_and_the_transaction_as_it_was(self, client: AsyncClient, user: Caller, shop: Shop) -> None:
         await user.execute(INSERT)
-        await client.start(order, "book", id="o1", strict=True, connection=user.given)
+        await client.start(order.with_(id="o1", strict=True, connection=user.given), "book")
         with pytest.raises(InputDiffers):
-            await client.start(order, "pen", id="o1", strict=True, connection=user.given)
+            await client.start(order.with_(id="o1", strict=True, connection=user.given), "pen")
         await user.execute(INSERT)
         await user.commit()
         assert await ids(client) == ["o1"] and await shop.sold() == 2
@@ -184,20 +184,20 @@ class TestEveryDriver:
         async with opened(shop) as store, AsyncClient(store, codec=Compressed()) as client:
             names = {"a\\b\0c": "x", "ä\n$1%s?:p": "y" * (2 * BLOB_BYTES_MIN), "'\"": "\0"}
             for id, name in names.items():
-                await client.start(order, name, id=id, attributes={"name": id, "of": 5}, connection=user.given)
+                await client.start(order.with_(id=id, attributes={"name": id, "of": 5}, connection=user.given), name)
             await user.commit()
             await user.begin()
             assert await ids(client) == sorted(names)
             assert {one.attributes["name"]: one.attributes["of"] for one in await client.list()} == dict.fromkeys(names, 5)
             for id, name in names.items():
-                assert not (await client.start(order, name, id=id, strict=True, connection=user.given)).created, "what was kept is what was given"
+                assert not (await client.start(order.with_(id=id, strict=True, connection=user.given), name)).created, "what was kept is what was given"
             await user.commit()
 
     async def test_others_begin_soon_after_the_commit(self, client: AsyncClient, shop: Shop, user: Caller) -> None:
         """They look once in a minute only, so they must have been rung."""
         async with opened(shop) as store, running(store, poll_s=60.0):
             await asyncio.sleep(0.05)
-            handle = await client.start(order, "book", connection=user.given)
+            handle = await client.start(order.with_(connection=user.given), "book")
             await handle.send(approved, True, connection=user.given)
             await asyncio.sleep(0.1)
             await user.commit()
@@ -206,7 +206,7 @@ class TestEveryDriver:
     async def test_a_connection_that_commits_by_itself_is_refused(self, client: AsyncClient, shop: Shop, driver: str) -> None:
         async with caller(driver, shop.place, autocommit=True) as user:
             with pytest.raises(BadValue, match=r"commits by itself; .*commit afterwards"):
-                await client.start(order, "a", id="o1", connection=user.given)
+                await client.start(order.with_(id="o1", connection=user.given), "a")
         assert await ids(client) == []
 
     async def test_a_closed_connection_is_refused(self, client: AsyncClient, user: Caller, driver: str) -> None:
@@ -214,7 +214,7 @@ class TestEveryDriver:
             pytest.skip("a closed session of SQLAlchemy begins anew")
         await user.close()
         with pytest.raises(Exception, match=r"is not open any more; connect again|closed|released") as refused:
-            await client.start(order, "a", id="o1", connection=user.given)
+            await client.start(order.with_(id="o1", connection=user.given), "a")
         assert isinstance(refused.value, BadValue) or driver == "asyncpg pool" or driver.startswith("sqlalchemy"), "these say so themselves"
 
     async def test_a_connection_to_another_database_is_refused(self, client: AsyncClient, shop: Shop, driver: str, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ class TestEveryDriver:
             await user.execute(TABLE)
             await user.execute(INSERT)
             with pytest.raises(BadValue, match=r"connection=: .*is not .*this client"):
-                await client.start(order, "a", id="o1", connection=user.given)
+                await client.start(order.with_(id="o1", connection=user.given), "a")
             await user.execute(INSERT)
             await user.commit()
         assert await ids(client) == []
@@ -234,4 +234,4 @@ class TestEveryDriver:
         async with caller(*wrong) as user:
             for given in (user.given, object(), "postgresql://", 1):
                 with pytest.raises(BadValue, match=r"connection=: .* is not a connection to .*: give a sqlite3, .*SQLAlchemy over one"):
-                    await client.start(order, "a", connection=given)
+                    await client.start(order.with_(connection=given), "a")

@@ -105,7 +105,7 @@ async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_ther
     async def buys(url: str) -> bool:
         async with caller(driver, url) as user:
             await user.execute("INSERT INTO orders VALUES ('book') ON CONFLICT DO NOTHING")
-            handle = await client.start(order, "book", id="book", connection=user.given)
+            handle = await client.start(order.with_(id="book", connection=user.given), "book")
             await handle.send(approved, True, key="paid", connection=user.given)
             await user.commit()
             return handle.created
@@ -125,20 +125,20 @@ async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_ther
 
 async def test_of_a_caller_who_is_cut_off_before_the_commit_nothing_is_left_and_nobody_waits(server: Server, client: AsyncClient) -> None:
     async with caller("asyncpg", server.url) as user:
-        await client.start(order, "book", id="o1", connection=user.given)
+        await client.start(order.with_(id="o1", connection=user.given), "book")
         user.given.terminate()
     async with asyncio.timeout(5):
-        assert (await client.start(order, "pen", id="o1")).created
+        assert (await client.start(order.with_(id="o1"), "pen")).created
 
 
 async def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(client: AsyncClient, user: Caller) -> None:
     with pytest.raises(asyncpg.PostgresError):
         await user.execute("SELECT 1 / 0")
     with pytest.raises(BadValue, match="an earlier error of the database has ended it; roll it back, and repeat it"):
-        await client.start(order, "a", id="o1", connection=user.given)
+        await client.start(order.with_(id="o1", connection=user.given), "a")
     await user.rollback()
     await user.begin()
-    await client.start(order, "a", id="o1", connection=user.given)
+    await client.start(order.with_(id="o1", connection=user.given), "a")
     await user.commit()
     assert await ids(client) == ["o1"]
 
@@ -146,7 +146,7 @@ async def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(
 async def test_one_that_may_only_read_is_told_so_by_postgres(client: AsyncClient, user: Caller) -> None:
     await user.execute("SET TRANSACTION READ ONLY")
     with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
-        await client.start(order, "a", id="o1", connection=user.given)
+        await client.start(order.with_(id="o1", connection=user.given), "a")
     await user.rollback()
     assert await ids(client) == []
 
@@ -156,12 +156,12 @@ async def test_a_role_that_may_not_use_perdure_s_tables_is_told_what_it_needs(se
     await other.execute("CREATE ROLE web LOGIN")
     async with caller("asyncpg", server.url.replace("perdure@", "web@")) as user:
         with pytest.raises(BadValue, match="a connection of the role web' is not allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure"):
-            await client.start(order, "a", id="o1", connection=user.given)
+            await client.start(order.with_(id="o1", connection=user.given), "a")
         await other.execute("GRANT USAGE ON SCHEMA perdure TO web; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA perdure TO web")
         await other.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA perdure TO web")
         await user.rollback()
         await user.begin()
-        handle = await client.start(order, "a", id="o1", connection=user.given)
+        handle = await client.start(order.with_(id="o1", connection=user.given), "a")
         await handle.send(approved, True, connection=user.given)
         await user.commit()
     assert await ids(client) == ["o1"]
@@ -175,9 +175,9 @@ async def test_a_role_that_may_not_use_perdure_s_tables_is_told_what_it_needs(se
 async def test_what_the_session_has_set_stays_whether_it_succeeds_or_not(client: AsyncClient, user: Caller) -> None:
     await user.execute("CREATE TABLE IF NOT EXISTS public.heads (number text)")  # called like one of the store's
     await user.execute("SET search_path = pg_temp, public")
-    await client.start(order, "book", id="o1", strict=True, connection=user.given)
+    await client.start(order.with_(id="o1", strict=True, connection=user.given), "book")
     with pytest.raises(Exception, match="o1"):
-        await client.start(order, "pen", id="o1", strict=True, connection=user.given)
+        await client.start(order.with_(id="o1", strict=True, connection=user.given), "pen")
     assert await user.given.fetchval("SELECT current_setting('search_path')") == "pg_temp, public"
     assert await user.given.fetchval("SELECT count(*) FROM heads") == 0, "the user's own"
     await user.commit()
@@ -187,9 +187,9 @@ async def test_what_the_session_has_set_stays_whether_it_succeeds_or_not(client:
 
 async def test_what_a_savepoint_takes_back_takes_the_start_with_it(client: AsyncClient, user: Caller) -> None:
     await user.execute("SAVEPOINT one")
-    await client.start(order, "book", id="o1", connection=user.given)
+    await client.start(order.with_(id="o1", connection=user.given), "book")
     await user.execute("ROLLBACK TO SAVEPOINT one")
-    assert (await client.start(order, "pen", id="o2", connection=user.given)).created
+    assert (await client.start(order.with_(id="o2", connection=user.given), "pen")).created
     await user.commit()
     assert await ids(client) == ["o2"]
 
@@ -200,23 +200,23 @@ async def test_one_that_does_not_see_what_others_have_done_is_refused_by_postgre
         await user.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
         await user.execute("SELECT count(*) FROM orders")  # from here on it sees nothing of others
         if not again:
-            await client.start(order, "book", id="o1")
+            await client.start(order.with_(id="o1"), "book")
             with pytest.raises(asyncpg.SerializationError):
-                await client.start(order, "pen", id="o1", connection=user.given)
+                await client.start(order.with_(id="o1", connection=user.given), "pen")
             await user.rollback()
             await user.begin()
-    assert not (await client.start(order, "pen", id="o1", connection=user.given)).created
+    assert not (await client.start(order.with_(id="o1", connection=user.given), "pen")).created
     await user.commit()
 
 
 async def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(client: AsyncClient, user: Caller) -> None:
     narrow = Queue("narrow", concurrency=1)
     with pytest.raises(BadValue, match=r"declared in the store with these limits yet.*without connection="):
-        await client.start(order, "a", queue=narrow, connection=user.given)
+        await client.start(order.with_(queue=narrow, connection=user.given), "a")
     await user.rollback()
-    await client.start(order, "a", id="o1", queue=narrow)
+    await client.start(order.with_(id="o1", queue=narrow), "a")
     await user.begin()
-    await client.start(order, "b", id="o2", queue=narrow, connection=user.given)
+    await client.start(order.with_(id="o2", queue=narrow, connection=user.given), "b")
     await user.commit()
     assert [(one.name, one.executions_waiting) for one in await client.queues()] == [("narrow", 2)]
 
@@ -226,8 +226,8 @@ async def test_a_queue_whose_limits_the_store_does_not_know_yet_is_refused(clien
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 async def test_who_starts_the_same_id_waits_until_it_is_known_what_became_of_it(client: AsyncClient, user: Caller, second: Caller, ends: str) -> None:
-    await client.start(order, "book", id="o1", connection=user.given)
-    waits = asyncio.create_task(client.start(order, "pen", id="o1", connection=second.given))
+    await client.start(order.with_(id="o1", connection=user.given), "book")
+    waits = asyncio.create_task(client.start(order.with_(id="o1", connection=second.given), "pen"))
     assert await turns(waits)
     await getattr(user, ends)()
     assert (await waits).created is (ends == "rollback")
@@ -238,9 +238,9 @@ async def test_who_starts_the_same_id_waits_until_it_is_known_what_became_of_it(
 @pytest.mark.parametrize("driver", ["psycopg", "sqlalchemy psycopg", "sqlalchemy psycopg session"])
 async def test_who_waits_on_a_connection_without_a_loop_keeps_the_store_s_loop_turning(client: AsyncClient, user: Caller, server: Server, driver: str) -> None:
     """Else it would wait for ever: what it waits for is on this loop."""
-    await client.start(order, "book", id="o1", connection=user.given)
+    await client.start(order.with_(id="o1", connection=user.given), "book")
     async with caller(driver, server.url) as second:
-        waits = asyncio.create_task(client.start(order, "pen", id="o1", connection=second.given))
+        waits = asyncio.create_task(client.start(order.with_(id="o1", connection=second.given), "pen"))
         assert await turns(waits)
         await user.commit()
         assert not (await waits).created
@@ -249,7 +249,7 @@ async def test_who_waits_on_a_connection_without_a_loop_keeps_the_store_s_loop_t
 
 async def test_an_engine_goes_on_with_all_others_while_a_transaction_is_open(server: Server, store: PostgresStore, client: AsyncClient, user: Caller) -> None:
     async with engine(store):
-        first, other = await client.start(order, "book", id="o1"), await client.start(order, "pen", id="o2")
+        first, other = await client.start(order.with_(id="o1"), "book"), await client.start(order.with_(id="o2"), "pen")
         while (await first.status()).status != "waiting":
             await asyncio.sleep(0.01)
         await first.send(approved, True, connection=user.given)
@@ -263,8 +263,8 @@ async def test_an_engine_goes_on_with_all_others_while_a_transaction_is_open(ser
 async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_repeated(client: AsyncClient, user: Caller, second: Caller) -> None:
     users = {"o1": user, "o2": second}
     for id, one in users.items():
-        await client.start(order, "book", id=id, connection=one.given)
-    crossing = [client.start(order, "pen", id=other, connection=users[id].given) for id, other in (("o1", "o2"), ("o2", "o1"))]
+        await client.start(order.with_(id=id, connection=one.given), "book")
+    crossing = [client.start(order.with_(id=other, connection=users[id].given), "pen") for id, other in (("o1", "o2"), ("o2", "o1"))]
     tasks = [asyncio.create_task(one) for one in crossing]
     done, waits = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     assert {type(task.exception()) for task in done} == {asyncpg.DeadlockDetectedError} and len(waits) == 1
@@ -273,7 +273,7 @@ async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_re
     assert (await waits.pop()).created
     await winner.commit()
     await loser.begin()
-    assert not (await client.start(order, "book", id="o1", connection=loser.given)).created
+    assert not (await client.start(order.with_(id="o1", connection=loser.given), "book")).created
     await loser.commit()
     assert await ids(client) == ["o1", "o2"]
 
@@ -292,7 +292,7 @@ def sync_client(server: Server) -> Iterator[Client]:
 def test_a_sync_client_uses_a_connection_in_the_caller_s_thread(server: Server, sync_client: Client) -> None:
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     with psycopg.connect(server.url) as connection:
-        handle = sync_client.start(order, "book", id="o1", connection=connection)
+        handle = sync_client.start(order.with_(id="o1", connection=connection), "book")
         handle.send(approved, True, connection=connection)
         assert sync_client.list() == []
         connection.commit()
@@ -303,19 +303,19 @@ async def test_a_sync_client_may_be_used_on_a_loop_that_is_not_the_store_s(serve
     """As in a notebook."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     with psycopg.connect(server.url) as connection:
-        sync_client.start(order, "book", id="o1", connection=connection)
+        sync_client.start(order.with_(id="o1", connection=connection), "book")
         connection.commit()
         assert [one.key.id for one in sync_client.list()] == ["o1"]
 
 
 async def test_a_sync_client_refuses_a_connection_that_belongs_to_a_loop(sync_client: Client, user: Caller) -> None:
     with pytest.raises(WrongVerb, match="belongs to an event loop: use an AsyncClient there"):
-        sync_client.start(order, "book", connection=user.given)
+        sync_client.start(order.with_(connection=user.given), "book")
 
 
 async def test_a_change_of_all_waits_for_the_transaction_and_nobody_is_lost(store: PostgresStore, client: AsyncClient, user: Caller) -> None:
     """An epoch begins when nothing is under way."""
-    await client.start(order, "book", id="o1", connection=user.given)
+    await client.start(order.with_(id="o1", connection=user.given), "book")
     raising = asyncio.create_task(store.raise_epoch())
     assert await turns(raising)
     await user.commit()

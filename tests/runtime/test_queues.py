@@ -242,7 +242,7 @@ def test_a_queue_that_means_nothing_is_refused_where_it_is_declared() -> None:
 async def test_a_key_that_the_workflow_does_not_have_is_an_error_where_it_is_started(c: Cluster, client: AsyncClient) -> None:
     with pytest.raises(BadValue, match="customer"):
         await client.start(queued.with_(queue=Queue("q", per_key="customer")), "a")
-    handle = await client.start(queued.with_(queue=Queue("q", per_key="tenant")), "a", tenant="acme", id="x")
+    handle = await client.start(queued.with_(queue=Queue("q", per_key="tenant")).with_(tenant="acme", id="x"), "a")
     (head,) = [head for head in await c.store.heads() if head.key == handle.key]
     assert (head.queue, head.lane, head.priority) == ("q", "acme", 0)
 

@@ -86,7 +86,7 @@ async def ran(definition: Definition, tenant: str = "default", **options: Any) -
     await engine.ready()
     try:
         async with AsyncClient(store) as client:
-            return await (await client.start(definition, id="x", tenant=tenant)).result("10s")
+            return await (await client.start(definition.with_(id="x", tenant=tenant))).result("10s")
     finally:
         engine.stop()
         worker.stop()

@@ -62,7 +62,7 @@ def test_through_three_deploys_and_many_kills_every_cent_is_where_it_belongs(tmp
             handles = []
             for deploy in (1, 2, 3):
                 first = orders * (deploy - 1) // 3
-                handles += [client.start(order, number, id=str(number)) for number in range(first, orders * deploy // 3)]
+                handles += [client.start(order.with_(id=str(number)), number) for number in range(first, orders * deploy // 3)]
                 if deploy == 1:
                     results[1] = handles[1].result(END_S)  # one that knows of no gifts
                 for which in range(kills // 3):

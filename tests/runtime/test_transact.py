@@ -293,8 +293,8 @@ async def test_neither_a_deadline_nor_a_cancel_comes_between_a_transaction_and_i
         await ctx.listen("never")
 
     async with engine(bank, slowly) as (store, _), AsyncClient(store) as client:
-        handles = [await client.start(slowly, number, id=str(number), deadline=0.02) for number in range(5)]
-        handles += [await client.start(slowly, number, id=str(number)) for number in range(5, 10)]
+        handles = [await client.start(slowly.with_(id=str(number), deadline=0.02), number) for number in range(5)]
+        handles += [await client.start(slowly.with_(id=str(number)), number) for number in range(5, 10)]
         await asyncio.sleep(0.01)
         for handle in handles[5:]:
             await handle.cancel()

@@ -43,7 +43,7 @@ def sell_in_file(place: str, till: str) -> None:
         while True:
             connection.execute("INSERT INTO sales VALUES (?, ?)", (till, number))
             print("began", number, flush=True)
-            handle = client.start(receipt, till, number, id=f"{till}-{number}", connection=connection)
+            handle = client.start(receipt.with_(id=f"{till}-{number}", connection=connection), till, number)
             handle.send("paid", connection=connection)
             connection.commit()
             print("sold", number, flush=True)
@@ -61,7 +61,7 @@ async def sell_on_server(place: str, till: str) -> None:
             async with connection.transaction():
                 await connection.execute("INSERT INTO sales VALUES ($1, $2)", till, number)
                 print("began", number, flush=True)
-                handle = await client.start(receipt, till, number, id=f"{till}-{number}", connection=connection)
+                handle = await client.start(receipt.with_(id=f"{till}-{number}", connection=connection), till, number)
                 await handle.send("paid", connection=connection)
             print("sold", number, flush=True)
             number += 1

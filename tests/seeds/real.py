@@ -137,7 +137,7 @@ def placed(example: Example, address: str) -> dict[str, Any]:
 
 async def ended(it: Definition, case: Case, url: str) -> Any:
     """The result of a case on a real engine; people decide as soon as they are asked."""
-    running = asyncio.create_task(it.arun(dict(case.input), id="1", db=url))
+    running = asyncio.create_task(it.with_(id="1", db=url).arun(dict(case.input)))
     try:
         async with asyncio.timeout(PATIENCE_S), worked(it, url):
             votes = [event for event in case.script if isinstance(event, Voted)]

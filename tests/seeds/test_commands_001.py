@@ -77,7 +77,7 @@ def test_commands_at_once_run_at_once(world: World, tmp_path: Path) -> None:
         return {"type": "bash", "command": f"touch {mine}; for i in $(seq 500); do test -e {other} && exit; sleep 0.01; done; exit 1", "outputVariable": mine}
 
     it = real({"name": "some", "steps": [{"type": "parallel", "steps": [meets("a", "b"), meets("b", "a")]}]}, tmp_path)
-    result = it.run(db="memory:")
+    result = it.with_(db="memory:").run()
     assert [result[name]["exit_code"] for name in "ab"] == [0, 0]
 
 
@@ -91,6 +91,6 @@ def test_output_is_cut_at_64k_characters(world: World, tmp_path: Path) -> None:
 def test_a_command_has_the_time_that_it_says_and_never_more_than_ten_minutes(tmp_path: Path) -> None:
     it = real({"name": "some", "steps": [{"type": "bash", "command": "sleep 60", "timeoutMs": 100, "retry": 1}]}, tmp_path)
     with pytest.raises(ExecutionFailed, match=r"(?i)timeout"):
-        it.run(db="memory:")
+        it.with_(db="memory:").run()
     steps = [{"type": "bash", "command": "true"}, {"type": "bash", "command": "true", "timeout": 3600}]
     assert [node.timeout_s for node in real({"name": "some", "steps": steps}, tmp_path).ir.nodes] == [120.0, 600.0]

@@ -165,7 +165,7 @@ async def test_an_id_starts_one_execution_however_many_ask(c: Cluster) -> None:
 async def test_steps_can_be_watched_while_it_runs(c: Cluster) -> None:
     _ = await c.engine(gated, trying)
     async with AsyncClient(c.store) as client:
-        handle = await client.start(gated, id="k")
+        handle = await client.start(gated.with_(id="k"))
         seen: list[str] = []
         async for event in handle.events(follow=True):
             seen.append(event.type)
@@ -173,7 +173,7 @@ async def test_steps_can_be_watched_while_it_runs(c: Cluster) -> None:
                 assert "completed" in [one.state for one in await handle.steps()]
                 await handle.send("go")
         assert await handle.result() == [1, 2]
-        failing = await client.start(trying, 9, id="f")
+        failing = await client.start(trying.with_(id="f"), 9)
         with pytest.raises(ExecutionFailed):
             await failing.result()
     assert seen.index("step.completed") < seen.index("execution.waiting") < seen.index("execution.completed")

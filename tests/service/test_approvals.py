@@ -38,7 +38,7 @@ async def asks_two(ctx: Context) -> list[bool]:
 async def asked(c: Cluster, client: AsyncClient, *args: Any, id: str = "e") -> Any:
     if not c.processes:
         await c.engine(ships, asks_two)
-    handle = await client.start(ships, *args, id=id)
+    handle = await client.start(ships.with_(id=id), *args)
     await settle(1.0)
     return handle
 
@@ -98,7 +98,7 @@ async def test_what_does_not_count_is_refused_and_changes_nothing(c: Cluster, cl
 @virtually
 async def test_an_execution_that_asks_for_several_is_decided_place_by_place(c: Cluster, client: AsyncClient) -> None:
     await c.engine(ships, asks_two)
-    handle = await client.start(asks_two, id="two")
+    handle = await client.start(asks_two.with_(id="two"))
     await settle(1.0)
     with pytest.raises(Ambiguous):
         await client.approve("two", by="ada")
@@ -113,7 +113,7 @@ async def test_an_execution_that_asks_for_several_is_decided_place_by_place(c: C
 async def test_an_approval_is_meant_by_whatever_means_the_execution_that_asks(c: Cluster, client: AsyncClient) -> None:
     await asked(c, client, ["ada"], id="order-1")
     for number in range(10, 40):
-        await client.start("unknown", id=f"order-{number}")
+        await client.start(client.workflow("unknown").with_(id=f"order-{number}"))
     (one,) = await client.approvals()
     for text in ("order-1", "ships/order-1", "default/ships/order-1", one.id):
         assert await client.approval(text) == one

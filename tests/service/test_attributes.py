@@ -92,8 +92,8 @@ async def test_each_comparison_finds_those_that_have_such_a_value_and_no_others(
     started: dict[str, Any] = {"whole": 500, "real": 500.0, "more": 500.5, "text": "500", "truth": True, "one": 1, "due": DUE, "käse": "🐘", "none": ""}
     for id, value in started.items():
         given: dict[str, Any] = {"a": value, "id": id}
-        await client.start(plain, id=id, attributes=given)
-    await client.start(plain, id="bare")
+        await client.start(plain.with_(id=id, attributes=given))
+    await client.start(plain.with_(id="bare"))
     expected: list[tuple[Any, list[str]]] = [
         (500, ["whole", "real"]),
         (500.0, ["whole", "real"]),
@@ -123,7 +123,7 @@ async def test_each_comparison_finds_those_that_have_such_a_value_and_no_others(
 @virtually
 async def test_what_is_listed_says_its_attributes_with_their_types(c: Cluster, client: AsyncClient) -> None:
     given: dict[str, Any] = {"a": 500.0, "b": 500, "c": True, "d": "500", "e": DUE}
-    handle = await client.start(plain, id="e", attributes=given)
+    handle = await client.start(plain.with_(id="e", attributes=given))
     (listed,) = await client.list()
     for told in (listed.attributes, (await handle.status()).attributes):
         assert told == given and [type(one) for one in told.values()] == [float, int, bool, str, datetime]
@@ -135,7 +135,7 @@ async def test_what_is_listed_says_its_attributes_with_their_types(c: Cluster, c
 @virtually
 async def test_pages_of_those_that_are_found_have_each_once(c: Cluster, client: AsyncClient) -> None:
     for number in range(23):
-        await client.start(plain, id=f"{number:02}", attributes={"n": number, "third": number % 3 == 0})
+        await client.start(plain.with_(id=f"{number:02}", attributes={"n": number, "third": number % 3 == 0}))
     asked: list[tuple[Where, int]] = [({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)]
     for where, count in asked:
         pages, last = list[str](), None
@@ -173,17 +173,17 @@ async def test_a_start_with_attributes_that_can_t_be_kept_starts_nothing(c: Clus
     bad: list[Any] = [{"a": None}, {"a b": 1}, {"a": "x" * 2000}, {f"a{number}": 1 for number in range(33)}, "a"]
     for attributes in bad:
         with pytest.raises((BadValue, BadName), match="attribute"):
-            await client.start(plain, id="e", attributes=attributes)
+            await client.start(plain.with_(id="e", attributes=attributes))
     assert await client.list() == []
 
 
 @virtually
 async def test_a_second_start_changes_no_attributes_and_a_replaced_one_has_the_new_ones(c: Cluster, client: AsyncClient) -> None:
-    await client.start(plain, id="e", attributes={"a": 1})
-    assert not (await client.start(plain, id="e", attributes={"a": 2, "b": 1})).created
+    await client.start(plain.with_(id="e", attributes={"a": 1}))
+    assert not (await client.start(plain.with_(id="e", attributes={"a": 2, "b": 1}))).created
     assert await found(client, {"a": 1}) == ["e"] and await found(client, {"a": 2}) == []
-    await client.start(plain, id="d", debounce="5s", attributes={"a": 5})
-    await client.start(plain, id="d", debounce="5s", attributes={"a": 6})
+    await client.start(plain.with_(id="d", debounce="5s", attributes={"a": 5}))
+    await client.start(plain.with_(id="d", debounce="5s", attributes={"a": 6}))
     await c.engine(plain)
     await settle(10)
     (last,) = await client.list(where={"a": 6}, status="waiting")
@@ -193,8 +193,8 @@ async def test_a_second_start_changes_no_attributes_and_a_replaced_one_has_the_n
 @virtually
 async def test_what_was_paused_or_cancelled_before_it_began_is_found_as_it_was_started(c: Cluster, client: AsyncClient) -> None:
     for id, tell in (("p", AsyncHandle.pause), ("c", AsyncHandle.cancel)):
-        await tell(await client.start(plain, id=id, attributes={"a": id}))
-    await client.start(plain, id="t", ttl="1s", attributes={"a": "t"})
+        await tell(await client.start(plain.with_(id=id, attributes={"a": id})))
+    await client.start(plain.with_(id="t", ttl="1s", attributes={"a": "t"}))
     await settle(2)
     await c.engine(plain)
     await settle()
@@ -209,7 +209,7 @@ async def test_what_was_paused_or_cancelled_before_it_began_is_found_as_it_was_s
 async def test_what_a_workflow_changes_is_found_from_that_commit_on(c: Cluster, client: AsyncClient) -> None:
     await c.engine(*WORKFLOWS)
     handles = [
-        await client.start(order, f"c{number % 2}", number * 100, id=f"e{number}", attributes={"stage": "queued", "kept": number}) for number in range(4)
+        await client.start(order.with_(id=f"e{number}", attributes={"stage": "queued", "kept": number}), f"c{number % 2}", number * 100) for number in range(4)
     ]
     await settle()
     assert await found(client, {"stage": "queued"}) == await found(client, {"stage": "new"}) == []
@@ -226,7 +226,7 @@ async def test_what_a_workflow_changes_is_found_from_that_commit_on(c: Cluster, 
 @virtually
 async def test_another_engine_that_takes_over_goes_on_with_them(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(*WORKFLOWS)
-    handle = await client.start(order, id="e", attributes={"kept": True})
+    handle = await client.start(order.with_(id="e", attributes={"kept": True}))
     await settle()
     await engine.kill()
     await settle(20)
@@ -239,7 +239,7 @@ async def test_another_engine_that_takes_over_goes_on_with_them(c: Cluster, clie
 @virtually
 async def test_a_child_has_its_own(c: Cluster, client: AsyncClient) -> None:
     await c.engine(*WORKFLOWS)
-    await client.start(parent, id="p", attributes={"a": 1})
+    await client.start(parent.with_(id="p", attributes={"a": 1}))
     await settle()
     assert await found(client, {"of": "p", "due": Is("<=", DUE)}) == ["child"] and await found(client, {"a": 1}) == ["p"]
     assert await healthy(client)
@@ -248,7 +248,7 @@ async def test_a_child_has_its_own(c: Cluster, client: AsyncClient) -> None:
 @virtually
 async def test_a_compacted_log_has_them_and_so_has_the_index(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(looping)
-    handle = await client.start(looping, id="e", attributes={"kept": 1})
+    handle = await client.start(looping.with_(id="e", attributes={"kept": 1}))
     last = {"kept": 1, "lap": 150, "even": 150, "odd": 149}
     assert await handle.result(timeout="1h") == last
     assert len(await c.events(handle.key)) < 400
@@ -263,7 +263,7 @@ async def test_a_compacted_log_has_them_and_so_has_the_index(c: Cluster, client:
 async def test_a_retry_goes_on_with_them_a_rerun_begins_as_it_began_and_a_fork_as_it_was_there(c: Cluster, client: AsyncClient) -> None:
     await c.engine(*WORKFLOWS)
     broken.add("ship")
-    handle = await client.start(order, id="e", attributes={"stage": "queued", "kept": 1})
+    handle = await client.start(order.with_(id="e", attributes={"stage": "queued", "kept": 1}))
     await handle.send("go")
     with pytest.raises(ExecutionFailed):
         await handle.result()
@@ -285,7 +285,7 @@ async def test_a_retry_goes_on_with_them_a_rerun_begins_as_it_began_and_a_fork_a
 @virtually
 async def test_what_is_pruned_is_found_by_them_as_before(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(*WORKFLOWS)
-    handle = await client.start(order, id="e", attributes={"kept": DUE})
+    handle = await client.start(order.with_(id="e", attributes={"kept": DUE}))
     await handle.send("go")
     before = await handle.result()
     await engine.stop()
@@ -298,10 +298,10 @@ async def test_what_is_pruned_is_found_by_them_as_before(c: Cluster, client: Asy
 @virtually
 async def test_what_is_carried_elsewhere_is_found_there(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(*WORKFLOWS)
-    await client.start(order, id="begun", attributes={"kept": 1})
+    await client.start(order.with_(id="begun", attributes={"kept": 1}))
     await settle()
     await engine.stop()
-    await client.start(plain, id="pending", attributes={"kept": 2})
+    await client.start(plain.with_(id="pending", attributes={"kept": 2}))
     other = Cluster()
     there = AsyncClient(other.store)
     for id in ("begun", "pending"):
@@ -343,8 +343,8 @@ def test_killed_at_a_write_in_a_file_the_index_says_what_the_log_says(tmp_path: 
 async def test_in_a_file_they_are_found_again_when_it_is_opened_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'perdure.db'}"
     async with AsyncClient(url) as client:
-        await client.start(plain, id="e", attributes={"a": 2**62, "b": "é"})
-        await client.start(plain, id="f", attributes={"a": float(2**62)})
+        await client.start(plain.with_(id="e", attributes={"a": 2**62, "b": "é"}))
+        await client.start(plain.with_(id="f", attributes={"a": float(2**62)}))
     async with AsyncClient(url) as client:
         assert await found(client, {"a": 2**62}) == ["e", "f"] and await found(client, {"a": 2**62, "b": Is("<", "ê")}) == ["e"]
         assert (await (await client.get("e")).status()).attributes == {"a": 2**62, "b": "é"}
@@ -358,7 +358,7 @@ async def test_where_payloads_are_encrypted_they_are_in_the_clear_and_found(tmp_
     running = asyncio.create_task(engine.run())
     await engine.ready()
     async with AsyncClient(store) as client:
-        handle = await client.start(order, "secret", id="e", attributes={"open": "in the clear"})
+        handle = await client.start(order.with_(id="e", attributes={"open": "in the clear"}), "secret")
         await handle.send("go")
         await handle.result(timeout="10s")
         assert await found(client, {"open": "in the clear", "stage": "shipped"}) == ["e"] and await healthy(client)

@@ -73,7 +73,7 @@ async def mended(ctx: Context) -> None:
 async def begun(c: Cluster, client: AsyncClient, *args: Any) -> None:
     """An execution that waits, an approval of nobody, and no engine any more."""
     engine = await c.engine(before)
-    await client.start(before, *args, id="o1")
+    await client.start(before.with_(id="o1"), *args)
     await settle()
     await engine.stop()
     did.clear()
@@ -133,8 +133,8 @@ async def test_executions_of_workflows_that_are_not_there_are_unknown(c: Cluster
 @virtually
 async def test_one_that_can_t_be_read_does_not_keep_the_others_from_being_looked_at(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(before)
-    await client.start(before, "x" * 70_000, id="large")
-    await client.start(before, id="small")
+    await client.start(before.with_(id="large"), "x" * 70_000)
+    await client.start(before.with_(id="small"))
     await settle()
     await engine.stop()
     kept = dict(c.store._blobs)
@@ -149,7 +149,7 @@ async def test_one_that_can_t_be_read_does_not_keep_the_others_from_being_looked
 @virtually
 async def test_what_has_ended_is_left_out_but_for_failures_that_are_asked_for(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(failing)
-    await client.start(failing, id="f")
+    await client.start(failing.with_(id="f"))
     await settle()
     await engine.stop()
     assert await client.check([failing]) == []
@@ -171,6 +171,6 @@ async def test_checking_runs_no_step_and_changes_nothing(c: Cluster, client: Asy
 @virtually
 async def test_so_many_are_checked_as_are_asked_for_the_newest_first(c: Cluster, client: AsyncClient) -> None:
     for number in range(5):
-        await client.start(before, id=f"o{number}")
+        await client.start(before.with_(id=f"o{number}"))
     assert [one.key.id for one in await client.check([before], limit=2)] == ["o4", "o3"]
     assert {one.verdict for one in await client.check([before])} == {"fits"}  # none has begun, so there is nothing to differ from

@@ -64,7 +64,7 @@ async def calls(ctx: Context) -> str:
 
 
 async def fail(client: AsyncClient, workflow: Any, *args: Any, id: str, **kwargs: Any) -> AsyncHandle[Any]:
-    handle: AsyncHandle[Any] = await client.start(workflow, *args, id=id, **kwargs)
+    handle: AsyncHandle[Any] = await client.start(workflow.with_(id=id), *args, **kwargs)
     with pytest.raises(ExecutionFailed):
         await handle.result()
     await asyncio.sleep(1.0)
@@ -141,7 +141,7 @@ async def test_what_failed_alike_is_one_group_the_latest_first(c: Cluster, clien
     await fail(client, charges, 2, id="t1")
     await fail(client, sells, "o2", 7000, id="e2")
     await fail(client, charges, 5, id="t2")
-    await (await client.start(sells, "fine", 5, id="fine")).result()
+    await (await client.start(sells.with_(id="fine"), "fine", 5)).result()
     turns, orders = await client.dead_letters.groups()
     assert (ids(turns), ids(orders)) == (["t2", "t1"], ["e2", "e1"])
     assert (orders.workflow, orders.path, orders.type, orders.message, orders.count) == ("sells", "charge", "ValueError", "7000 is too much for 'o2'", 2)
@@ -179,8 +179,8 @@ async def test_what_needs_attention_is_a_dead_letter_and_what_is_paused_is_none(
         await ctx.sleep("1d")
 
     engine = await c.engine(before)
-    handle = await client.start(before, id="changed")
-    paused = await client.start(before, id="paused")
+    handle = await client.start(before.with_(id="changed"))
+    paused = await client.start(before.with_(id="paused"))
     await settle(1.0)
     await paused.pause(wait=True)
     await engine.stop()
@@ -291,7 +291,7 @@ async def test_what_is_discarded_is_cancelled_without_running_and_its_parent_is_
 @virtually
 async def test_what_goes_on_or_has_completed_is_not_discarded(c: Cluster, client: AsyncClient) -> None:
     await world(c)
-    done = await client.start(sells, "fine", 5, id="fine")
+    done = await client.start(sells.with_(id="fine"), "fine", 5)
     await done.result()
     with pytest.raises(BadValue, match="it is completed"):
         await client.dead_letters.discard("fine")

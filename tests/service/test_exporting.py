@@ -107,7 +107,7 @@ async def result(c: Cluster, key: Key) -> Any:
 async def both(c: Cluster, *args: Any, code: Any = order, id: str = "e", **how: Any) -> tuple[Cluster, Key]:
     """One begun here, up to where it waits, and another store."""
     engine = await c.engine(*WORKFLOWS)
-    await AsyncClient(c.store).start(code, *args, id=id)
+    await AsyncClient(c.store).start(code.with_(id=id), *args)
     await settle(how.get("after_s", 0.001))
     await engine.stop() if how.get("stops", True) else await engine.kill()
     return beside(c), Key("default", code.code.name, id)
@@ -165,7 +165,7 @@ async def test_messages_keep_their_order_those_that_wait_in_the_mail_and_those_t
 @virtually
 async def test_what_was_replied_to_is_replayed_under_the_numbers_that_it_has_there(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(asked)
-    handle = await client.start(asked, id="e")
+    handle = await client.start(asked.with_(id="e"))
     assert await handle.ask("ask", "one", timeout="1h") == "re: one"
     await engine.stop()
     other = beside(c)
@@ -202,7 +202,7 @@ async def test_work_that_waited_on_a_queue_waits_there_as_well(c: Cluster, clien
 
 @virtually
 async def test_one_that_has_not_begun_begins_there(c: Cluster, client: AsyncClient) -> None:
-    key = (await client.start(order, "late", id="p")).key
+    key = (await client.start(order.with_(id="p"), "late")).key
     other = beside(c)
     await carried(c, other, key)
     await other.engine(order)
@@ -292,7 +292,7 @@ async def test_paused_it_does_nothing_until_it_is_resumed(c: Cluster, client: As
     other, key = await both(c, stops=False)
     slow.clear()
     await carried(c, other, key, paused=True)
-    pending = (await client.start(order, id="p")).key
+    pending = (await client.start(order.with_(id="p"))).key
     await carried(c, other, pending, paused=True)
     await other.engine(*WORKFLOWS)
     for one in (key, pending):

@@ -1,6 +1,7 @@
 """Claims about what people have executions do: each message arrives once and whole, and what can't have an effect is refused."""
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from perdure import (
 )
 from perdure.client import AsyncClient
 from perdure.core import limits
-from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
+from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable, WrongVerb
 from perdure.core.paths import Key
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
@@ -88,7 +89,7 @@ approved = Signal("approved", Order)
 
 @virtually
 async def test_a_start_is_durable_before_any_engine_runs_and_ends_as_its_type_says(c: Cluster, client: AsyncClient) -> None:
-    handle = await client.start(greet, "Ada", mark="?", id="k")
+    handle = await client.start(greet.with_(id="k"), "Ada", mark="?")
     assert (handle.key, handle.id, handle.created) == (greet.key("k"), "k", True)
     assert (await c.head(greet.key("k"))).program == "greet@1"
     await c.engine(greet)
@@ -103,21 +104,21 @@ async def test_an_id_is_made_up_where_none_is_given(c: Cluster, client: AsyncCli
 
 @virtually
 async def test_a_start_of_an_id_that_exists_returns_it_and_sends_nothing(c: Cluster, client: AsyncClient) -> None:
-    assert (await client.start(greet, "Ada", id="k")).created
-    again = await client.start(greet, "Grace", id="k")
+    assert (await client.start(greet.with_(id="k"), "Ada")).created
+    again = await client.start(greet.with_(id="k"), "Grace")
     assert not again.created and await c.mail(again.key) == 1
     await c.engine(greet)
     assert await again.result() == "Hello Ada!"
-    assert not (await client.start(greet, "Grace", id="k")).created
+    assert not (await client.start(greet.with_(id="k"), "Grace")).created
     assert await c.mail(again.key) == 0
-    assert await client.run(greet, "Grace", id="k") == "Hello Ada!"
+    assert await client.run(greet.with_(id="k"), "Grace") == "Hello Ada!"
 
 
 @virtually
 async def test_of_starts_of_one_id_at_the_same_moment_one_makes_it(c: Cluster, client: AsyncClient) -> None:
     await c.engine(greet)
     others = [AsyncClient(c.store) for _ in range(4)]
-    handles = await asyncio.gather(*(other.start(greet, f"name {number}", id="k") for number, other in enumerate([*others, client] * 3)))
+    handles = await asyncio.gather(*(other.start(greet.with_(id="k"), f"name {number}") for number, other in enumerate([*others, client] * 3)))
     assert sorted(handle.created for handle in handles) == [False] * 14 + [True]
     assert len({await handle.result() for handle in handles}) == 1
     assert len([event for event in await c.events(greet.key("k")) if type(event).__name__ == "Started"]) == 1
@@ -129,16 +130,16 @@ def test_a_strict_start_with_another_input_is_an_error_and_with_the_same_none(mo
     async def world(c: Cluster, client: AsyncClient) -> None:
         if moment != "before an engine":
             await c.engine(listener)
-        first = await client.start(listener, 1, id="k", strict=True)
+        first = await client.start(listener.with_(id="k", strict=True), 1)
         await settle(1)
         if moment == "after its end":
             await first.send("go")
             await first.result()
         for _ in range(2):
             with pytest.raises(InputDiffers, match="the execution default/listener/k was started with another input"):
-                await client.start(listener, 2, id="k", strict=True)
-            assert not (await client.start(listener, 1, id="k", strict=True)).created
-            assert not (await client.start(listener, 2, id="k")).created
+                await client.start(listener.with_(id="k", strict=True), 2)
+            assert not (await client.start(listener.with_(id="k", strict=True), 1)).created
+            assert not (await client.start(listener.with_(id="k"), 2)).created
 
     world()
 
@@ -146,20 +147,20 @@ def test_a_strict_start_with_another_input_is_an_error_and_with_the_same_none(mo
 @virtually
 async def test_a_strict_start_compares_large_inputs_too(c: Cluster, client: AsyncClient) -> None:
     large = "x" * limits.BLOB_BYTES_MIN
-    handle = await client.start(size, large, id="k", strict=True)
-    assert not (await client.start(size, large, id="k", strict=True)).created
+    handle = await client.start(size.with_(id="k", strict=True), large)
+    assert not (await client.start(size.with_(id="k", strict=True), large)).created
     with pytest.raises(InputDiffers):
-        await client.start(size, large + "y", id="k", strict=True)
+        await client.start(size.with_(id="k", strict=True), large + "y")
     await c.engine(size)
     assert await handle.result() == len(large)
     with pytest.raises(InputDiffers):
-        await client.start(size, "small", id="k", strict=True)
+        await client.start(size.with_(id="k", strict=True), "small")
 
 
 @virtually
 async def test_of_strict_starts_at_the_same_moment_those_with_another_input_fail(c: Cluster, client: AsyncClient) -> None:
     await c.engine(listener)
-    answers = await asyncio.gather(*(client.start(listener, count % 2, id="k", strict=True) for count in range(6)), return_exceptions=True)
+    answers = await asyncio.gather(*(client.start(listener.with_(id="k", strict=True), count % 2) for count in range(6)), return_exceptions=True)
     assert [isinstance(answer, InputDiffers) for answer in answers].count(True) == 3
 
 
@@ -167,7 +168,7 @@ async def test_of_strict_starts_at_the_same_moment_those_with_another_input_fail
 async def test_a_delayed_start_begins_by_the_time_of_the_store(c: Cluster, client: AsyncClient) -> None:
     await c.engine(greet)
     began_s = now_s()
-    handle = await client.start(greet, "Ada", id="k", delay="2h")
+    handle = await client.start(greet.with_(id="k", delay="2h"), "Ada")
     await asyncio.sleep(7000)
     assert (await handle.status()).status == "pending"
     assert "it starts at 2001-09-09" in (await handle.status()).why
@@ -178,7 +179,7 @@ async def test_a_delayed_start_begins_by_the_time_of_the_store(c: Cluster, clien
 @virtually
 async def test_a_delayed_start_can_be_cancelled_before_it_begins(c: Cluster, client: AsyncClient) -> None:
     await c.engine(greet)
-    handle = await client.start(greet, "Ada", delay="2h")
+    handle = await client.start(greet.with_(delay="2h"), "Ada")
     await handle.cancel("not needed", wait=True)
     with pytest.raises(ExecutionCancelled, match="not needed"):
         await handle.result()
@@ -188,9 +189,9 @@ async def test_a_delayed_start_can_be_cancelled_before_it_begins(c: Cluster, cli
 async def test_a_deadline_is_the_workflows_or_the_one_that_is_given(c: Cluster, client: AsyncClient) -> None:
     await c.engine(sleeper, pay)
     with pytest.raises(DeadlineExceeded):
-        await client.run(sleeper, 100.0, deadline="10s")
+        await client.run(sleeper.with_(deadline="10s"), 100.0)
     own = await client.start(pay, Order("o", 5))
-    given = await client.start(pay, Order("o", 5), deadline="2h")
+    given = await client.start(pay.with_(deadline="2h"), Order("o", 5))
     await settle(1)
     deadlines = [(await c.fold(handle.key)).deadline_at_s for handle in (own, given)]
     assert deadlines[0] is not None and deadlines[1] is not None and round(deadlines[1] - deadlines[0]) == 3600
@@ -216,24 +217,24 @@ async def test_what_the_workflow_does_not_take_is_refused_and_nothing_started(c:
     ]
     for args, kwargs in wrong:
         with pytest.raises(BadValue, match="the arguments of greet"):
-            await client.start(greet, *args, **kwargs, id="k")
+            await client.start(greet.with_(id="k"), *args, **kwargs)
     with pytest.raises(Unencodable):
-        await client.start("greet", object(), id="k")
+        await client.start(client.workflow("greet").with_(id="k"), object())
     with pytest.raises(TooLarge):
-        await client.start(greet, "x" * (limits.VALUE_BYTES_MAX + 1), id="k")
+        await client.start(greet.with_(id="k"), "x" * (limits.VALUE_BYTES_MAX + 1))
     assert await client.list() == []
 
 
 @virtually
 async def test_options_that_mean_nothing_are_refused_and_nothing_started(c: Cluster, client: AsyncClient) -> None:
-    bad_names: list[dict[str, Any]] = [{"id": ""}, {"id": 5}, {"id": "x" * 1025}, {"id": "\ud800"}, {"tenant": ""}, {"tenant": None}]
+    bad_names: list[dict[str, Any]] = [{"id": ""}, {"id": 5}, {"id": "x" * 1025}, {"id": "\ud800"}, {"tenant": ""}]
     for options in bad_names:
         with pytest.raises(BadName):
-            await client.start(greet, "Ada", **options)
+            await client.start(greet.with_(**options), "Ada")
     bad_values: list[dict[str, Any]] = [{"delay": -1}, {"delay": "soon"}, {"deadline": float("inf")}, {"deadline": "x"}]
     for options in bad_values:
         with pytest.raises(BadValue):
-            await client.start(greet, "Ada", **options)
+            await client.start(greet.with_(**options), "Ada")
     with pytest.raises(BadName):
         await client.start("", "Ada")
     with pytest.raises(BadName):
@@ -242,12 +243,43 @@ async def test_options_that_mean_nothing_are_refused_and_nothing_started(c: Clus
 
 
 @virtually
-async def test_arguments_named_like_options_are_given_by_position(c: Cluster, client: AsyncClient) -> None:
+async def test_arguments_may_be_named_like_options(c: Cluster, client: AsyncClient) -> None:
     await c.engine(named_like_options)
-    handle = await client.start(named_like_options, "mine", 5, id="k")
+    handle = await client.start(named_like_options.with_(id="k"), id="mine", delay=5)
     assert handle.id == "k" and await handle.result() == "mine 5"
+    by_name = await client.start(client.workflow("named_like_options").with_(id="l", deadline="1h"), id="mine", delay=6)
+    assert by_name.id == "l" and await by_name.result() == "mine 6"
     with pytest.raises(BadValue, match="missing a required argument: 'id'"):
-        await client.start(named_like_options, id="k", delay=5)
+        await client.start(named_like_options.with_(id="k", delay=5))  # type: ignore[call-overload]  # that is the claim
+
+
+@virtually
+async def test_an_option_among_the_arguments_is_refused_with_the_call_that_is_meant(c: Cluster, client: AsyncClient) -> None:
+    options: list[tuple[dict[str, Any], str]] = [
+        ({"id": "k"}, "client.start(greet.with_(id='k'), 'Ada')"),
+        ({"delay": "1h", "tenant": "acme"}, "client.start(greet.with_(delay='1h', tenant='acme'), 'Ada')"),
+        ({"mark": "?", "connection": object()}, "client.start(greet.with_(connection=...), 'Ada', mark='?')"),
+    ]
+    for given, meant in options:
+        with pytest.raises(WrongVerb, match=re.escape(f"options are given by with_; write {meant}")):
+            await client.start(greet, "Ada", **given)
+    with pytest.raises(WrongVerb, match=re.escape("write client.run(greet.with_(id='k'), 'Ada')")):
+        await client.run(greet, "Ada", id="k")  # type: ignore[call-arg]  # that is the claim
+    assert await client.list() == []
+
+
+@virtually
+async def test_an_option_that_has_no_effect_on_a_start_is_refused(c: Cluster, client: AsyncClient) -> None:
+    options: list[tuple[dict[str, Any], str]] = [
+        ({"undo": True}, "undo= is for children: ctx.call(greet.with_(undo=...), ...)"),
+        ({"name": "a", "id": "k"}, "name= is for children"),
+        ({"db": "memory:"}, "db= is for greet.with_(db=...).run(...)"),
+    ]
+    for given, why in options:
+        for one in (greet, client.workflow("greet")):
+            with pytest.raises(WrongVerb, match=re.escape(why)):
+                await client.start(one.with_(**given), "Ada")
+    assert await client.list() == []
 
 
 @pytest.mark.parametrize("id", ["a/b", "a b", "Ünïcödé-数据-🙂", "../..", "@latest", "%2F", "x" * 1024, "'; DROP TABLE heads; --", "\n"])
@@ -255,7 +287,7 @@ def test_an_id_may_be_any_text(id: str) -> None:
     @virtually
     async def world(c: Cluster, client: AsyncClient) -> None:
         await c.engine(greet)
-        assert await client.run(greet, "Ada", id=id) == "Hello Ada!"
+        assert await client.run(greet.with_(id=id), "Ada") == "Hello Ada!"
         assert (await client.get(id)).key == (await client.get(id, greet)).key == Key("default", "greet", id)
         assert await client.find(str(greet.key(id))) == greet.key(id)
 
@@ -265,8 +297,8 @@ def test_an_id_may_be_any_text(id: str) -> None:
 @virtually
 async def test_one_id_in_two_tenants_is_two_executions(c: Cluster, client: AsyncClient) -> None:
     await c.engine(greet)
-    assert await client.run(greet, "Ada", id="k") == "Hello Ada!"
-    assert await client.run(greet, "Grace", id="k", tenant="other") == "Hello Grace!"
+    assert await client.run(greet.with_(id="k"), "Ada") == "Hello Ada!"
+    assert await client.run(greet.with_(id="k", tenant="other"), "Grace") == "Hello Grace!"
     assert [one.key.tenant for one in await client.list(tenant="other")] == ["other"]
 
 
@@ -299,20 +331,20 @@ async def test_a_message_sent_twice_with_its_key_arrives_once_and_without_one_tw
 
 @virtually
 async def test_a_message_to_what_does_not_exist_is_refused_unless_it_may_come(c: Cluster, client: AsyncClient) -> None:
-    await client.start(listener, 1, id="k")
+    await client.start(listener.with_(id="k"), 1)
     handle = await client.get("k", listener)
     handle.key = listener.key("later")
     with pytest.raises(NotFound, match="there is no execution default/listener/later"):
         await handle.send("go", 1)
     await handle.send("go", 2, may_come=True)
     await c.engine(listener)
-    assert await client.run(listener, 1, id="later") == [2]
+    assert await client.run(listener.with_(id="later"), 1) == [2]
 
 
 @virtually
 async def test_what_is_asked_of_an_execution_that_has_ended_is_refused(c: Cluster, client: AsyncClient) -> None:
     await c.engine(listener)
-    handle = await client.start(listener, 1, id="k")
+    handle = await client.start(listener.with_(id="k"), 1)
     await handle.send("go")
     await handle.result()
     version = (await handle.status()).version
@@ -467,7 +499,7 @@ async def test_a_signal_is_sent_by_its_name(c: Cluster, client: AsyncClient) -> 
 @virtually
 async def test_a_cancel_lets_the_workflow_unwind_and_a_terminate_does_not(c: Cluster, client: AsyncClient) -> None:
     await c.engine(undisturbed)
-    ends = await client.start(undisturbed, id="cancelled"), await client.start(undisturbed, id="terminated")
+    ends = await client.start(undisturbed.with_(id="cancelled")), await client.start(undisturbed.with_(id="terminated"))
     await settle(1)
     await ends[0].cancel("changed our mind", wait=True)
     await ends[1].terminate("now", wait=True)
@@ -548,7 +580,7 @@ async def test_resuming_in_vain_says_why(c: Cluster, client: AsyncClient) -> Non
         await ctx.listen("come")
 
     first = await c.engine(before)
-    handle = await client.start(before, id="k")
+    handle = await client.start(before.with_(id="k"))
     await settle(1)
     await first.stop()
     await c.engine(after)

@@ -36,7 +36,7 @@ async def notes(ctx: Context, what: Any, takes_s: float = 0.0) -> Any:
 
 @virtually
 async def test_what_has_not_begun_is_cancelled_at_once_without_an_engine(c: Cluster, client: AsyncClient) -> None:
-    handle = await client.start(notes, "a", id="e", delay="1h")
+    handle = await client.start(notes.with_(id="e", delay="1h"), "a")
     await handle.send("hello", 1)
     await handle.cancel("changed my mind")
     status = await handle.status()
@@ -48,7 +48,7 @@ async def test_what_has_not_begun_is_cancelled_at_once_without_an_engine(c: Clus
     await asyncio.sleep(7200)
     with pytest.raises(ExecutionCancelled, match="changed my mind"):
         await handle.result()
-    assert did == [] and not (await client.start(notes, "b", id="e")).created
+    assert did == [] and not (await client.start(notes.with_(id="e"), "b")).created
 
 
 @virtually
@@ -76,7 +76,7 @@ async def test_who_waits_for_what_is_withdrawn_is_told(c: Cluster, client: Async
 @virtually
 async def test_an_engine_that_begins_and_a_client_that_withdraws_never_both_do(c: Cluster, client: AsyncClient) -> None:
     await c.engine(notes)
-    handles = [await client.start(notes, number, 1.0, id=str(number), delay=1.0) for number in range(30)]
+    handles = [await client.start(notes.with_(id=str(number), delay=1.0), number, 1.0) for number in range(30)]
     await asyncio.sleep(0.9997)
     await asyncio.gather(*(handle.cancel("race") for handle in handles))
     await settle(5.0)
@@ -86,7 +86,7 @@ async def test_an_engine_that_begins_and_a_client_that_withdraws_never_both_do(c
 
 @virtually
 async def test_a_start_and_what_it_replaces_are_one_change_so_that_a_client_that_dies_leaves_one_of_them(c: Cluster, client: AsyncClient) -> None:
-    first = await client.start(notes, 0, id="row", debounce="5s")
+    first = await client.start(notes.with_(id="row", debounce="5s"), 0)
     commit, changes = c.store.commit, list[int]()
 
     async def counted(wanted: Sequence[Commit | Post]) -> list[Answer]:
@@ -94,7 +94,7 @@ async def test_a_start_and_what_it_replaces_are_one_change_so_that_a_client_that
         return await commit(wanted)
 
     c.store.commit = counted  # type: ignore[assignment,method-assign]  # watched
-    second = await client.start(notes, 1, id="row", debounce="5s")
+    second = await client.start(notes.with_(id="row", debounce="5s"), 1)
     assert [(await handle.status()).status for handle in (first, second)] == ["cancelled", "pending"] and changes == [2]
 
 
@@ -103,30 +103,30 @@ async def test_a_start_that_has_not_begun_is_replaced_by_the_next_of_its_row(c: 
     await c.engine(notes)
     handles = []
     for number in range(4):
-        handles.append(await client.start(notes, number, id="row", debounce="5s"))
+        handles.append(await client.start(notes.with_(id="row", debounce="5s"), number))
         await asyncio.sleep(3.0)
     assert did == [] and [handle.id for handle in handles] == ["row@1", "row@2", "row@3", "row@4"]
     assert await handles[-1].result() == 3 and did == [3]
     for handle in handles[:-1]:
         with pytest.raises(ExecutionCancelled, match="superseded by row@"):
             await handle.result()
-    again = await client.start(notes, "later", id="row", debounce="5s")
+    again = await client.start(notes.with_(id="row", debounce="5s"), "later")
     assert again.id == "row@5" and await again.result() == "later"
 
 
 @virtually
 async def test_a_start_while_one_of_the_row_runs_begins_after_it(c: Cluster, client: AsyncClient) -> None:
     await c.engine(notes)
-    first = await client.start(notes, "first", 60.0, id="row", debounce="1s")
+    first = await client.start(notes.with_(id="row", debounce="1s"), "first", 60.0)
     await asyncio.sleep(10)
-    second = await client.start(notes, "second", id="row", debounce="1s")
+    second = await client.start(notes.with_(id="row", debounce="1s"), "second")
     assert await second.result() == "second" and await first.result() == "first"
 
 
 @virtually
 async def test_of_starts_at_once_in_a_row_the_last_one_runs_and_no_two_do(c: Cluster, client: AsyncClient) -> None:
     await c.engine(notes)
-    handles = await asyncio.gather(*(client.start(notes, number, id="row", debounce="5s") for number in range(8)))
+    handles = await asyncio.gather(*(client.start(notes.with_(id="row", debounce="5s"), number) for number in range(8)))
     assert sorted(handle.id for handle in handles) == [f"row@{number}" for number in range(1, 9)]
     await asyncio.sleep(30)
     assert len(did) == 1 and (await handles[did[0]].status()).status == "completed" and handles[did[0]].id == "row@8"
@@ -135,20 +135,20 @@ async def test_of_starts_at_once_in_a_row_the_last_one_runs_and_no_two_do(c: Clu
 @virtually
 async def test_of_a_singleton_one_goes_on_at_a_time(c: Cluster, client: AsyncClient) -> None:
     await c.engine(notes)
-    handles = await asyncio.gather(*(client.start(notes, number, 10.0, id="one", singleton=True) for number in range(5)))
+    handles = await asyncio.gather(*(client.start(notes.with_(id="one", singleton=True), number, 10.0) for number in range(5)))
     assert {handle.id for handle in handles} == {"one@1"} and [handle.created for handle in handles].count(True) == 1
     result = await handles[0].result()
     assert did == [result]
-    again = await client.start(notes, "again", id="one", singleton=True)
+    again = await client.start(notes.with_(id="one", singleton=True), "again")
     assert (again.id, again.created) == ("one@2", True) and await again.result() == "again"
-    whole = await client.start(notes, "whole", id=None, singleton=True)
+    whole = await client.start(notes.with_(singleton=True), "whole")
     assert whole.id == "notes@1"
 
 
 @virtually
 async def test_a_start_whose_time_to_begin_is_over_does_not_begin(c: Cluster, client: AsyncClient) -> None:
-    soon = await client.start(notes, "soon", id=None, ttl="1m")
-    late = await client.start(notes, "late", id=None, ttl="10s", delay="5s")
+    soon = await client.start(notes.with_(ttl="1m"), "soon")
+    late = await client.start(notes.with_(ttl="10s", delay="5s"), "late")
     await asyncio.sleep(30)
     await c.engine(notes)
     assert await soon.result() == "soon"
@@ -170,5 +170,5 @@ async def test_options_that_contradict_each_other_are_refused(c: Cluster, client
     ]
     for options in wrong:
         with pytest.raises(BadValue):
-            await client.start(notes, "x", id="x", **options)
+            await client.start(notes.with_(id="x"), "x", **options)
     assert await client.list() == []

@@ -58,7 +58,7 @@ def ids(listed: list[Listed]) -> list[str]:
 @virtually
 async def test_a_list_is_newest_first_and_goes_on_behind_its_last(c: Cluster, client: AsyncClient) -> None:
     for number in range(7):
-        await client.start(one, id=f"e{number}")
+        await client.start(one.with_(id=f"e{number}"))
         await asyncio.sleep(1)
     pages, last = list[list[str]](), None
     while page := await client.list(limit=3, older_than=last):
@@ -71,9 +71,9 @@ async def test_a_list_is_newest_first_and_goes_on_behind_its_last(c: Cluster, cl
 async def test_a_list_has_what_fits_all_that_is_asked_for(c: Cluster, client: AsyncClient) -> None:
     await c.engine(one, other, failing)
     for name, id in [("one", "a1"), ("failing", "a2"), ("other", "a3"), ("one", "b1")]:
-        await client.start(name, id=id)
+        await client.start(client.workflow(name).with_(id=id))
     await asyncio.sleep(5)
-    await client.start(one, id="c1")
+    await client.start(one.with_(id="c1"))
     await settle(0.1)
     assert ids(await client.list()) == ["c1", "b1", "a3", "a2", "a1"]
     assert ids(await client.list(workflow=one)) == ids(await client.list(workflow="one")) == ["c1", "b1", "a1"]
@@ -114,8 +114,8 @@ async def test_a_list_of_what_makes_no_sense_is_refused(c: Cluster, client: Asyn
 @virtually
 async def test_an_execution_is_found_by_its_id_its_workflow_and_id_or_an_unambiguous_beginning(c: Cluster, client: AsyncClient) -> None:
     for id in ("alpha", "beta-1", "beta-2", "beta"):
-        await client.start(one, id=id)
-    await client.start(other, id="alpine")
+        await client.start(one.with_(id=id))
+    await client.start(other.with_(id="alpine"))
     found = {
         "alpha": one.key("alpha"),
         "alph": one.key("alpha"),
@@ -135,8 +135,8 @@ async def test_an_execution_is_found_by_its_id_its_workflow_and_id_or_an_unambig
 @virtually
 async def test_what_fits_several_is_refused_with_the_candidates(c: Cluster, client: AsyncClient) -> None:
     for number in range(9):
-        await client.start(one, id=f"e{number}")
-    await client.start(other, id="e1")
+        await client.start(one.with_(id=f"e{number}"))
+    await client.start(other.with_(id="e1"))
     with pytest.raises(Ambiguous, match=r"'e1' fits several executions: default/other/e1, default/one/e1; say which") as refused:
         await client.find("e1")
     assert refused.value.candidates == (other.key("e1"), one.key("e1"))
@@ -153,7 +153,7 @@ async def test_what_fits_none_is_not_found(c: Cluster, client: AsyncClient) -> N
     for text in ("@latest", "@failed", "e"):
         with pytest.raises(NotFound):
             await client.find(text)
-    await client.start(one, id="e1")
+    await client.start(one.with_(id="e1"))
     for text in ("@failed", "e2", "e1x", "one/e2", "other/e1", "/", "one/", "/e1", "E1", "default/one/e2", "other/one/e1"):
         with pytest.raises(NotFound, match="there is no execution"):
             await client.find(text)
@@ -166,9 +166,9 @@ async def test_what_fits_none_is_not_found(c: Cluster, client: AsyncClient) -> N
 
 @virtually
 async def test_an_id_that_looks_like_a_workflow_and_an_id_can_be_told_apart(c: Cluster, client: AsyncClient) -> None:
-    await client.start(one, id="other/e1")
+    await client.start(one.with_(id="other/e1"))
     assert await client.find("other/e1") == one.key("other/e1")
-    await client.start(other, id="e1")
+    await client.start(other.with_(id="e1"))
     with pytest.raises(Ambiguous) as refused:
         await client.find("other/e1")
     assert set(refused.value.candidates) == {one.key("other/e1"), other.key("e1")}
@@ -179,7 +179,7 @@ async def test_an_id_that_looks_like_a_workflow_and_an_id_can_be_told_apart(c: C
 
 @virtually
 async def test_an_id_is_found_among_very_many_that_begin_with_it(c: Cluster, client: AsyncClient) -> None:
-    await client.start(one, id="1")
+    await client.start(one.with_(id="1"))
     await c.post_all(one, [(f"1{number}", ()) for number in range(2 * PAGE)])
     assert await client.find("1") == one.key("1")
     assert (await client.get("1")).key == one.key("1")
@@ -189,7 +189,7 @@ async def test_an_id_is_found_among_very_many_that_begin_with_it(c: Cluster, cli
 async def test_the_latest_that_failed_is_found(c: Cluster, client: AsyncClient) -> None:
     await c.engine(one, failing)
     for name, id in [("failing", "f1"), ("failing", "f2"), ("one", "o1")]:
-        await client.start(name, id=id)
+        await client.start(client.workflow(name).with_(id=id))
     await settle(1)
     assert await client.find("@failed") == failing.key("f2")
     assert await client.find("@latest") == one.key("o1")
@@ -199,7 +199,7 @@ async def test_the_latest_that_failed_is_found(c: Cluster, client: AsyncClient) 
 
 @virtually
 async def test_what_is_got_must_exist_and_be_of_its_workflow(c: Cluster, client: AsyncClient) -> None:
-    await client.start(one, id="e1")
+    await client.start(one.with_(id="e1"))
     assert not (await client.get("e1", one)).created
     unknown: list[tuple[str | Key, str | None]] = [("e2", None), ("e1", "other"), ("e1", "unknown"), (one.key("e2"), None)]
     for id, name in unknown:
@@ -217,7 +217,7 @@ async def test_what_is_got_must_exist_and_be_of_its_workflow(c: Cluster, client:
 
 @virtually
 async def test_a_status_says_how_it_stands_through_its_life(c: Cluster, client: AsyncClient) -> None:
-    handle = await client.start(one, 10.0, id="k")
+    handle = await client.start(one.with_(id="k"), 10.0)
     before = await handle.status()
     assert (before.status, before.version, before.started_at_s, before.workflow_version) == ("pending", 0, None, 1)
     assert before.why == "no engine is running; it has not started"
@@ -236,10 +236,10 @@ async def test_a_status_says_how_it_stands_through_its_life(c: Cluster, client: 
 
 @virtually
 async def test_what_no_engine_knows_says_so(c: Cluster, client: AsyncClient) -> None:
-    handle = await client.start(order, id="k")
+    handle = await client.start(order.with_(id="k"))
     engine = await c.engine(one, lease_s=LEASE_S)
     assert (await handle.status()).why == "no engine here knows order@2; it has not started"
-    unpinned = await client.start("order", id="by name")
+    unpinned = await client.start(client.workflow("order").with_(id="by name"))
     assert (await unpinned.status()).why == "no engine here knows order; it has not started"
     knowing = await c.engine(order, lease_s=LEASE_S)
     await settle(1)
@@ -345,6 +345,6 @@ async def test_a_holder_that_says_nothing_of_itself_is_listed_and_may_know_anyth
 
 @virtually
 async def test_a_handle_shows_whom_it_stands_for(c: Cluster, client: AsyncClient) -> None:
-    handle = await client.start(one, id="k/1")
+    handle = await client.start(one.with_(id="k/1"))
     assert repr(handle) == "<handle of default/one/k%2F1>"
     assert handle.key == Key("default", "one", "k/1")

@@ -57,7 +57,7 @@ async def chain(ctx: Context, end: str = "d") -> list[Any]:
 
 
 async def failed(c: AsyncClient, workflow: Any, *args: Any, id: str) -> Any:
-    handle = await c.start(workflow, *args, id=id)
+    handle = await c.start(workflow.with_(id=id), *args)
     with pytest.raises(ExecutionFailed):
         await handle.result()
     return handle
@@ -128,7 +128,7 @@ async def branches(ctx: Context) -> list[Any]:
 async def test_a_join_and_a_race_that_failed_are_retried_with_what_succeeded_in_them(c: Cluster, client: AsyncClient) -> None:
     await _engine(c)
     broken.update("bxy")
-    handle = await client.start(branches, id="e")
+    handle = await client.start(branches.with_(id="e"))
     with pytest.raises(ExecutionFailed, match=JoinFailed.__name__):
         await handle.result()
     broken.remove("b")
@@ -144,7 +144,7 @@ async def test_a_join_and_a_race_that_failed_are_retried_with_what_succeeded_in_
 @virtually
 async def test_a_fork_takes_over_what_is_earlier_children_too_and_leaves_the_original_as_it_is(c: Cluster, client: AsyncClient) -> None:
     await _engine(c)
-    original = await client.start(chain, id="e")
+    original = await client.start(chain.with_(id="e"))
     assert await original.result() == ["a", "child b", "c", "d"]
     before = [event async for event in original.events()]
     did.clear()
@@ -188,7 +188,7 @@ async def collects(ctx: Context) -> list[Any]:
 @virtually
 async def test_a_fork_of_one_that_waits_opens_that_anew_and_leaves_messages_with_the_original(c: Cluster, client: AsyncClient) -> None:
     await _engine(c)
-    original = await client.start(collects, id="e")
+    original = await client.start(collects.with_(id="e"))
     for number in range(5):
         await original.send("note", number)
     await settle(1.0)
@@ -213,7 +213,7 @@ async def test_a_retry_from_before_a_message_hears_it_again(c: Cluster, client: 
 
     await _engine(c, hears)
     broken.add("b")
-    handle = await client.start(hears, id="e")
+    handle = await client.start(hears.with_(id="e"))
     await handle.send("note", "hello")
     with pytest.raises(ExecutionFailed):
         await handle.result()
@@ -244,7 +244,7 @@ async def test_a_fork_goes_on_in_another_version_of_the_code(c: Cluster, client:
 @virtually
 async def test_a_rerun_has_the_same_input_and_nothing_else(c: Cluster, client: AsyncClient) -> None:
     await _engine(c)
-    original = await client.start(chain, "end", id="e")
+    original = await client.start(chain.with_(id="e"), "end")
     assert await original.result() == ["a", "child b", "c", "end"]
     did.clear()
     again = await original.rerun()
@@ -252,7 +252,7 @@ async def test_a_rerun_has_the_same_input_and_nothing_else(c: Cluster, client: A
     with pytest.raises(AlreadyThere):
         await original.rerun(id="e")
     with pytest.raises(NotFound):
-        await (await client.start("nobody knows this one", id="x")).rerun()
+        await (await client.start(client.workflow("nobody knows this one").with_(id="x"))).rerun()
 
 
 @virtually
@@ -266,7 +266,7 @@ async def test_a_preset_result_stands_in_for_the_work(c: Cluster, client: AsyncC
 
     await _engine(c, work)
     broken.update("b")
-    handle = await client.start(work, id="e")
+    handle = await client.start(work.with_(id="e"))
     await handle.preset("a", "given")
     await handle.preset("c", "given child")
     await handle.send("go")
@@ -297,7 +297,7 @@ async def test_a_preset_frees_a_step_that_hangs_and_a_message_is_not_preset(c: C
         return [await ctx.step(hangs), await ctx.listen("note")]
 
     await _engine(c, stuck)
-    handle = await client.start(stuck, id="e")
+    handle = await client.start(stuck.with_(id="e"))
     await settle(5.0)
     await handle.preset("hangs", "freed")
     await settle(1.0)
@@ -321,7 +321,7 @@ async def test_what_a_fork_has_taken_over_is_undone_by_it_and_a_child_by_its_own
         raise RuntimeError("no")
 
     await _engine(c, inner, outer)
-    original = await client.start(outer, id="e")
+    original = await client.start(outer.with_(id="e"))
     await settle(5.0)
     fork = await original.fork(id="f")
     await fork.send("go")

@@ -64,7 +64,7 @@ async def ended(c: Cluster, client: AsyncClient, *ids: str, what: str = "a") -> 
     """Some that ended a month ago."""
     engine = await c.engine(*WORKFLOWS)
     for id in ids:
-        await client.start(plain, what, id=id)
+        await client.start(plain.with_(id=id), what)
     await settle()
     await engine.stop()
     await settle(MONTH_S + 1)
@@ -78,7 +78,7 @@ def ids(found: list[Any]) -> list[str]:
 async def test_what_ended_long_ago_goes_and_its_id_status_and_times_stay(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, "old")
     engine = await c.engine(*WORKFLOWS)
-    await client.start(plain, id="new")
+    await client.start(plain.with_(id="new"))
     await settle()
     await engine.stop()
     before = {head.key.id: head for head in await c.store.heads(ALL)}
@@ -97,7 +97,7 @@ async def test_it_is_not_begun_again_and_its_result_says_that_it_was_removed(c: 
     await ended(c, client, "old", what="x" * 70_000)
     await client.upkeep.prune("30d")
     await c.engine(*WORKFLOWS)
-    handle = await client.start(plain, "x" * 70_000, id="old")
+    handle = await client.start(plain.with_(id="old"), "x" * 70_000)
     assert not handle.created
     with pytest.raises(Removed, match=r"its result had the SHA-256 [0-9a-f]{64}"):
         await handle.result(timeout="1m")
@@ -111,11 +111,11 @@ async def test_it_is_not_begun_again_and_its_result_says_that_it_was_removed(c: 
 async def test_a_strict_start_compares_what_was_kept_of_the_input(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, "small", "large")
     await client.upkeep.prune("30d")
-    assert not (await client.start(plain, "a", id="small", strict=True)).created
+    assert not (await client.start(plain.with_(id="small", strict=True), "a")).created
     with pytest.raises(InputDiffers):
-        await client.start(plain, "b", id="small", strict=True)
+        await client.start(plain.with_(id="small", strict=True), "b")
     with pytest.raises(InputDiffers):
-        await client.start(plain, "b" * 70_000, id="small", strict=True)
+        await client.start(plain.with_(id="small", strict=True), "b" * 70_000)
 
 
 @virtually
@@ -150,7 +150,7 @@ async def test_only_what_is_meant_is_removed(c: Cluster, client: AsyncClient) ->
 @virtually
 async def test_what_another_has_waited_for_stays_until_that_has_ended(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(*WORKFLOWS)
-    await client.start(parent, id="p")
+    await client.start(parent.with_(id="p"))
     await settle()
     await engine.stop()
     await settle(MONTH_S + 1)
@@ -166,7 +166,7 @@ async def test_what_another_has_waited_for_stays_until_that_has_ended(c: Cluster
 @virtually
 async def test_what_would_be_undone_with_another_stays_until_that_is_removed(c: Cluster, client: AsyncClient) -> None:
     engine = await c.engine(*WORKFLOWS)
-    await client.start(parent, id="p")
+    await client.start(parent.with_(id="p"))
     await settle()
     await c.send(Key("default", "parent", "p"), "go")
     await settle()
@@ -182,7 +182,7 @@ async def test_who_joins_what_was_removed_is_told_so(c: Cluster, client: AsyncCl
     await ended(c, client, "child")
     assert ids(await client.upkeep.prune("1d")) == ["child"]
     await c.engine(*WORKFLOWS)
-    assert await client.run(late, id="l") == "Removed: it was removed"
+    assert await client.run(late.with_(id="l")) == "Removed: it was removed"
     assert did == ["a"]
 
 

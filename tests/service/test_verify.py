@@ -91,14 +91,14 @@ async def begun(c: Cluster) -> AsyncClient:
     engine = await c.engine(*WORKFLOWS)
     client = AsyncClient(c.store)
     for id, (code, args) in STARTS.items():
-        await client.start(code, *args, id=id)
+        await client.start(code.with_(id=id), *args)
     await settle()
     await (await client.get("paused")).pause()
     await (await client.get("cancelled")).cancel()
     await settle()
     await engine.kill()
     await settle(20.0)  # until its lease has run out
-    await client.start(plain, id="pending")
+    await client.start(plain.with_(id="pending"))
     return client
 
 
@@ -239,7 +239,7 @@ async def test_while_engines_are_at_work_no_damage_is_found(c: Cluster, client: 
     await c.engine(*WORKFLOWS)
     await c.worker(render, limit=2)
     for number in range(30):
-        await client.start((plain, queued, parent)[number % 3], id=f"e{number}")
+        await client.start((plain, queued, parent)[number % 3].with_(id=f"e{number}"))
     for _ in range(20):
         assert [one for one in await client.upkeep.verify() if one.level == "damage"] == []
         await settle(0.0001)

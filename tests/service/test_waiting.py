@@ -48,9 +48,9 @@ async def large(ctx: Context) -> str:
 @virtually
 async def test_a_result_has_the_type_of_its_workflow_and_is_plain_data_where_that_is_not_known(c: Cluster, client: AsyncClient) -> None:
     await c.engine(buy)
-    assert await client.run(buy, 5, id="k") == Receipt(5, ("a", "b"))
+    assert await client.run(buy.with_(id="k"), 5) == Receipt(5, ("a", "b"))
     assert await (await client.get("k", buy)).result() == Receipt(5, ("a", "b"))
-    assert await (await client.get("k")).result() == await client.run("buy", 6, id="k") == {"number": 5, "lines": ["a", "b"]}
+    assert await (await client.get("k")).result() == await client.run(client.workflow("buy").with_(id="k"), 6) == {"number": 5, "lines": ["a", "b"]}
 
 
 @virtually
@@ -67,7 +67,7 @@ async def test_a_result_that_does_not_fit_its_type_says_so(c: Cluster, client: A
 
     await c.engine(buy)
     with pytest.raises(Undecodable, match="the result of default/buy/k"):
-        await client.run(other, 5, id="k")
+        await client.run(other.with_(id="k"), 5)
 
 
 @virtually
@@ -116,7 +116,7 @@ async def test_what_needs_attention_is_told_to_who_waits_and_to_who_comes_later(
 @virtually
 async def test_a_result_that_does_not_come_in_time_is_a_timeout_and_the_execution_goes_on(c: Cluster, client: AsyncClient) -> None:
     await c.engine(buy)
-    handle = await client.start(buy, 5, 100.0, id="k")
+    handle = await client.start(buy.with_(id="k"), 5, 100.0)
     began_s = now_s()
     with pytest.raises(Timeout, match=r"the result of default/buy/k: nothing within 10 s") as timeout:
         await handle.result(timeout="10s")

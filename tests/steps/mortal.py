@@ -66,7 +66,9 @@ async def work(url: str, directory: Path, last: int, after: bool) -> None:
     store.commit = mortal  # type: ignore[method-assign]  # all that is ever written goes through it
     known = definitions(place)
     async with working(store, *known.values()) as client:
-        handles = {name: await client.start(one, id="x", value="text", url=place.url, ledger=str(directory / f"{name}.ledger")) for name, one in known.items()}
+        handles = {
+            name: await client.start(one.with_(id="x"), value="text", url=place.url, ledger=str(directory / f"{name}.ledger")) for name, one in known.items()
+        }
         found = await asyncio.gather(*(handle.result(END_S) for handle in handles.values()), return_exceptions=True)
     ends = {name: str(how) if isinstance(how, Exception) else {"value": how} for name, how in zip(handles, found, strict=True)}
     (directory / "ends.json").write_text(json.dumps(ends))

@@ -46,7 +46,7 @@ async def run(definition: Definition, **given: Any) -> Any:
 async def ended(definition: Definition, **given: Any) -> tuple[Any, AsyncHandle[Any], list[StepView]]:
     """How one execution has ended, its handle, and its steps."""
     async with working(MemoryStore(), definition) as client:
-        handle = await client.start(definition, id="x", **given)
+        handle = await client.start(definition.with_(id="x"), **given)
         how: Any = (await asyncio.gather(handle.result(WAIT_S), return_exceptions=True))[0]
         return how, handle, await handle.steps()
 
@@ -130,7 +130,7 @@ async def test_its_time_ends_it_and_nothing_of_it_is_left(row: Row, place: Place
 async def test_who_cancels_an_execution_in_the_middle_of_it_leaves_nothing_of_it(row: Row, place: Place) -> None:
     definition = place.definition({"id": "a", **row.slow(place)})
     async with working(MemoryStore(), definition) as client:
-        handle = await client.start(definition, id="x")
+        handle = await client.start(definition.with_(id="x"))
         await until_performing(handle)
         await asyncio.sleep(0.2)
         await handle.cancel("nobody wants it")
@@ -205,7 +205,7 @@ async def test_what_a_policy_denies_is_not_done(row: Row, place: Place) -> None:
 async def test_where_a_policy_says_so_a_person_is_asked_first(row: Row, place: Place, said: Any) -> None:
     definition = place.definition({"id": "a", **row.echo(place)}, policy=said)
     async with working(MemoryStore(), definition) as client:
-        handle = await client.start(definition, id="x", value="asked")
+        handle = await client.start(definition.with_(id="x"), value="asked")
         while not (waiting := await client.approvals()):
             await asyncio.sleep(0.01)
         assert place.server.seen == [] and not (place.directory / "work").exists(), "nothing was done before"
@@ -218,7 +218,7 @@ async def test_a_failed_one_is_a_dead_letter_that_succeeds_when_it_is_requeued_a
     definition = place.definition({"id": "a", **row.broken(place), "retry": {"max": 1}}, output="done")
     async with working(MemoryStore(), definition) as client:
         with pytest.raises(ExecutionFailed):
-            await (await client.start(definition, id="x")).result(WAIT_S)
+            await (await client.start(definition.with_(id="x"))).result(WAIT_S)
         (group,) = await client.dead_letters.groups(workflow="it")
         (letter,) = group.letters
         place.mend()

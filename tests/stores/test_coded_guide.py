@@ -34,7 +34,7 @@ async def test_its_snippets_run_one_after_the_other(tmp_path: Path, monkeypatch:
     names["client"].close()
     await names["store"].close()
     assert [use.key_id for use in key_uses(tmp_path / "payroll.db")] == ["2026-11"]
-    names["reversing"].start("nowhere", "word", id="1")
+    names["reversing"].start(names["reversing"].workflow("nowhere").with_(id="1"), "word")
     names["reversing"].close()
     assert b"word" not in (tmp_path / "reversed.db").read_bytes()
 
@@ -59,8 +59,8 @@ def test_its_change_of_keys_is_what_the_commands_do(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERDURE_KEYS", first)
         with Client(url) as client:
-            client.start("nowhere", "x" * 100, id="1")
+            client.start(client.workflow("nowhere").with_(id="1"), "x" * 100)
     assert said("db rekey", f"{second},{first}") == "1 payload encrypted under the key 2027-02\n"
     assert said("db keys -o ids", "") == "2027-02\n"
     with pytest.raises(SealedPayload), Client(url) as client:
-        client.start("nowhere", "x" * 100, id="1", strict=True)
+        client.start(client.workflow("nowhere").with_(id="1", strict=True), "x" * 100)

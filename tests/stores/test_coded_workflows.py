@@ -84,10 +84,10 @@ async def told(store: Store, directory: Path) -> None:
     worker = Worker(store, [whispered, shouted, fails], queues=["remote"])
     tasks = [asyncio.create_task(member.run()) for member in (engine, worker)]
     async with AsyncClient(store) as client:
-        handle = await client.start(telling, SECRET, id="1")
-        broken = await client.start(failing, SECRET, id="2")
+        handle = await client.start(telling.with_(id="1"), SECRET)
+        broken = await client.start(failing.with_(id="2"), SECRET)
         await handle.send("word", {"heard": SECRET})
-        await client.start("nowhere", SECRET, id="3")
+        await client.start(client.workflow("nowhere").with_(id="3"), SECRET)
         while (await handle.query("state", "")) != f"{SECRET} {{'heard': '{SECRET}'}}" or not [
             one for one in await handle.steps() if one.path == "fails" and one.state == "failed"
         ]:
@@ -131,8 +131,8 @@ async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goe
     file = tmp_path / "perdure.db"
     store = CodedStore(SqliteStore(file), Encrypted(OLD))
     async with AsyncClient(store) as client:
-        await client.start(failing, "first", id="1")
-        await client.start(telling, "second", id="2")
+        await client.start(failing.with_(id="1"), "first")
+        await client.start(telling.with_(id="2"), "second")
         engine = Engine(store, [telling.code])
         running = asyncio.create_task(engine.run())
         while (await (await client.get("2", "telling")).status()).status != "waiting":
@@ -201,10 +201,10 @@ async def test_the_environment_chooses_the_codec(tmp_path: Path, monkeypatch: py
 def test_clients_take_a_codec(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/perdure.db"
     with Client(url, codec=Encrypted(OLD)) as client:
-        client.start("nowhere", SECRET, id="1")
+        client.start(client.workflow("nowhere").with_(id="1"), SECRET)
     assert list(traces(tmp_path)) == []
     with pytest.raises(SealedPayload, match="'old'"), Client(url) as client:
-        client.start("nowhere", SECRET, id="1", strict=True)
+        client.start(client.workflow("nowhere").with_(id="1", strict=True), SECRET)
 
 
 FORK = """

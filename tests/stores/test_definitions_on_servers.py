@@ -56,7 +56,7 @@ async def test_who_takes_over_goes_on_with_what_another_has_begun(make: Callable
     definition = Definition.of(TEXT, tools=[act])
     stores = [make(), make(), make()]
     async with AsyncClient(stores[0]) as client:
-        handles = [await client.start(definition, number=number, parcels=[0, 1, 2, 3], id=str(number)) for number in range(EXECUTIONS)]
+        handles = [await client.start(definition.with_(id=str(number)), number=number, parcels=[0, 1, 2, 3]) for number in range(EXECUTIONS)]
         first = asyncio.create_task(Engine(stores[1], [definition.graph], lease_s=1.0).run())
         while began < 3 * EXECUTIONS:
             await asyncio.sleep(0.01)

@@ -88,7 +88,7 @@ def test_each_test_has_a_world_of_its_own(project: pytest.Pytester) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_fresh(world, number):
     world.mock(charge, returns=Charge("c"))
-    assert world.runs == [] and world.start(order, "o", 1, id="same").created
+    assert world.runs == [] and world.start(order.with_(id="same"), "o", 1).created
 """
     checked(project, source).assert_outcomes(passed=2)
 

@@ -109,8 +109,8 @@ def test_what_is_not_mocked_is_real(world: World) -> None:
 
 
 def test_ids_are_counted_and_a_known_one_is_returned_as_it_is(world: World) -> None:
-    first, second, named = world.start(paying), world.start(paying), world.start(paying, id="k")
-    again = world.start(paying, 9, id="k")
+    first, second, named = world.start(paying), world.start(paying), world.start(paying.with_(id="k"))
+    again = world.start(paying.with_(id="k"), 9)
     assert [run.id for run in (first, second, named)] == ["1", "2", "k"]
     assert named.created and not again.created and again.result() == "real-o-5"
     assert world.get("k", paying).result() == "real-o-5" and [run.id for run in world.runs] == ["1", "2", "k"]
@@ -120,7 +120,7 @@ def test_ids_are_counted_and_a_known_one_is_returned_as_it_is(world: World) -> N
 
 def test_wrong_arguments_are_refused_where_they_are_given(world: World) -> None:
     with pytest.raises(BadValue, match="paying"):
-        world.start(paying, id="k", cents="many")
+        world.start(paying.with_(id="k"), cents="many")  # type: ignore[arg-type]  # wrong on purpose
 
 
 # mocks
@@ -414,11 +414,11 @@ def test_a_year_of_hours_costs_no_time(world: World) -> None:
 
 
 def test_executions_may_begin_later_and_have_deadlines(world: World) -> None:
-    late = world.start(paying, id="late", delay="1h")
+    late = world.start(paying.with_(id="late", delay="1h"))
     world.skip("59m")
     assert late.status == "pending" and not late.steps()
     assert late.result() == "real-o-5"
-    doomed = world.start(patient, deadline="1d", id="doomed")
+    doomed = world.start(patient.with_(deadline="1d", id="doomed"))
     with pytest.raises(DeadlineExceeded):
         doomed.result()
     world.check()
@@ -587,12 +587,12 @@ def test_a_run_has_the_attributes_that_it_was_started_with_and_those_that_it_has
         ctx.set_attributes({"stage": "over"})
         return len(ctx.execution.attributes)
 
-    run = world.start(staged, attributes={"customer": "c1", "cents": 5})
+    run = world.start(staged.with_(attributes={"customer": "c1", "cents": 5}))
     assert run.attributes == {"stage": "begun", "cents": 5}
     assert run.result() == 2 and run.attributes == {"stage": "over", "cents": 5}
-    assert world.start(staged.with_(attributes={"of": "code"}), delay="1h").attributes == {"of": "code"}
+    assert world.start(staged.with_(attributes={"of": "code"}).with_(delay="1h")).attributes == {"of": "code"}
     with pytest.raises(BadValue, match="attribute a"):
-        world.start(staged, attributes={"a": b""})  # type: ignore[dict-item]  # which is the point
+        world.start(staged.with_(attributes={"a": b""}))  # type: ignore[dict-item]  # which is the point
 
 
 def test_a_step_is_found_by_its_path_or_the_end_of_it_or_its_name(world: World) -> None:

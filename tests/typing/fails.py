@@ -177,7 +177,7 @@ async def running() -> None:
     greet.run(1)  # wrong: an argument's type
     greet.run()  # wrong: an argument missing
     greet.run("Ada", nom="Ada")  # wrong: a keyword that it doesn't have
-    greet.run("Ada", id=1)  # wrong: the id's type
+    greet.with_(id=1).run("Ada")  # wrong: the id's type
     assert_type(greet.run("Ada"), int)  # wrong: what it returns
     greet.arun("Ada")  # wrong: not awaited
 
@@ -288,16 +288,16 @@ def from_any_process(client: Client) -> None:
     client.start(greet, 1)  # wrong: an argument's type
     client.start(greet)  # wrong: an argument missing
     client.start(greet, nom="Ada")  # wrong: a keyword that it doesn't have
-    client.start(greet, "Ada", id=1)  # wrong: the id's type
-    client.start(greet, "Ada", delay=[5])  # wrong: not a duration
-    client.start(greet, "Ada", attributes={"customer": ["c1"]})  # wrong: not a value of an attribute
+    client.start(greet.with_(id=1), "Ada")  # wrong: the id's type
+    client.start(greet.with_(delay=[5]), "Ada")  # wrong: not a duration
+    client.start(greet.with_(attributes={"customer": ["c1"]}), "Ada")  # wrong: not a value of an attribute
     client.list(where={"cents": (">=", 5)})  # wrong: not a comparison
     Is("=>", 5)  # wrong: not a comparison
     greet.with_(attributes={5: "c1"})  # wrong: not the name of an attribute
     client.start(greeting, "Ada")  # wrong: a step is no workflow
     client.run(greet)  # wrong: an argument missing
     assert_type(client.run(greet, "Ada"), int)  # wrong: what it returns
-    assert_type(client.start(greet, "Ada", id="k").result(), int)  # wrong: what it returns
+    assert_type(client.start(greet.with_(id="k"), "Ada").result(), int)  # wrong: what it returns
     assert_type(client.get("k", greet).result(), int)  # wrong: what it returns
     client.get(5)  # wrong: the id's type
     client.get("k").send(approved, "yes")  # wrong: the body's type

@@ -176,14 +176,14 @@ async def time_and_values(ctx: Context) -> None:
 def running() -> None:
     assert_type(greet.run("Ada"), str)
     assert_type(greet.run(name="Ada"), str)
-    assert_type(greet.run("Ada", id="k"), str)
+    assert_type(greet.with_(id="k").run("Ada"), str)
     assert_type(order.run("o1"), Charge)
     assert_type(order.run("o1", cents=500), Charge)
 
 
 async def running_in_a_loop() -> None:
     assert_type(await greet.arun("Ada"), str)
-    assert_type(await greet.arun("Ada", id="k"), str)
+    assert_type(await greet.with_(id="k").arun("Ada"), str)
 
 
 # without await: plain functions of a SyncContext
@@ -285,7 +285,7 @@ def sync_time_and_values(ctx: SyncContext) -> None:
 
 async def running_sync_ones() -> None:
     assert_type(sync_greet.run("Ada"), str)
-    assert_type(sync_greet.run(name="Ada", id="k"), str)
+    assert_type(sync_greet.with_(id="k").run(name="Ada"), str)
     assert_type(await sync_greet.arun("Ada"), str)
     assert_type(sync_order.run("o1", cents=500), Charge)
 
@@ -296,17 +296,17 @@ async def running_sync_ones() -> None:
 def from_any_process(client: Client) -> None:
     assert_type(client.start(greet, "Ada"), Handle[str])
     assert_type(client.start(order, "o1", cents=500).result(), Charge)
-    assert_type(client.start(order, "o1", id="k", delay="1h", strict=True).result(timeout="1m"), Charge)
-    assert_type(client.start(greet, "Ada", id=None), Handle[str])
-    assert_type(client.start(greet, "Ada", delay=timedelta(hours=1)), Handle[str])
-    assert_type(client.start(greet, "Ada", deadline=30), Handle[str])
-    assert_type(client.start(greet, "Ada", tenant="acme"), Handle[str])
-    assert_type(client.start(greet, "Ada", attributes={"customer": "c1", "cents": 5, "vip": True}), Handle[str])
+    assert_type(client.start(order.with_(id="k", delay="1h", strict=True), "o1").result(timeout="1m"), Charge)
+    assert_type(client.start(greet, "Ada"), Handle[str])
+    assert_type(client.start(greet.with_(delay=timedelta(hours=1)), "Ada"), Handle[str])
+    assert_type(client.start(greet.with_(deadline=30), "Ada"), Handle[str])
+    assert_type(client.start(greet.with_(tenant="acme"), "Ada"), Handle[str])
+    assert_type(client.start(greet.with_(attributes={"customer": "c1", "cents": 5, "vip": True}), "Ada"), Handle[str])
     client.list(where={"customer": "c1", "cents": [Is(">=", 5), Is("<", 9.5)], "due": Is("exists")})
     assert_type(greet.with_(attributes={"customer": "c1"}).run("Ada"), str)
-    client.start("greet", "Ada", id="k").result()
+    client.start(client.workflow("greet").with_(id="k"), "Ada").result()
     assert_type(client.run(greet, "Ada"), str)
-    assert_type(client.run(order, "o1", id="k"), Charge)
+    assert_type(client.run(order.with_(id="k"), "o1"), Charge)
     assert_type(client.get("k", order).result(), Charge)
     assert_type(client.get("k", workflow=order, tenant="acme").created, bool)
     handle = client.get("k")
@@ -326,7 +326,7 @@ async def from_any_loop(client: AsyncClient) -> None:
     assert_type(handle, AsyncHandle[str])
     assert_type(await handle.result(), str)
     assert_type(await client.run(order, "o1", cents=5), Charge)
-    assert_type(await client.run(order, "o1", id="k", deadline="1h"), Charge)
+    assert_type(await client.run(order.with_(id="k", deadline="1h"), "o1"), Charge)
     assert_type(await client.get("k", greet), AsyncHandle[str])
     assert_type([one.number async for one in handle.stream()], list[int])
     await handle.send(approved, Approval(granted=True, by="ada"))

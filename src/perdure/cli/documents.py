@@ -118,34 +118,26 @@ def definition(
 
 
 def arguments(definition: Definition, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The input of a definition, by name, held against what it takes before anything is started; where it can't be given by name, as one mapping."""
+    """The input of a definition, by name, held against what it takes before anything is started."""
     from perdure.cli import values
-    from perdure.service.starting import OPTIONS
 
     if given["arguments"]:
         raise BadValue("the arguments", list(given["arguments"]), f"given by name: {definition.code.name} is a definition, so -i KEY=VALUE, or --input FILE")
     hints = {one: str for one, about in definition.ir.input.items() if isinstance(about, dict) and about.get("type") == "string"}
     found = {**({} if given["source"] is None else _mapping(given["source"])), **values.named(given["pairs"], hints)}
     _expect(definition, found)
-    return ([found], {}) if {*OPTIONS, "db"} & found.keys() else ([], found)
+    return [], found
 
 
 def _expect(definition: Definition, given: Mapping[str, Any]) -> None:
     """End the command unless the definition takes what is given."""
     from perdure.cli.complaints import complaint_lines
-    from perdure.programs.graph.inputs import completed, wrong
+    from perdure.programs.graph.inputs import problems
 
     ir = definition.ir
-    problems = [] if ir.dialect or not ir.input else [_unknown(one, list(ir.input)) for one in given if one not in ir.input]
-    problems += wrong(ir, completed(ir, given))
-    if problems:
-        shown = complaint_lines(f"{ir.name} does not take this input: {'; '.join(problems)}", f"nothing was started; {_takes(ir.input, ir.required)}")
+    if found := problems(ir, given):
+        shown = complaint_lines(f"{ir.name} does not take this input: {'; '.join(found)}", f"nothing was started; {_takes(ir.input, ir.required)}")
         raise Outcome(Exit.INPUT, shown)
-
-
-def _unknown(given: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(given, known, 1)
-    return f"there is no input {given!r}{f', did you mean {near[0]!r}?' if near else ''}"
 
 
 def _takes(input: Mapping[str, Any], required: Sequence[str]) -> str:

@@ -74,7 +74,7 @@ def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> 
     """The input of a workflow that is about to be run here; what does not fit is refused before there is an execution."""
     from perdure.cli import documents, values
     from perdure.definition import Definition
-    from perdure.service.operations import encoded
+    from perdure.programs.inputs import encoded
 
     if isinstance(workflow, Definition):
         if documents.is_one_input(target, given["source"]):
@@ -82,18 +82,19 @@ def _input(target: str, workflow: Workflow[..., Any], given: dict[str, Any]) -> 
         documents.expect_needs(workflow)
         args, kwargs = documents.arguments(workflow, given)
     else:
-        args, kwargs = values.arguments(given, values.parameters(workflow.code.fn), ("id", "db"))
-    _ = encoded(workflow.code, args, kwargs)
+        args, kwargs = values.arguments(given, values.parameters(workflow.code.fn))
+    _ = encoded(workflow.code, args, kwargs, "run")
     return args, kwargs
 
 
 def _run(settings: Settings, workflow: Workflow[..., Any], input: tuple[list[Any], dict[str, Any]], key: Key, waits: bool) -> Any:
     args, kwargs = input
+    chosen = workflow.with_(id=key.id, db=settings.db)
     if waits:
-        return workflow.run(*args, **kwargs, id=key.id, db=settings.db)
+        return chosen.run(*args, **kwargs)
     import asyncio
 
-    return asyncio.run(_until_asked(settings, workflow.arun(*args, **kwargs, id=key.id, db=settings.db), key))
+    return asyncio.run(_until_asked(settings, chosen.arun(*args, **kwargs), key))
 
 
 async def _until_asked(settings: Settings, running: Coroutine[Any, Any, Any], key: Key) -> Any:
@@ -151,7 +152,8 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
 
     asked = _asked(workflow, given)
     with settings.client(creates=True) as client:
-        handle = client.start(asked.workflow, *asked.args, **asked.kwargs, **asked.options, tenant=settings.tenant)
+        meant = client.workflow(asked.workflow) if isinstance(asked.workflow, str) else asked.workflow
+        handle = client.start(meant.with_(**asked.options, tenant=settings.tenant), *asked.args, **asked.kwargs)
         if not wait and not watch:
             output.value({**handle.key._asdict(), "created": handle.created} if format == "json" else name(handle.key), format)
         if not handle.created:
@@ -194,7 +196,7 @@ def _asked(workflow: str, given: dict[str, Any]) -> _Asked:
     if isinstance(target, Definition):
         args, kwargs = documents.arguments(target, given)
     else:
-        args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn), (*options, "tenant"))
+        args, kwargs = values.arguments(given, [] if target is None else values.parameters(target.code.fn))
     options = {name: value for name, value in options.items() if value not in (None, False)}
     return _Asked(workflow if target is None else target, args, kwargs, options)
 

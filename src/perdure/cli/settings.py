@@ -146,7 +146,7 @@ def input_of(given: dict[str, Any]) -> list[Any] | dict[str, Any] | None:
     """The input that replaces another: by position or by name; None if there is none."""
     from perdure.cli import values
 
-    args, kwargs = values.arguments(given, [], ())
+    args, kwargs = values.arguments(given, [])
     if args and kwargs:
         raise click.UsageError("give arguments by position or by name, not both")
     return args or kwargs or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,14 @@ def value(text: str, hint: Any = Any) -> Any:
     return text if hint is str and not isinstance(read, str) else read
 
 
-def arguments(given: Mapping[str, Any], parameters: Sequence[Parameter], taken: Collection[str]) -> tuple[list[Any], dict[str, Any]]:
+def arguments(given: Mapping[str, Any], parameters: Sequence[Parameter]) -> tuple[list[Any], dict[str, Any]]:
     """The input of a workflow, by position and by name, from what the command line says.
 
     `given` has `arguments`, `pairs` (``key=value``) and a `source`, a file of JSON (``-``: standard input). `parameters` are the workflow's, as far
-    as they are known; `taken` are names that Python's own call would take for options.
+    as they are known.
 
     Raises:
-        BadValue: what can't be read; the file and the command line both give arguments by position; a name is taken.
+        BadValue: what can't be read; the file and the command line both give arguments by position.
     """
     positional = [value(text, _hint(parameters, number)) for number, text in enumerate(given["arguments"])]
     keywords = named(given["pairs"], {one.name: one.annotation for one in parameters})
@@ -46,9 +46,6 @@ def arguments(given: Mapping[str, Any], parameters: Sequence[Parameter], taken: 
             keywords = {**members, **keywords}
         case other:
             raise BadValue("--input", other, "an object (arguments by name) or an array (arguments by position)")
-    for name in taken:
-        if name in keywords:
-            raise BadValue("the argument", name, "to be given by name, for an option is called like it; give it by position")
     return positional, keywords
 
 

@@ -18,6 +18,7 @@ from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.ops import Err
 from perdure.core.paths import UNDO, Key, Path, text
+from perdure.programs import inputs
 from perdure.programs.code.durations import Duration
 from perdure.programs.workflows import Workflow
 from perdure.service import operations, queries, repeating
@@ -243,4 +244,4 @@ async def _edited(access: Access, key: Key, edits: Mapping[str, Any], code: Work
             raise BadValue("the argument", name, why)
         else:
             kwargs[name] = value
-    return operations.encoded(key.workflow if code is None else code, tuple(args), kwargs)
+    return inputs.encoded(key.workflow if code is None else code, tuple(args), kwargs)

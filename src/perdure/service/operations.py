@@ -37,7 +37,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be started: an encoded input, the version to pin (0: the engine's), a delay of the start and a deadline from it on.
 
     `place` is a queue, the lane and the priority there; after `ttl_s` it does not begin any more. With `debounce_s` or `singleton`, `key` is that
-    of a row (see `pending`): a start that has not begun is replaced by the next, or none is begun while one goes on.
+    of a row (see `pending`): a start that has not begun is replaced by the next, or none is begun while one goes on. Without a `seed`, one is drawn.
     """
 
     key: Key
@@ -52,27 +52,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     singleton: bool = False
     attributes: Attributes = ()
     definition: bytes | None = None
-
-
-def encoded(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """The input of an execution, checked against what the workflow takes, as far as that is known here.
-
-    Raises:
-        BadValue: it takes other arguments.
-        Unencodable, TooLarge: they can't be kept.
-    """
-    if isinstance(workflow, str):
-        return values.encode((args, kwargs), f"the input of {workflow}")
-    what = f"the input of {workflow.name}"
-    try:
-        inspect.signature(workflow.fn).bind(None, *args, **kwargs)
-        raw = workflow.codec.encode_args(args, kwargs, what)
-        _ = workflow.codec.decode_args(raw, what)
-    except TypeError as error:
-        raise BadValue(f"the arguments of {workflow.name}", (args, dict(kwargs)), f"what it takes: {error}") from error
-    except Undecodable as error:
-        raise BadValue(f"the arguments of {workflow.name}", (args, dict(kwargs)), f"what it takes: {error.why}") from error
-    return raw
+    seed: int | None = None
 
 
 def positions(workflow: Workflow) -> list[str]:
@@ -110,7 +90,7 @@ async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) 
         now_s = (await access.store.moment()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
         due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
-        seed = secrets.randbits(SEED_BITS)
+        seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
         begin = messages.Start(
             wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes, definition=definition
         )

@@ -17,9 +17,10 @@ from perdure.core.messages import Message
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key
 from perdure.programs.code.info import StepInfo
+from perdure.programs.code.options import DEFAULT_TENANT
 from perdure.runtime.engine import Engine
 from perdure.runtime.perform import perform
-from perdure.sdk import DEFAULT_TENANT, Workflow
+from perdure.sdk import Workflow
 from perdure.stores.base import Committed, Post, Store
 from perdure.testing.audit import Auditor, CallKey, listening
 from perdure.testing.audited import AuditedStore

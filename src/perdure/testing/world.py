@@ -17,26 +17,26 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
-from perdure.core import log, messages
-from perdure.core.attributes import AttributeValues, checked, indexed
+import msgspec
+
+from perdure.core import log
 from perdure.core.errors import BadValue, NotFound, WrongVerb
 from perdure.core.folding import fold
-from perdure.core.mail import Opening, Send
 from perdure.core.ops import Outcome
 from perdure.core.paths import Key, Path, text
-from perdure.core.program import program_name
-from perdure.core.values import Value, offload
+from perdure.core.values import Value
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds
 from perdure.programs.code.info import StepInfo
+from perdure.programs.code.options import DEFAULT_TENANT
 from perdure.programs.code.strand import greenlets
 from perdure.programs.workflows import Workflow as AnyWorkflow
-from perdure.sdk import DEFAULT_TENANT, Workflow, _family
-from perdure.service import operations
+from perdure.runtime.queues import declare
+from perdure.sdk import Workflow, _family
+from perdure.service import operations, starting
 from perdure.service.access import Access
-from perdure.stores.base import Committed, Post
 from perdure.testing.aside import unwaiting
 from perdure.testing.effects import Doing, Effects
 from perdure.testing.faults import Killed
@@ -107,56 +107,35 @@ class World:
 
     # executions
 
-    @overload
-    def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
-    @overload
-    def start(
-        self,
-        workflow: Workflow[..., R],
-        /,
-        *args: Any,
-        id: str | None = ...,
-        deadline: Duration | None = ...,
-        delay: Duration | None = ...,
-        attributes: AttributeValues | None = ...,
-        **kwargs: Any,
-    ) -> Run[R]: ...
-    def start(
-        self, workflow: Workflow[..., Any], /, *args: Any, id: Any = None, deadline: Any = None, delay: Any = None, attributes: Any = None, **kwargs: Any
-    ) -> Run[Any]:
-        """Start an execution, and let happen what happens at once. An `id` that exists is returned as it is; by default they are counted.
+    def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+        """Start an execution, and let happen what happens at once. Options are given by `with_`; without an `id`, executions are counted from 1.
+
+        An `id` that exists is returned as it is.
 
         Raises:
-            BadValue, BadName: the arguments are not those of the workflow, or an attribute can't be kept.
+            BadValue: the arguments are not those of the workflow.
+            WrongVerb: an option has no effect here, or stands among the arguments.
         """
+        __tracebackhide__ = True
+        return self._start("world.start", workflow, args, kwargs)
+
+    def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Start an execution, as `start` does, and return its result, as `Run.result` does."""
+        __tracebackhide__ = True
+        return self._start("world.run", workflow, args, kwargs).result()
+
+    def _start(self, verb: str, workflow: Workflow[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run[R]:
         __tracebackhide__ = True
         self.enter("start")
         self.use(workflow)
         code = workflow.code
-        raw = operations.encoded(code, args, kwargs)
-        known = sum(head.key.workflow == code.name for head in self.machine.heads())
-        key = workflow.key(str(known + 1) if id is None else id)
-        blobs: dict[str, bytes] = {}
-        deadline_s = code.deadline_s if deadline is None else seconds(deadline, "deadline")
-        found_by = code.calling.attributes if attributes is None else checked(attributes)
-        seed = Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
-        begin = messages.Start(code.version, offload(raw, blobs), seed, None, deadline_s, attributes=found_by, definition=code.definition)
-        due_at_s = self._loop.now_s + seconds(delay, "delay") if delay is not None else 0.0
-        send = Send(key, "start", messages.encode(begin), due_at_s, Opening(program_name(code.name, code.version), key, attributes=indexed(found_by)))
-        if created := self.machine.read(key) is None:
-            (answer,) = unwaiting(self.machine.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))]))
-            created = isinstance(answer, Committed) and key in answer.created
+        wanted, queue = starting.wanted(code, args, kwargs, verb, lambda: str(1 + sum(head.key.workflow == code.name for head in self.machine.heads())))
+        wanted = msgspec.structs.replace(wanted, seed=Random(f"{self.seed}: {wanted.key}").getrandbits(SEED_BITS))
+        if queue is not None:
+            unwaiting(declare(self.machine.store, [queue]))
+        key, created = unwaiting(operations.start(self.access, wanted))
         self.settle()
         return Run(self, key, code.codec.result, created)
-
-    @overload
-    def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    @overload
-    def run(self, workflow: Workflow[..., R], /, *args: Any, id: str | None = ..., attributes: AttributeValues | None = ..., **kwargs: Any) -> R: ...
-    def run(self, workflow: Workflow[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Start an execution, as `start` does, and return its result, as `Run.result` does."""
-        __tracebackhide__ = True
-        return self.start(workflow, *args, **kwargs).result()
 
     def get(self, id: str, workflow: Workflow[..., R]) -> Run[R]:
         """The execution of this id.

@@ -93,7 +93,7 @@ def drive(run: Run) -> None:
         for group in [mine[first : first + GROUP] for first in range(0, len(mine), GROUP)]:
             for number in group:
                 next(some)
-                client.start(asks, number, id=str(number))
+                client.start(asks.with_(id=str(number)), number)
             by = {kind: [number for number in group if KINDS[number % 4] == kind] for kind in KINDS}
             wanted = [("decide", "ada", True, by["rivals"] + by["quorum"] + by["reminded"]), ("decide", "bob", False, by["rivals"])]
             wanted += [("decide", "bob", True, by["quorum"]), ("decide", "carl", True, by["quorum"])]

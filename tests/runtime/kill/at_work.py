@@ -58,7 +58,7 @@ def drive(run: Run) -> None:
     """Start long steps while engines are killed; one that was interrupted too often is resumed."""
     with run.client() as client:
         run.begin()
-        handles = [client.start(copies, number, id=str(number)) for number in run.numbers()]
+        handles = [client.start(copies.with_(id=str(number)), number) for number in run.numbers()]
         for handle in handles:
             while True:
                 try:

@@ -90,7 +90,7 @@ def drive(run: Run) -> None:
     with Client(source) as client:
         handles = []
         for number in range(run.size.executions):
-            handles.append(client.start(trip, number, id=str(number)))
+            handles.append(client.start(trip.with_(id=str(number)), number))
             for word in range(TOLD):
                 handles[-1].send("told", word)
             time.sleep(run.draw.uniform(0, 0.03))

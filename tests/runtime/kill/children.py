@@ -94,7 +94,7 @@ def drive(run: Run) -> None:
     """Start families, and cancel some of them in the end."""
     with run.client() as client:
         run.begin()
-        handles = [client.start(family, number, id=str(number)) for number in run.numbers()]
+        handles = [client.start(family.with_(id=str(number)), number) for number in run.numbers()]
         for number, handle in enumerate(handles):
             if is_cancelled(number):
                 run.until(lambda handle=handle: handle.query("there"), "it can be cancelled")  # type: ignore[misc]  # mypy infers no lambda with a default

@@ -65,7 +65,7 @@ def drive(run: Run) -> None:
         run.begin()
         (definition,) = parcels()
         for number in run.numbers():
-            client.start(definition, number=number, parcels=list(range(PARCELS)), id=str(number))
+            client.start(definition.with_(id=str(number)), number=number, parcels=list(range(PARCELS)))
 
 
 def check(run: Run, histories: Mapping[Key, History]) -> str:

@@ -79,7 +79,7 @@ def drive(run: Run) -> None:
         if KEYS[phase] != run.environment["PERDURE_KEYS"]:
             give(run, phase)
         with run.client() as client:
-            handles.append((number, client.start(secretive, number, f"{CANARY} {number}", id=str(number)).key))
+            handles.append((number, client.start(secretive.with_(id=str(number)), number, f"{CANARY} {number}").key))
             for one, key in handles[-4:-3]:
                 client.get(key, secretive).send("word", f"{CANARY} {one}" * 2, key="word")
     with run.client() as client:

@@ -80,7 +80,7 @@ def write_drafts(client: Client, row: str) -> None:
     """Start one draft after the other, of which each replaces the one before."""
     for number in range(DRAFTS):
         asked_s = time.time()
-        handle = client.start(draft, number, id=row, debounce=DEBOUNCE_S)
+        handle = client.start(draft.with_(id=row, debounce=DEBOUNCE_S), number)
         with ASKED.open("a") as asked:
             asked.write(f"{asked_s} {handle.id}\n")
         time.sleep(0.01)
@@ -89,7 +89,7 @@ def write_drafts(client: Client, row: str) -> None:
 def keep_synced(client: Client) -> None:
     """Start what must be alone of its kind, again and again."""
     for number in range(SYNCS):
-        client.start(sync, number, id="sync", singleton=True)
+        client.start(sync.with_(id="sync", singleton=True), number)
         time.sleep(0.03)
 
 
@@ -98,10 +98,10 @@ def drive(run: Run) -> None:
     with run.client() as client:
         numbers = range(run.size.executions)
         for number in sorted(numbers, key=lambda number: LANES[number % 8]):
-            client.start(parcel, LANES[number % 8], number, id=str(number))
+            client.start(parcel.with_(id=str(number)), LANES[number % 8], number)
         for number in numbers[: run.size.executions // 4]:
-            client.start(parcel, "e", number, id=f"{number} in time", ttl=TTL_S)
-            client.start(mail, number, id=str(number))
+            client.start(parcel.with_(id=f"{number} in time", ttl=TTL_S), "e", number)
+            client.start(mail.with_(id=str(number)), number)
         run.begin()
         for lap in range(1 + run.size.executions // 100):
             run.clerks(*[("drafts", f"row {lap} {row}") for row in range(ROWS)], ("sync",), ("sync",), kills=3)

@@ -135,7 +135,7 @@ def drive(run: Run) -> None:
             group = list(range(first, min(first + GROUP, run.size.executions)))
             for number in group:
                 next(some)
-                client.start(kind(number), number, id=str(number))
+                client.start(kind(number).with_(id=str(number)), number)
             run.clerks(("repair", group[0::2]), ("repair", group[1::2]), kills=5)
             for number in group:
                 if HOWS[number % 8] == "fork running":

@@ -103,7 +103,7 @@ def drive(run: Run) -> None:
     """Have all kinds of executions undone, and mend what is stuck."""
     with run.client() as client:
         run.begin()
-        handles = [(WHYS[number % len(WHYS)], number, client.start(KINDS[WHYS[number % len(WHYS)]], number, id=str(number))) for number in run.numbers()]
+        handles = [(WHYS[number % len(WHYS)], number, client.start(KINDS[WHYS[number % len(WHYS)]].with_(id=str(number)), number)) for number in run.numbers()]
         for why, _, handle in handles:
             if why == "cancel":
                 run.until(lambda handle=handle: handle.query("there"), "it can be cancelled")  # type: ignore[misc]  # mypy infers no lambda with a default

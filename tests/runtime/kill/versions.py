@@ -98,9 +98,9 @@ def drive(run: Run) -> None:
         gates: list[Any] = []
         for number in run.numbers():
             gated, pinned, taken_over = code(1 + number % 2)
-            gates.append(client.start(gated, number, id=str(number)))
-            client.start(pinned, number, id=str(number))
-            client.start(taken_over, number, id=str(number))
+            gates.append(client.start(gated.with_(id=str(number)), number))
+            client.start(pinned.with_(id=str(number)), number)
+            client.start(taken_over.with_(id=str(number)), number)
             gates[-1].send("paid")
             if number >= 3:
                 gates[number - 3].send("shipped")

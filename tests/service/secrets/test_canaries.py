@@ -183,7 +183,7 @@ async def played(file: Path, one: Definition, idle_s: float) -> None:
             server.on(path, echoed)
         server.on("/v1/chat/completions", completed)
         MODELS.update(asked_over_http(server.url()))
-        handle = await client.start(one, id="x", **({"port": server.port} if "port" in one.ir.input else {}))
+        handle = await client.start(one.with_(id="x"), **{"port": server.port} if "port" in one.ir.input else {})
         ended: Any = (await asyncio.gather(handle.result("20s"), return_exceptions=True))[0]
         assert not isinstance(ended, Exception) or isinstance(ended, WorkflowError)
         assert not of_secrets(f"{ended!r} {ended}".encode())

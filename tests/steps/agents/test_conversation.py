@@ -39,8 +39,8 @@ def price(item: str) -> int:
 def test_tools_side_by_side_errors_data_and_repair_go_through_each_protocol(model: str, tmp_path: Path) -> None:
     with serving_aside(Fake(SCRIPT)) as url:
         agent = Agent("shopper", model=model, tools=[price], output=Bought, deployment=Deployment(models=models(url)))
-        assert agent.run("Buy the cheapest", db=f"sqlite:///{tmp_path}/it.db", id="1") == Bought("tea", 300)
-    assert agent.run("Buy the cheapest", db=f"sqlite:///{tmp_path}/it.db", id="1") == Bought("tea", 300), "what is remembered takes no provider"
+        assert agent.with_(db=f"sqlite:///{tmp_path}/it.db", id="1").run("Buy the cheapest") == Bought("tea", 300)
+    assert agent.with_(db=f"sqlite:///{tmp_path}/it.db", id="1").run("Buy the cheapest") == Bought("tea", 300), "what is remembered takes no provider"
 
 
 def test_the_digest_is_of_all_that_was_said_and_the_same_for_the_same() -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 steps = [{"id": "a", "bash": {"command": sys.argv[1]}, "env": {sys.argv[4]: sys.argv[2]}, **eval(sys.argv[3])}]
 document = {"perdure": 1, "name": "it", "steps": steps}
 it = Definition.of(document, deployment=Deployment(allowed=Allowed(bash=True), work=Path("work")))
-print(it.run(id="1", db="sqlite:///it.db")["stdout"], end="", flush=True)
+print(it.with_(id="1", db="sqlite:///it.db").run()["stdout"], end="", flush=True)
 """
 
 

@@ -165,7 +165,7 @@ def test_a_secret_reaches_a_command_and_nothing_that_is_kept(world: World, tmp_p
 
 def test_a_command_is_told_its_key_and_its_try(world: World, tmp_path: Path) -> None:
     flaky = {"command": 'echo "$PERDURE_KEY $PERDURE_ATTEMPT" >> tries; test "$PERDURE_ATTEMPT" = 3', "check": True}
-    world.run(defined(tmp_path, {"id": "a", "bash": flaky}), id="x/y")
+    world.run(defined(tmp_path, {"id": "a", "bash": flaky}).with_(id="x/y"))
     (said,) = tmp_path.rglob("tries")
     assert said.read_text() == "".join(f"default/it/x%2Fy:a {attempt}\n" for attempt in (1, 2, 3))
 

@@ -42,19 +42,19 @@ async def test_the_example_does_what_it_says(server: Server) -> None:
     server.on("/charges", json_reply("{}", 503, Retry_After="0"), json_reply('{"id": "ch-9"}', 201))
     definition = defined(EXAMPLE, secrets={"SHOP_TOKEN": "hush"})
     asked = {"shop": server.url()[:-1], "cents": 500}
-    assert await definition.arun(order="o 1", **asked, db="memory:", id="p1") == {"charged": True, "id": "ch-9"}
+    assert await definition.with_(db="memory:", id="p1").arun(order="o 1", **asked) == {"charged": True, "id": "ch-9"}
     order, *charges = server.seen
     assert order.target == "/orders?id=o%201" and [json.loads(seen.body) for seen in charges] == [{"order": "o-1", "cents": 500}] * 2
     assert {seen.headers["idempotency-key"] for seen in charges} == {"default/charge/p1:charge"}
     assert {seen.headers["authorization"] for seen in charges} == {"Bearer hush"}
-    assert await definition.arun(order="none", **asked, db="memory:") == {"charged": False}
+    assert await definition.with_(db="memory:").arun(order="none", **asked) == {"charged": False}
 
 
 async def test_secrets_in_the_input_reach_the_body_and_stand_in_no_log(server: Server, tmp_path: Path) -> None:
     server.on("/token", json_reply('{"token": "t"}'))
     document = one({"url": server.url("/token"), "method": "POST", "form": {"grant": "client"}}, **{"with": {"form": {"secret": "@secrets.HUSH"}}})
     file = tmp_path / "it.db"
-    found = await defined(document, secrets={"HUSH": "canary-1"}).arun(db=f"sqlite:///{file}")
+    found = await defined(document, secrets={"HUSH": "canary-1"}).with_(db=f"sqlite:///{file}").arun()
     assert found["body"] == {"token": "t"} and server.seen[0].body == b"grant=client&secret=canary-1"
     assert b"canary-1" not in _bytes(tmp_path)
 
@@ -67,16 +67,16 @@ async def test_what_is_transient_is_tried_again_and_what_is_not_fails_at_once(se
     server.on("/flaky", reply("x", 500), reply("x", 503), reply("fine"))
     server.on("/gone", reply("it is gone", 410, {"Content-Type": "text/plain"}))
     retry = {"max": 3, "wait": 0.01}
-    assert (await defined(one({"url": server.url("/flaky")}, retry=retry)).arun(db="memory:"))["body"] == "fine"
+    assert (await defined(one({"url": server.url("/flaky")}, retry=retry)).with_(db="memory:").arun())["body"] == "fine"
     with pytest.raises(ExecutionFailed, match=r"StatusRefused: GET .*/gone: it answered 410 Gone: it is gone"):
-        await defined(one({"url": server.url("/gone")}, retry=retry)).arun(db="memory:")
+        await defined(one({"url": server.url("/gone")}, retry=retry)).with_(db="memory:").arun()
     assert [seen.path for seen in server.seen] == ["/flaky"] * 3 + ["/gone"]
 
 
 async def test_it_is_tried_again_no_earlier_than_the_server_says(server: Server) -> None:
     server.on("/busy", reply("x", 429, {"Retry-After": "1"}), reply("fine"))
     began_s = time.monotonic()
-    await defined(one({"url": server.url("/busy")}, retry={"wait": 0.01})).arun(db="memory:")
+    await defined(one({"url": server.url("/busy")}, retry={"wait": 0.01})).with_(db="memory:").arun()
     assert time.monotonic() - began_s >= 1
 
 
@@ -84,10 +84,10 @@ async def test_the_time_of_a_step_is_that_of_a_try_and_a_try_in_vain_may_be_foll
     server.on("/slow", never, reply("fine"))
     server.on("/once", never)
     document = one({"url": server.url("/slow")}, timeout=0.5, retry={"wait": 0.01, "max": 20})
-    assert (await defined(document).arun(db="memory:"))["body"] == "fine"
+    assert (await defined(document).with_(db="memory:").arun())["body"] == "fine"
     once = one({"url": server.url("/once"), "method": "POST", "idempotency_key": False}, timeout=0.5, retry={"wait": 0.01, "max": 20})
     with pytest.raises(ExecutionFailed, match=r"InDoubt: POST .* may have been carried out"):
-        await defined(once).arun(db="memory:")
+        await defined(once).with_(db="memory:").arun()
     assert [seen.method for seen in server.seen if seen.path == "/once"] == ["POST"]
 
 
@@ -110,20 +110,20 @@ async def test_a_step_that_nobody_wants_any_more_ends_its_request(server: Server
     server.on("/slow", until_closed)
     server.on("/fast", when_it_came)
     branches = [{"id": name, "http": server.url(f"/{name}")} for name in ("slow", "fast")]
-    assert "won" in str(await defined({"perdure": 1, "name": "it", "steps": [{"id": "first", "race": branches}]}).arun(db="memory:"))
+    assert "won" in str(await defined({"perdure": 1, "name": "it", "steps": [{"id": "first", "race": branches}]}).with_(db="memory:").arun())
     await asyncio.wait_for(closed.wait(), 10)
 
 
 async def test_what_a_deployment_does_not_allow_fails_for_good(server: Server) -> None:
     with pytest.raises(ExecutionFailed, match=r"AddressRefused: 127.0.0.1, which is loopback, .* can allow http:127.0.0.1"):
-        await defined(one({"url": server.url("/a")}), NOTHING_MORE).arun(db="memory:")
+        await defined(one({"url": server.url("/a")}), NOTHING_MORE).with_(db="memory:").arun()
     assert server.connections == 0
 
 
 async def test_a_task_of_the_kind_has_its_request_in_its_input(server: Server) -> None:
     server.on("/a", reply("fine"))
     document = {"perdure": 1, "name": "it", "steps": [{"id": "a", "task": "http", "with": {"url": server.url("/a"), "method": "PUT", "json": 1}}]}
-    found = await defined(document).arun(db="memory:")
+    found = await defined(document).with_(db="memory:").arun()
     assert found["body"] == "fine" and server.seen[0].method == "PUT" and server.seen[0].body == b"1"
 
 
@@ -185,7 +185,7 @@ branches = [
 ]
 steps = [{"id": "all", "parallel": {"steps": branches, "on_error": "go_on"}}]
 document = {"perdure": 1, "name": "it", "steps": steps}
-print(json.dumps(Definition.of(document, kinds={"http": kind(DEPLOYMENT)}).run(id="k", db="sqlite:///it.db"), default=str))
+print(json.dumps(Definition.of(document, kinds={"http": kind(DEPLOYMENT)}).with_(id="k", db="sqlite:///it.db").run(), default=str))
 """
 
 

@@ -61,7 +61,7 @@ def test_other_spellings_and_other_definitions_use_the_same_and_other_constants_
 def test_each_use_counts_once_whatever_dies_when(world: World) -> None:
     it = definition(BEST)
     for id in ("one", "two"):
-        world.run(it, id=id)
+        world.run(it.with_(id=id))
     (composite,) = found(world)
     assert composite.uses == 2
 
@@ -149,7 +149,7 @@ async def test_a_use_is_found_as_soon_as_it_is_durable_though_no_engine_has_look
     url = f"sqlite:///{tmp_path}/perdure.db"
     it = definition(BEST)
     for _ in range(2):
-        assert await it.arun(db=url) == [{"price": 5}, {"price": 3}]
+        assert await it.with_(db=url).arun() == [{"price": 5}, {"price": 3}]
     store = open_store(url)
     try:
         (composite,) = await search(store, "price")
@@ -167,7 +167,7 @@ async def test_a_use_is_found_as_soon_as_it_is_durable_though_no_engine_has_look
 def test_what_counts_uses_is_listed_only_for_who_asks_for_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/p.db"
     steps = [{"id": "a", "pipeline": [{"top_k": 1}], "with": {"rows": [{"n": 1}]}}]
-    _ = Definition.of({"perdure": 1, "name": "it", "steps": steps}).run(db=url)
+    _ = Definition.of({"perdure": 1, "name": "it", "steps": steps}).with_(db=url).run()
     with Client(url) as client:
         assert [one.key.workflow for one in client.list()] == ["it"] == [client.find("@latest").workflow]
         assert [one.key.workflow for one in client.list(limit=1)] == ["it"]

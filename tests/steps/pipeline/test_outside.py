@@ -158,7 +158,7 @@ async def test_a_secret_in_a_header_goes_out_and_nowhere_else(tmp_path: Path) ->
     definition = Definition.of(document, deployment=Deployment(Allowed(http=("127.0.0.1",))), secrets={"TOKEN": canary})
     async with server:
         for _ in range(2):
-            assert (await definition.arun(db=f"sqlite:///{tmp_path}/perdure.db"))[0] == {"price": 10, "to": "SFO"}
+            assert (await definition.with_(db=f"sqlite:///{tmp_path}/perdure.db").arun())[0] == {"price": 10, "to": "SFO"}
     assert [headers["authorization"] for _, headers in api.seen] == [f"Bearer {canary}"] * 2
     assert not any(canary.encode() in raw for raw in written(tmp_path))
     store = open_store(f"sqlite:///{tmp_path}/perdure.db")

@@ -34,6 +34,7 @@ from perdure.programs.code.durations import Duration, seconds, shown, whole
 from perdure.programs.code.instance import Instance
 from perdure.programs.code.lines import Lines
 from perdure.programs.code.loops import Cell, Loop, refuse_outer
+from perdure.programs.code.options import expect_acting, expect_no_options
 from perdure.programs.code.places import reply_path
 from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Won
 from perdure.programs.code.scheduler import NumberedFuture, NumberedTask
@@ -220,6 +221,7 @@ class Context:
         if not callable(fn):
             raise WrongVerb(f"ctx.{verb}({fn!r:.60})", f"pass a function and its arguments: ctx.{verb}(charge, order), not what calling it returns")
         if isinstance(fn, Step):
+            expect_no_options(fn.name, f"ctx.{verb}", fn.fn, args, kwargs)
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             op = Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.idempotent, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction)
@@ -532,6 +534,8 @@ class Context:
         return Done(Key(self._instance.execution.key.tenant, op.workflow, op.id))
 
     def _spawn(self, verb: str, name: str | None, workflow: CodeWorkflow, given: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Path, Spawn]:
+        expect_acting(workflow.calling, f"ctx.{verb}", workflow.name)
+        expect_no_options(workflow.name, f"ctx.{verb}", workflow.fn, *given)
         path = self._enter(verb).take(f"{'start' if verb == 'start' else 'call'}:{workflow.name}", name or workflow.calling.name)
         return path, family.spawn(self, path, workflow, given, awaited=verb != "start")
 

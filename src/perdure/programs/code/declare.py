@@ -16,7 +16,7 @@ from perdure.core.ops import Retry as RetryRule
 from perdure.core.program import program_name
 from perdure.programs.code.codec import Codec
 from perdure.programs.code.durations import Duration, seconds, whole
-from perdure.programs.code.queues import Queue, called
+from perdure.programs.code.queues import TENANT, Queue, called
 from perdure.programs.code.transaction import Transaction
 
 P = ParamSpec("P")
@@ -288,8 +288,8 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Calling:
-    """How a workflow is called as a child: under which id, whether it is undone with its parent, what becomes of it when nobody waits for it any
-    more, how often it is started anew when it fails, in which queue it begins, and by which attributes it is found."""
+    """How a workflow is started or called, as `with_` has chosen: under which id, in which queue, when, by which attributes it is found, and, as a child,
+    whether it is undone with its parent and what becomes of it when its parent stops waiting. `given` names the options that `with_` was given."""
 
     id: str | None = None
     name: str | None = None
@@ -301,11 +301,41 @@ class Calling:
     lane: str | None = None
     priority: int = 0
     attributes: Attributes = ()
+    tenant: str | None = None
+    delay_s: float = 0.0
+    deadline_s: float | None = None
+    strict: bool = False
+    ttl_s: float | None = None
+    debounce_s: float | None = None
+    singleton: bool = False
+    connection: Any = None
+    db: str | None = None
+    given: frozenset[str] = frozenset()
 
     @cached_property
     def rule(self) -> RetryRule:
         """Its retry rule, in seconds."""
         return self.retry.rule()
+
+    def place(self, tenant: str, fn: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
+        """The queue in which an execution of this input begins, its lane and its priority there; without `fn`, what the input is called is not known.
+
+        Raises:
+            BadValue: there is a lane or a priority and no queue, or the queue is served by an argument that the workflow does not have.
+        """
+        if not self.queue and (self.priority or self.lane is not None):
+            option = "priority" if self.priority else "lane"
+            raise BadValue("with_", option, f"to be given without a queue: {option}= says whose turn it is in one; give queue= as well")
+        lane = self.lane
+        if lane is None and self.line is not None:
+            if fn is None and self.line.per_key not in (None, TENANT):
+                raise BadValue("with_", self.queue, f"served by {self.line.per_key!r} for a workflow that is known by name only; give lane= as well")
+            lane = self.line.lane(tenant, _unnamed if fn is None else fn, args, kwargs, skip=1)
+        return self.queue, lane or "", self.priority
+
+
+def _unnamed(*_: Any, **__: Any) -> None:
+    """Stands for a function of which nothing is known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,9 +362,7 @@ class CodeWorkflow:
         Raises:
             BadValue: the queue is served by an argument that the workflow does not have.
         """
-        calling = self.calling
-        lane = calling.lane if calling.lane is not None or calling.line is None else calling.line.lane(tenant, self.fn, args, kwargs, skip=1)
-        return calling.queue, lane or "", calling.priority
+        return self.calling.place(tenant, self.fn, args, kwargs)
 
     @property
     def definition(self) -> None:

@@ -76,9 +76,7 @@ class GraphWorkflow:
 
     def place(self, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
         """The queue in which an execution of this input begins, its lane and its priority there."""
-        calling = self.calling
-        lane = calling.lane if calling.lane is not None or calling.line is None else calling.line.lane(tenant, self.fn, args, kwargs, skip=1)
-        return calling.queue, lane or "", calling.priority
+        return self.calling.place(tenant, self.fn, args, kwargs)
 
     @property
     def programs(self) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Inputs: what a definition takes, and whether it is given that."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from perdure.programs.graph.ir import IR
@@ -21,3 +22,14 @@ def wrong(ir: IR, given: Mapping[str, Any]) -> Iterator[str]:
     for name, about in ir.input.items():
         if name in given and isinstance(about, dict) and (why := unfit(about, given[name])):
             yield f"input {name}: {why}"
+
+
+def problems(ir: IR, given: Mapping[str, Any]) -> list[str]:
+    """Why an input can't start a definition: what `wrong` finds, and names that a definition which declares its inputs does not know."""
+    unknown = [] if ir.dialect or not ir.input else [_unknown(one, list(ir.input)) for one in given if one not in ir.input]
+    return [*unknown, *wrong(ir, completed(ir, given))]
+
+
+def _unknown(given: str, known: Sequence[str]) -> str:
+    near = get_close_matches(given, known, 1)
+    return f"there is no input {given!r}{f', did you mean {near[0]!r}?' if near else ''}"

@@ -16,11 +16,11 @@ from perdure.core.ops import APPROVAL, Ok, Spawn
 from perdure.core.paths import UNDO, Key, Path
 from perdure.core.program import program_name
 from perdure.core.values import Blob, Value
+from perdure.programs import inputs
 from perdure.programs.code.approval import Request
 from perdure.programs.code.info import StepInfo
 from perdure.programs.code.results import Vote
 from perdure.programs.graph.declare import GraphWorkflow
-from perdure.service import operations
 from perdure.testing.audited import AuditedWorld
 from perdure.testing.definitions.comparing import differs
 from perdure.testing.definitions.facts import Decision, Facts
@@ -98,7 +98,7 @@ class DefinitionCase:
         simulation, script = self._simulation, self.plan.case.script
         calm = msgspec.structs.replace(simulation.options.faults, kill_before=0.0, kill_after=0.0, freeze=0.0)
         store, began_s = FaultyStore(simulation.store, simulation.rng, calm), simulation.loop.now_s
-        version, given = self.graph.version, operations.encoded(self.graph, (), script.input)
+        version, given = self.graph.version, inputs.encoded(self.graph, (), script.input)
         start = messages.Start(version, given, 7, definition=self.graph.definition)
         opening = Opening(program_name(self.key.workflow, version), self.key)
         await simulation.post(store, Send(self.key, "start", messages.encode(start), opens=opening))
