@@ -170,5 +170,5 @@ async def test_options_that_contradict_each_other_are_refused(c: Cluster, client
     ]
     for options in wrong:
         with pytest.raises(BadValue):
-            await client.start(notes.with_(id="x"), "x", **options)
+            await client.start(notes.with_(id="x", **options), "x")
     assert await client.list() == []

@@ -121,7 +121,7 @@ def test_options_add_up_and_none_leaves_one_as_it_is() -> None:
 
 def test_a_definition_with_options_is_still_a_definition(world: World) -> None:
     one = Definition.of({"perdure": 1, "name": "one", "steps": [{"id": "a", "set": {"b": 1}}]}).with_(id="k")
-    assert isinstance(one, Definition) and one.ir.name == one.graph.name and world.start(one).id == "k"
+    assert one.ir.name == one.graph.name and world.start(one).id == "k"
 
 
 VALUES: dict[str, Any] = {

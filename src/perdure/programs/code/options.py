@@ -71,7 +71,7 @@ class NamedWorkflow:
     calling: Calling = dataclasses.field(default_factory=Calling)
 
     def with_(self, **options: Unpack[Options]) -> NamedWorkflow:
-        """The same workflow with other options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``. See `Workflow.with_`.
+        """The same workflow with other options: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``, with those of `Workflow.with_`.
 
         Raises:
             BadValue, BadName: an option is unknown, or its value means nothing.
