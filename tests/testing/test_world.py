@@ -549,7 +549,7 @@ def test_a_run_is_cancelled_and_undone_or_terminated(world: World) -> None:
 def test_a_failed_run_is_retried_and_a_completed_one_undone(world: World) -> None:
     happened.clear()
     world.mock(receipt, answers=[Fatal("no paper"), "here"])
-    run = world.start(order.with_(undo=True), "o", 1)
+    run = world.start(order, "o", 1)
     run.send(approved, YES)
     with pytest.raises(ExecutionFailed, match="no paper"):
         run.result()
