@@ -241,7 +241,8 @@ class Store(Protocol):
     async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
         """Carry out each of `changes` entirely or not at all within its reach, in their order, and make them durable together.
 
-        Sending a message whose key is already in the mail of its address does nothing; acknowledging one that is gone does nothing.
+        Sending a message whose key is already in the mail of its address does nothing; acknowledging or postponing one that is gone does nothing.
+        What is postponed brings `mail_at_s` of the head it belongs to forward to its new due time, as a send does.
         Acks come before sends, so a key may be acknowledged and sent anew in one change; those that leave the reach follow in that order.
         Mail that is due when it arrives gets the time of its arrival as its `due_at_s`.
         A send that opens makes a head where there is none (status pending), and is delivered either way. A send brings `mail_at_s` of the

@@ -306,18 +306,34 @@ class MemoryStore:
             if isinstance(send.to, Queue):
                 self._work.join(None, send.to.name, mail.due_at_s, mail.number, mail)
             elif execution := self._executions.get(send.to):
-                mail_at_s = execution.head.mail_at_s
-                if mail_at_s is None or mail.due_at_s < mail_at_s:
-                    self._change(execution, replace(execution.head, mail_at_s=mail.due_at_s))
+                self._bring_forward(execution, mail.due_at_s)
         return opened
 
     def _acknowledge(self, ack: Ack) -> None:
         box = self._mail.get(ack.to, {})
-        if mail := box.pop(ack.key, None):
+        if ack.postpone_to_s is not None:
+            self._postpone(box, ack.key, ack.postpone_to_s)
+        elif mail := box.pop(ack.key, None):
             if isinstance(ack.to, Queue):
                 self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
             if not box:
                 del self._mail[ack.to]
+
+    def _postpone(self, box: dict[str, Mail], key: str, due_at_s: float) -> None:
+        if (mail := box.get(key)) is None:
+            return
+        postponed = box[key] = replace(mail, due_at_s=due_at_s)
+        if isinstance(mail.to, Queue):
+            self._work.leave(self._leases.pop(mail.number, None), mail.to.name, mail.due_at_s, mail.number)
+            self._work.join(None, mail.to.name, due_at_s, mail.number, postponed)
+        elif execution := self._executions.get(mail.to):
+            self._bring_forward(execution, due_at_s)
+
+    def _bring_forward(self, execution: _Execution, due_at_s: float) -> None:
+        """Mail is due at this time that the holder was not handed."""
+        mail_at_s = execution.head.mail_at_s
+        if mail_at_s is None or due_at_s < mail_at_s:
+            self._change(execution, replace(execution.head, mail_at_s=due_at_s))
 
     # Holding.
 

@@ -56,6 +56,8 @@ HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, 
 DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, limited) VALUES ($1, $2, $3, $4, $5, $6, $7,
     EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
 ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL"
+POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited"
+BRING_FORWARD = f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}"
 SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
     AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MAIL}"""
 
@@ -141,7 +143,12 @@ class Tables:
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
         for ack in change.acks:
-            self.stirred |= bool(await self._first(ACKNOWLEDGE, as_bytes(ack.to), ack.key.encode()))
+            where = as_bytes(ack.to), ack.key.encode()
+            if ack.postpone_to_s is None:
+                self.stirred |= bool(await self._first(ACKNOWLEDGE, *where))
+            elif found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
+                self.stirred |= found[0][0]
+                await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
         opened = [send.to for send in change.sends if await self._deliver(send)]
         for blob in change.blobs:
             await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
@@ -157,7 +164,7 @@ class Tables:
         queue, due_at_s = to.name if isinstance(to, Queue) else None, max(send.due_at_s, self.moment.now_s)
         place = (due_at_s, queue, send.lane, send.priority)
         if await self.fetch(DELIVER, as_bytes(to), send.key.encode(), send.body, *place) and queue is None:
-            await self.fetch(f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}", as_bytes(to), due_at_s)
+            await self.fetch(BRING_FORWARD, as_bytes(to), due_at_s)
         return opened is not None
 
     async def _create(self, head: Head) -> Any:

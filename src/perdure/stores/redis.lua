@@ -116,10 +116,31 @@ local function give(member, holder)  -- Lease work; or with no holder, free it.
   if holder then call('SADD', at('holding'), holder) end
   keep(mail)
 end
+local function postpone(ack, address, member)  -- The mail stays, held by nobody, and is due again at that time.
+  local mail, due = mail_of(member), ack.postpone_to_s
+  if is_queue(ack.to) then
+    call('ZREM', line_of(mail), member)
+    leave('worked', mail.to[2], in_line(mail), member)
+    mail.holder = nil
+    call('ZADD', line_of(mail), due, member)
+    join('worked', mail.to[2], in_line(mail), member, due)
+    if limited(mail.to[2]) then wake = true end
+  end
+  mail.due_at_s = due
+  keep(mail)
+  call('ZADD', at('due', address), due, member)
+  local head = not is_queue(ack.to) and load(address)
+  if head then
+    head.mail_at_s = least(head.mail_at_s, due)
+    save(head)
+  elseif not is_queue(ack.to) then call('ZADD', at('unclaimed'), due, member)
+  end
+end
 local function acknowledge(ack)
   local address = pack(ack.to)
   local member = call('HGET', at('box', address), ack.key)
   if not member then return end
+  if ack.postpone_to_s then return postpone(ack, address, member) end
   if is_queue(ack.to) then
     local mail, name = mail_of(member), ack.to[2]
     call('ZREM', line_of(mail), member)

@@ -287,9 +287,12 @@ class AuditedStore:
         yield before
         self._number([mail for to in before for mail in self._found(to) if mail.number not in self._numbers])
         acked = {(entry.to, entry.key) for entry in entries if isinstance(entry, Ack)}
+        postponed = {(entry.to, entry.key) for entry in entries if isinstance(entry, Ack) and entry.postpone_to_s is not None}
         for to, box in before.items():
             left = self._box(to)
             for key, mail in box.items():
+                if key in left and (to, key) in postponed:
+                    continue
                 if left.get(key) != mail:
                     self.auditor.acknowledged.add(mail.number)
                     self.lines.over(mail.number)

@@ -52,6 +52,7 @@ RECEIVER = "SELECT number, holder, mail_at_s FROM heads WHERE address = ?"
 WAKE = "UPDATE heads SET mail_at_s = ? WHERE number = ?"
 EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
 ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
+POSTPONE = "UPDATE mail SET due_at_s = ?, holder = NULL WHERE address = ? AND key = ?"
 SWEEP = f"SELECT {MAIL_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL AND due_at_s <= ? ORDER BY due_at_s, number LIMIT ?"
 LET_GO = f"UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, 9e999), ?1) WHERE {HELD_BY.format(who='?2')}"
 LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NOT NULL"
@@ -285,9 +286,18 @@ class Tables:
         return opens.queue, opens.lane, opens.priority, int(limited)
 
     def _acknowledge(self, acks: Sequence[Ack]) -> None:
-        self._executemany(ACKNOWLEDGE, [(text(ack.to), ack.key) for ack in acks])
+        self._executemany(ACKNOWLEDGE, [(text(ack.to), ack.key) for ack in acks if ack.postpone_to_s is None])
+        for ack in acks:
+            if ack.postpone_to_s is not None:
+                self._postpone(text(ack.to), ack.key, ack.postpone_to_s)
         if any(isinstance(ack.to, Queue) for ack in acks):  # others may have waited for its place
             self.stirred.everyone = True
+
+    def _postpone(self, address: str, key: str, due_at_s: float) -> None:
+        if self._execute(POSTPONE, (due_at_s, address, key)).rowcount and (receiver := self._execute(RECEIVER, (address,)).fetchone()):
+            number, _, mail_at_s = receiver
+            if mail_at_s is None or due_at_s < mail_at_s:
+                self._execute(WAKE, (due_at_s, number))
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
         state = (commit.program, text(commit.root), version, commit.holder, commit.wake_at_s, commit.status, now_s, commit.ended_at_s, "", "", 0, 0)

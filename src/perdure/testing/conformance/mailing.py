@@ -41,6 +41,35 @@ class Mailing:
         await world.post(acks=(Ack(key(), "1"), Ack(key(), "1"), Ack(key(), "3"), Ack(key("nobody"), "1"), Ack(queue(), "1")))
         assert (await world.keys(key()), await world.keys(key("other"))) == (["2"], ["1"])
 
+    async def test_postponed_mail_keeps_its_place_and_wakes_its_execution_when_it_is_due_again(self, world: World) -> None:
+        await world.renew("one", lease_s=1000)
+        await world.open(key())
+        await world.post(letter(key(), "1"), letter(key(), "2"))
+        assert await world.claimed("one") == [key()]
+        later_s = world.clock.now_s + 30
+        acks = (Ack(key(), "start"), Ack(key(), "1", postpone_to_s=later_s), Ack(key(), "2", postpone_to_s=later_s), Ack(key(), "3", postpone_to_s=later_s))
+        await world.commit(key(), 0, release=True, acks=acks)
+        assert (await world.head(key())).mail_at_s == later_s and await world.claimed("one") == []
+        await world.post(letter(key(), "4"))
+        ((first,),) = [assignment.mail for assignment in (await world.claim("one")).executions]
+        assert first.key == "4"
+        await world.commit(key(), 1, release=True, acks=[Ack(key(), "4")])
+        world.clock.advance(30)
+        ((*mail,),) = [assignment.mail for assignment in (await world.claim("one")).executions]
+        assert [(one.key, one.body, one.due_at_s) for one in mail] == [("1", b"1", later_s), ("2", b"2", later_s)]
+
+    async def test_a_post_may_postpone_mail_of_an_execution_that_is_held_and_of_one_that_is_not_there(self, world: World) -> None:
+        await world.renew("one", lease_s=1000)
+        await world.open(key())
+        await world.post(letter(key("never"), "1"))
+        await world.claimed("one")
+        later_s = world.clock.now_s + 30
+        await world.post(acks=[Ack(key(), "start", postpone_to_s=later_s), Ack(key("never"), "1", postpone_to_s=later_s)])
+        assert (await world.head(key())).mail_at_s == later_s
+        assert [mail.due_at_s for to in (key(), key("never")) for mail in await world.store.mail(to)] == [later_s, later_s]
+        world.clock.advance(30)
+        assert await world.claimed("one") == [key()]
+
     async def test_a_key_that_is_gone_may_be_sent_again(self, world: World) -> None:
         await world.post(letter(key(), "1"), letter(key(), "2"))
         await world.post(acks=[Ack(key(), "1")])

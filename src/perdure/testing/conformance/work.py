@@ -50,6 +50,19 @@ class Work:
         assert await world.work("one") == await world.work("two") == []
         assert await world.store.mail(queue()) == [mail]
 
+    @pytest.mark.parametrize("limits", [None, Limits(concurrency=1)], ids=["unlimited", "limited"])
+    async def test_postponed_work_is_leased_by_nobody_and_makes_room(self, world: World, limits: Limits | None) -> None:
+        await world.store.limit("pay", limits)
+        await world.renew("one", lease_s=1000)
+        await world.post(letter(queue(), "1"), letter(queue(), "2"))
+        assert [mail.key for mail in await world.work("one", limit=1)] == ["1"]
+        await world.post(acks=[Ack(queue(), "1", postpone_to_s=world.clock.now_s + 30)])
+        assert [mail.key for mail in await world.work("one")] == ["2"]
+        await world.post(acks=[Ack(queue(), "2")])
+        assert await world.work("one") == []
+        world.clock.advance(30)
+        assert [(mail.key, mail.deliveries) for mail in await world.work("one")] == [("1", 2)]
+
     async def test_the_work_of_a_dead_worker_is_handed_out_again_and_counted(self, world: World) -> None:
         await world.post(letter(queue()))
         await world.renew("last", lease_s=1000)
