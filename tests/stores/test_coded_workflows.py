@@ -235,7 +235,7 @@ def test_after_a_fork_the_parent_goes_on_and_the_child_with_a_store_of_its_own(t
     assert run(FORK, tmp_path / "perdure.db") == "['row', 'row']\n"
 
 
-async def test_a_worker_without_the_key_leaves_work_where_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_without_the_key_postpones_work_and_changes_no_payload(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "perdure.db"
     work = messages.encode(Work(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
     store = CodedStore(SqliteStore(file), Encrypted(OLD))
@@ -245,7 +245,7 @@ async def test_a_worker_without_the_key_leaves_work_where_it_is(tmp_path: Path, 
     blind = CodedStore(SqliteStore(file), Encrypted(NEW))
     worker = Worker(blind, [whispered], queues=["remote"], poll_s=0.02)
     running = asyncio.create_task(worker.run())
-    while "is left where it is" not in caplog.text:
+    while "is set aside" not in caplog.text:
         await asyncio.sleep(0.01)
     worker.stop()
     await running

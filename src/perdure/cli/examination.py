@@ -25,6 +25,7 @@ from perdure.cli.asking import unknown
 from perdure.core.errors import PerdureError, StoreError
 from perdure.runtime.host import file_of, open_store
 from perdure.service.queries import EngineView, Listed
+from perdure.service.unreadable import Unreadable, unreadable
 from perdure.stores.sqlite.opening import check
 
 FREE_BYTES_MIN = 500 * 2**20
@@ -35,6 +36,9 @@ WAL_BYTES_MAX = 256 * 2**20
 
 LEAD_S_MAX = 1.0
 """How far the store's time may be ahead of this computer's."""
+
+UNREADABLE_SHOWN = 10
+"""How many of the things that can't be read are named."""
 
 LISTED_MAX = 100_000
 """How many executions are counted, the newest."""
@@ -131,10 +135,11 @@ async def _asked(url: str, tenant: str) -> list[Finding]:
         async with AsyncClient(store) as client:
             engines = await client.engines()
             listed = await client.list(limit=LISTED_MAX, tenant=tenant)
+        aside = [one async for one in unreadable(store)]
     finally:
         await store.close()
     lead_s = max(moment.now_s - after_s, before_s - moment.now_s, 0.0)
-    return [_clock(lead_s), *_living(engines), *_executions(listed, engines)]
+    return [_clock(lead_s), *_living(engines), *_executions(listed, engines), *_set_aside(aside)]
 
 
 def _clock(lead_s: float) -> Finding:
@@ -159,6 +164,15 @@ def _living(engines: Sequence[EngineView]) -> Iterator[Finding]:
             yield Finding("ok", one.kind, f"{where}: {holds}")
         else:
             yield Finding("warn", one.kind, f"{where} is gone: {holds}", "another engine takes over what it held")
+
+
+def _set_aside(found: Sequence[Unreadable]) -> Iterator[Finding]:
+    for one in found[:UNREADABLE_SHOWN]:
+        what = f"message {one.message} of {one.key}" if one.message else f"the log of {one.key}"
+        advice = "perdure verify looks at everything; restore a backup, or run a Perdure that can read it"
+        yield Finding("bad", "unreadable", f"{what} can't be read and is set aside: {words.first_line(one.why)}", advice)
+    if (more := len(found) - UNREADABLE_SHOWN) > 0:
+        yield Finding("bad", "unreadable", f"{more:,} more can't be read", "perdure verify lists them")
 
 
 def _executions(listed: Sequence[Listed], engines: Sequence[EngineView]) -> Iterator[Finding]:

@@ -170,17 +170,18 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         release=release,
         news=not NEWS.isdisjoint(map(type, decision.events)),
         sends=tuple(decision.sends),
-        acks=(*decision.acks, *acks),
+        acks=(*decision.acks, *acks, *warm.postponing),
         blobs=tuple(decision.blobs.items()),
         attributes=None if attributes == warm.attributes else attributes,
         unless=unless,
     )
-    taken = warm.taken
+    taken, postponed = warm.taken, tuple(warm.postponing)
     (answer,) = await engine.store.commit([change])
     match answer:
         case Committed(version, now_s):
             engine.clock.told(now_s)
             warm.version, warm.exists, warm.held = version, True, not release
+            warm.postponing = [ack for ack in warm.postponing if ack not in postponed]
             warm.attributes, warm.indexed = attributes, execution.attributes
             if release and warm.taken != taken and not await _keeps(engine, warm):
                 warm.drop_mail()

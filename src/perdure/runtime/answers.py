@@ -3,11 +3,10 @@
 An answer and the acknowledgement of the work are one post, and the answer that comes first counts.
 """
 
-import logging
 from uuid import uuid4
 
 from perdure.core import limits, messages
-from perdure.core.errors import ErrorInfo, LogDamaged, StoreError
+from perdure.core.errors import ErrorInfo, LogDamaged
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.messages import Lost, Progress, Settle, Work, answer_key
 from perdure.core.ops import Err, Ok, Outcome
@@ -15,24 +14,18 @@ from perdure.core.paths import text
 from perdure.core.values import offload
 from perdure.stores.base import Post
 
-logger = logging.getLogger("perdure.worker")
-
 Answer = Settle | Lost
 
 
-def read(mail: Mail) -> Work | None:
-    """The work in mail to a queue; None, if it can't be read here, and is left where it is.
+def read(mail: Mail) -> Work:
+    """The work in mail to a queue.
 
     Raises:
-        LogDamaged: it is no work.
+        LogDamaged, LogVersionUnsupported, SealedPayload: it can't be read here.
     """
-    try:
-        work = messages.decode(mail.body)
-    except StoreError as error:
-        logger.error("work %s of queue %s can't be read, and is left where it is: %s", mail.key, mail.to, error)
-        return None
+    work = messages.decode(mail.body)
     if not isinstance(work, Work):
-        raise LogDamaged(f"mail {mail.number} to queue {mail.to} is no work")
+        raise LogDamaged("it is no work")
     return work
 
 

@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from perdure.core.errors import StoreError
-from perdure.core.mail import Mail
+from perdure.core.mail import Ack, Mail
+from perdure.core.messages import Work
+from perdure.runtime import answers
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.holder import Holder, Patience, bell
-from perdure.stores.base import Claim, Moment, Store
+from perdure.runtime.quarantine import UNREADABLE, Reports, postponed
+from perdure.stores.base import Claim, Moment, Post, Store
 
 logger = logging.getLogger("perdure.worker")
 
@@ -27,6 +30,7 @@ class Claims:
         self._forsake = forsake
         self._ring = asyncio.Event()
         self._patience = Patience()
+        self._reports = Reports(logger)
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator[None]:
@@ -60,8 +64,8 @@ class Claims:
         finally:
             self._ring.clear()
 
-    async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> tuple[Mail, ...]:
-        """Lease up to so much work; what may be leased to others by now is not given."""
+    async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> list[tuple[Mail, Work]]:
+        """Lease up to so much work; what may be leased to others by now is not given. What can't be read is postponed."""
         name, asked_s = self.membership.name, asyncio.get_running_loop().time()
         try:
             claimed = await self._store.claim(Claim(holder=name, epoch=self.membership.epoch, queues=queues, limit=limit, tenants=tenants))
@@ -69,19 +73,35 @@ class Claims:
             logger.warning("could not claim: %s; what the store may have leased is let go", error)
             await self._begin_anew()
             await self._patience.wait()
-            return ()
+            return []
         self._patience = Patience()
         self.clock.told(claimed.now_s)
         if tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s:  # what others may have by now is no reason to ask again
             self._alarm.at(claimed.next_at_s)
         if name != self.membership.name:  # it came back under another name meanwhile, and has let go what this one was given
             self._ring.set()
-            return ()
+            return []
         if claimed.work and not self.membership.unbroken(asked_s):  # the answer took so long that others may have been given the same
             await self._begin_anew()
             self._ring.set()
-            return ()
-        return claimed.work
+            return []
+        return await self._readable(claimed.work)
+
+    async def _readable(self, leased: tuple[Mail, ...]) -> list[tuple[Mail, Work]]:
+        """The work that can be read; the rest is postponed, for whoever can read it."""
+        found, postponing = list[tuple[Mail, Work]](), list[Ack]()
+        for mail in leased:
+            try:
+                found.append((mail, answers.read(mail)))
+            except UNREADABLE as error:
+                self._reports.report(mail.to, mail.key, error)
+                postponing.append(postponed(mail, self.clock.now_s(), error))
+        if postponing:
+            try:
+                _ = await self._store.commit([Post(epoch=self.membership.epoch, acks=tuple(postponing))])
+            except StoreError as error:
+                logger.warning("could not postpone what can't be read: %s; it stays leased until this worker ends", error)
+        return found
 
     async def _renewed(self, moment: Moment) -> None:
         """In a new epoch of the store, what is leased is no longer ours."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.core import messages
 from perdure.core.decision import Host
-from perdure.core.errors import StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
 from perdure.core.messages import Message
 from perdure.core.paths import Key
@@ -32,12 +32,13 @@ from perdure.runtime.known import OWN, runnable
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import Performer, perform
 from perdure.runtime.presence import here
+from perdure.runtime.quarantine import UNREADABLE, Reports, postponed, retry_s, set_aside
 from perdure.runtime.resources import Resources
 from perdure.runtime.secrets import Secrets
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
 from perdure.runtime.watch import Watch
-from perdure.stores.base import Assignment, Claim, Moment, Store
+from perdure.stores.base import Assignment, Claim, Filter, Moment, Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -99,6 +100,7 @@ class Engine:
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
         self._patience = Patience()
+        self._reports = Reports(logger)
 
     # its life
 
@@ -274,7 +276,8 @@ class Engine:
             try:
                 warm.put(Item(messages.decode_message(mail.body), mail))
             except StoreError as error:
-                logger.error("mail %s to %s can't be read, and is left where it is: %s", mail.key, head.key, error)
+                self._reports.report(head.key, mail.key, error)
+                warm.postponing.append(postponed(mail, self.clock.now_s(), error))
         warm.undecided.append(Item(messages.Tick()))
         self._kick(warm)
 
@@ -313,6 +316,8 @@ class Engine:
                     await advance(self, warm)
                     wait_s = 0.05
                     warm.bear()
+                except UNREADABLE as error:
+                    await self._set_aside(warm, error)
                 except StoreError as error:
                     logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
                     warm.forget()
@@ -335,6 +340,21 @@ class Engine:
             self._settle_down(warm)
         else:
             warm.abandon()  # it was, while it was being read or written, and must not come back to life
+
+    async def _set_aside(self, warm: Warm, error: StoreError) -> None:
+        """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
+        self._reports.report(warm.key, "", error)
+        now_s, is_damaged = self.clock.now_s(), not isinstance(error, SealedPayload)
+        postponing = [*warm.postponing, *(postponed(item.mail, now_s, error) for item in warm.undecided if item.mail is not None)]
+        try:
+            (head,) = await self.store.heads(Filter(keys=(warm.key,), limit=1)) or (None,)
+            if head is not None and head.holder == self.holder:
+                await set_aside(self.store, (self.holder, self.epoch), head, postponing, now_s + retry_s(error), is_damaged)
+        except StoreError as trouble:
+            logger.warning("could not set %s aside: %s; trying again", warm.key, trouble)
+            await self._patience.wait()
+            return
+        self._warm.drop(warm)
 
     def _doom(self, warm: Warm, defect: Exception) -> None:
         """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""

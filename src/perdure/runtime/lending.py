@@ -180,7 +180,7 @@ class Lender:
             groups.setdefault((one.queues, one.tenants), []).append(one)
         for (queues, tenants), waiting in groups.items():
             claimed = await self._claims.claim(queues, min(sum(one.limit for one in waiting), CLAIM_MAX), tenants)
-            found = [(mail, work) for mail in claimed if (work := self._worth_doing(mail)) is not None]
+            found = [(mail, work) for mail, work in claimed if self._is_worth_doing(mail, work)]
             for one in waiting:
                 if found and not one.got.done():
                     one.got.set_result(found[: one.limit])
@@ -197,13 +197,12 @@ class Lender:
         for mail, work in found:
             _ = self._spawn(self._answer(mail, work, Lost(work.path, work.attempt, 0)))
 
-    def _worth_doing(self, mail: Mail) -> Work | None:
-        """The work, if it is to be lent; what is not is answered."""
-        work = answers.read(mail)
-        if work is None or (answer := answers.given_up(work, mail.deliveries)) is None:
-            return work
+    def _is_worth_doing(self, mail: Mail, work: Work) -> bool:
+        """Whether work is to be lent; what is not is answered."""
+        if (answer := answers.given_up(work, mail.deliveries)) is None:
+            return True
         _ = self._spawn(self._answer(mail, work, answer))
-        return None
+        return False
 
     def _lend(self, borrower: Borrower, wanted: Wanted, mail: Mail, work: Work) -> Loan:
         left_s, now_s = inf, self._claims.clock.now_s()

@@ -1,19 +1,23 @@
 """Sets aside what can't be read, so that one damaged row or one message of a newer format stops neither a worker nor its neighbours.
 
 Nothing is dropped. A message stays in its place and is delivered again after `RETRY_S`; an execution whose log can't be read needs attention, is held
-by no engine and is tried again after the same time. So an engine that can read it, of a newer version or with the right key, goes on with it by itself.
+by no engine and is tried again after the same time. So an engine of a newer version goes on with it by itself. Where only the key of a payload is missing in
+this process, another may have it: after `SEALED_RETRY_S`, and the execution is left as it is.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload, StoreError
 from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address
-from perdure.stores.base import Answer, Commit, Head, Post, Store
+from perdure.stores.base import Answer, Commit, Head, Store
 
 RETRY_S = 300.0
 """After how many seconds what could not be read is tried again."""
+
+SEALED_RETRY_S = 5.0
+"""The same, where this process lacks the key or the codec of a payload."""
 
 REPORTED_MAX = 10_000
 """How many of the things that were set aside are remembered, so that each is logged once."""
@@ -37,40 +41,38 @@ class Reports:
         if len(self._reported) > REPORTED_MAX:
             del self._reported[next(iter(self._reported))]
         what = f"mail {key} to {address}" if key else f"execution {address}"
-        self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, RETRY_S, error)
+        self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, retry_s(error), error)
 
 
-def postponed(mail: Iterable[Mail], now_s: float) -> tuple[Ack, ...]:
-    """What has each of these delivered again later."""
-    return tuple(Ack(one.to, one.key, postpone_to_s=now_s + RETRY_S) for one in mail)
+def retry_s(error: StoreError) -> float:
+    """After how many seconds is tried again what could not be read because of this."""
+    return SEALED_RETRY_S if isinstance(error, SealedPayload) else RETRY_S
 
 
-async def postpone(store: Store, epoch: int, mail: Sequence[Mail], now_s: float) -> Answer:
-    """Have leased work delivered again later, to whoever can read it."""
-    (answer,) = await store.commit([Post(epoch=epoch, acks=postponed(mail, now_s))])
-    return answer
+def postponed(mail: Mail, now_s: float, error: StoreError) -> Ack:
+    """What has mail that can't be read delivered again later."""
+    return Ack(mail.to, mail.key, postpone_to_s=now_s + retry_s(error))
 
 
-async def set_aside(store: Store, holder: str, epoch: int, head: Head, now_s: float) -> Answer:
-    """Give back an execution whose log can't be read: it needs attention, and neither time nor the mail that is there wakes it before `RETRY_S` are over.
+async def set_aside(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float, is_damaged: bool) -> Answer:
+    """Give back an execution whose log can't be read: nothing wakes it before `wake_at_s` but new mail, if what it had been handed is `postponing`.
 
-    An execution that has ended stays ended.
+    `holder` is who has it, and the epoch in which it does. If it `is_damaged` it needs attention; one that has ended stays ended.
     """
-    due = [one for one in await store.mail(head.key) if one.due_at_s <= now_s + RETRY_S]
     has_ended = head.ended_at_s is not None
     change = Commit(
         key=head.key,
-        epoch=epoch,
-        holder=holder,
+        epoch=holder[1],
+        holder=holder[0],
         version=head.version,
         program=head.program,
         root=head.root,
-        status=head.status if has_ended else "needs_attention",
-        wake_at_s=None if has_ended else now_s + RETRY_S,
+        status="needs_attention" if is_damaged and not has_ended else head.status,
+        wake_at_s=None if has_ended else wake_at_s,
         ended_at_s=head.ended_at_s,
         release=True,
-        news=True,
-        acks=postponed(due, now_s),
+        news=is_damaged,
+        acks=tuple(postponing),
     )
     (answer,) = await store.commit([change])
     return answer

@@ -35,7 +35,8 @@ class Warm:
     `born` tells who started it here the seed of its durable start, or None if it was given up before. `taken` counts the claims that
     handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
     not begun. `compact_from` is how many events its log is to have before compacting it is tried again. `attributes` are those that its head has, and
-    `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more.
+    `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more. `postponing` is
+    what the next commit postpones: mail that was handed over and can't be read.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Warm:
         "leaving",
         "log_bytes",
         "pinned",
+        "postponing",
         "program",
         "taken",
         "threads",
@@ -77,6 +79,7 @@ class Warm:
         self.busy = False
         self.undecided: deque[Item] = deque()
         self.in_hand: set[int] = set()
+        self.postponing: list[Ack] = []
         self.flights: dict[Path, tuple[int, asyncio.Task[Any] | None]] = {}
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
@@ -118,6 +121,7 @@ class Warm:
         """Leave what is in hand to whoever is handed it next."""
         self.undecided.clear()
         self.in_hand.clear()
+        self.postponing.clear()
 
     def forget(self) -> None:
         """Let the fold and the program go; what is in flight goes on."""

@@ -116,10 +116,10 @@ class Worker:
     async def _claim(self) -> None:
         if (free := self._limit - len(self._at_work)) <= 0:
             return
-        for mail in await self._claims.claim(self.queues, free):
+        for mail, work in await self._claims.claim(self.queues, free):
             lease = (self._membership.name, mail.number)
             if lease not in self._at_work:
-                self._at_work[lease] = task = asyncio.create_task(self._do(mail))
+                self._at_work[lease] = task = asyncio.create_task(self._do(mail, work))
                 task.add_done_callback(lambda task, lease=lease: self._done(lease, task))  # type: ignore[misc]  # mypy can't infer the default
 
     def _done(self, lease: tuple[str, int], task: "asyncio.Task[None]") -> None:
@@ -129,10 +129,7 @@ class Worker:
             logger.error("a task of the worker failed; this is a defect of Perdure", exc_info=error)
         self._claims.ring()
 
-    async def _do(self, mail: Mail) -> None:
-        work = answers.read(mail)
-        if work is None:
-            return
+    async def _do(self, mail: Mail, work: Work) -> None:
         epoch = self._membership.epoch
         blobs: dict[str, bytes] = {}
         untold: bytes | None = None

@@ -14,15 +14,17 @@ from typing import Any
 import msgspec
 
 from perdure.core import values
-from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo
+from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo, StoreError
 from perdure.core.execution import Execution
 from perdure.core.ops import Err
 from perdure.core.paths import UNDO, Key, Path, text
 from perdure.programs import inputs
 from perdure.programs.code.durations import Duration
 from perdure.programs.workflows import Workflow
+from perdure.runtime.quarantine import UNREADABLE
 from perdure.service import operations, queries, repeating
 from perdure.service.access import Access
+from perdure.service.queries import Listed
 from perdure.service.repeating import Repeat, read
 from perdure.stores.base import Filter
 
@@ -145,7 +147,10 @@ async def _letters(access: Access, which: Which) -> AsyncIterator[DeadLetter]:
             older_than=last,
         )
         for listed in page:
-            letter = look(await read(access, listed.key))
+            try:
+                letter = look(await read(access, listed.key))
+            except UNREADABLE as error:
+                letter = _unreadable(listed, error)
             if letter is not None:
                 yield letter
         if len(page) < min(left, PAGE):
@@ -166,6 +171,12 @@ def look(execution: Execution) -> DeadLetter | None:
         return None
     name = fingerprint(execution.key.workflow, path, error.type, error.message)
     return DeadLetter(execution.key, execution.status, name, text(path), error.type, error.message, at_s)
+
+
+def _unreadable(listed: Listed, error: StoreError) -> DeadLetter:
+    """An execution whose log can't be read, as a dead letter."""
+    name = fingerprint(listed.key.workflow, (), type(error).__name__, str(error))
+    return DeadLetter(listed.key, listed.status, name, "", type(error).__name__, str(error), listed.ended_at_s or listed.created_at_s)
 
 
 def _cause(execution: Execution, error: ErrorInfo) -> tuple[Path, ErrorInfo]:

@@ -87,7 +87,11 @@ def _messages(sight: Sight) -> tuple[list[messages.Message], list[Finding]]:
             said.append(messages.decode_message(mail.body))
         except PerdureError as error:
             what = f"the message {mail.key} can't be read: {error}"
-            unreadable.append(Finding(sight.head.key, "damage", "mail", "", what, "restore the database from a backup; an engine that reads it stops there"))
+            unreadable.append(
+                Finding(
+                    sight.head.key, "damage", "mail", "", what, "engines set it aside; restore the database from a backup, or run a Perdure that can read it"
+                )
+            )
     return said, unreadable
 
 

@@ -1,0 +1,147 @@
+"""Claims about what can't be read: it is set aside, seen, tried again later, and stops nobody else."""
+
+import asyncio
+import logging
+
+import msgspec
+import pytest
+
+from perdure import Context, step, workflow
+from perdure.core import messages, wire
+from perdure.core.errors import LogDamaged
+from perdure.core.mail import Send
+from perdure.core.messages import Signal, Work
+from perdure.core.paths import Key, Queue
+from perdure.core.values import encode
+from perdure.runtime.quarantine import RETRY_S
+from perdure.service import dead_letters
+from perdure.service.access import Access
+from perdure.service.dead_letters import Which
+from perdure.service.unreadable import unreadable
+from perdure.stores.base import Post
+from tests.runtime.cluster import Cluster, now_s, until
+from tests.runtime.test_engine import virtually
+
+NEWER = bytes((77,)) + messages.encode(Signal("go"))[1:]
+DAMAGED = messages.encode(Signal("go"))[:-1] + b"?"
+
+
+@workflow
+async def waits(ctx: Context) -> str:
+    found: str = await ctx.listen("go")
+    return found
+
+
+@step(queue="gpu")
+def twice(number: int) -> int:
+    return 2 * number
+
+
+@workflow
+async def asks(ctx: Context, number: int) -> int:
+    return await ctx.step(twice, number)
+
+
+def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged as errors, without the reasons."""
+    return [record.message.partition(":")[0] for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+ASIDE = "can't be read and is set aside, to be tried again every 300 s"
+WORK = messages.encode(Work(Key("t", "w", "1"), (), 1, "twice", "k"))
+
+
+@pytest.mark.parametrize("body", [NEWER, DAMAGED, b"", WORK], ids=["newer", "damaged", "empty", "work"])
+def test_a_message_that_can_t_be_read_is_logged_once_and_the_execution_goes_on(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        _ = await c.engine(waits)
+        key = await c.post(waits)
+        await came(c, key, "waiting")
+        await c.store.commit([Post(sends=(Send(key, "unreadable", body),))])
+        await came(c, key, "waiting")
+        version = (await c.store.heads())[0].version
+        await asyncio.sleep(3.5 * RETRY_S)
+        (head,) = await c.store.heads()
+        assert (head.version, head.holder) == (version, None)
+        (left,) = await c.store.mail(key)
+        assert (left.key, left.body) == ("unreadable", body) and left.due_at_s > now_s()
+        assert [found.message async for found in unreadable(c.store)] == ["unreadable"]
+        await c.store.commit([Post(sends=(Send(key, "good", messages.encode(Signal("go", encode("came", "it")))),))])
+        await came(c, key, "completed")
+
+    claim()
+    assert reported(caplog) == [f"mail unreadable to default/waits/e {ASIDE}"]
+
+
+def test_an_execution_whose_log_is_damaged_needs_attention_is_tried_again_and_goes_on_once_it_is_whole(caplog: pytest.LogCaptureFixture) -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        _ = await c.engine(waits, idle_s=0.0)
+        key = await c.post(waits)
+        await came(c, key, "waiting")
+        execution = c.store._executions[key]
+        (whole,) = execution.rows
+        execution.rows = [(whole[0], whole[1][:-1] + bytes((whole[1][-1] ^ 1,)))]
+        await c.store.commit([Post(sends=(Send(key, "go", messages.encode(Signal("go", encode("came", "it")))),))])
+        await came(c, key, "needs_attention")
+        other = await c.post(waits, id="other")
+        await came(c, other, "waiting")
+        head = (await c.store.heads())[-1]
+        assert head.key == key and head.holder is None
+        (group,) = await dead_letters.groups(Access(c.store), Which(tenant="default"))
+        assert (group.type, group.count) == (LogDamaged.__name__, 1) and "its checksum is wrong" in group.message
+        assert [(found.key, found.message) async for found in unreadable(c.store)] == [(key, "")]
+        execution.rows = [whole]
+        await came(c, key, "completed")
+
+    claim()
+    assert reported(caplog) == [f"execution default/waits/e {ASIDE}"]
+
+
+def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_mail(caplog: pytest.LogCaptureFixture) -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        _ = await c.engine(waits, idle_s=0.0)
+        key = await c.post(waits)
+        await c.store.commit([Post(sends=(Send(key, "go", messages.encode(Signal("go", encode("came", "it")))),))])
+        await came(c, key, "completed")
+        ended = (await c.store.heads())[0]
+        execution = c.store._executions[key]
+        execution.rows = [(version, row[:-1] + b"?") for version, row in execution.rows]
+        await c.store.commit([Post(sends=(Send(key, "undo", messages.encode(messages.Undo())),))])
+        await asyncio.sleep(2.5 * RETRY_S)
+        (head,) = await c.store.heads()
+        assert (head.status, head.ended_at_s, head.holder) == ("completed", ended.ended_at_s, None)
+        assert [mail.key for mail in await c.store.mail(key)] == ["undo"]
+
+    claim()
+    assert len(reported(caplog)) == 1
+
+
+def test_work_that_can_t_be_read_is_set_aside_and_other_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    queue = Queue("default", "gpu")
+
+    @virtually
+    async def claim(c: Cluster) -> None:
+        await c.store.commit([Post(sends=(Send(queue, "newer", bytes((77,)) + wire.stamp(2, msgspec.msgpack.encode({}))[1:]),))])
+        _ = await c.engine(asks)
+        _ = await c.worker(twice)
+        key = await c.post(asks, 21)
+        await came(c, key, "completed")
+        await asyncio.sleep(2.5 * RETRY_S)
+        (left,) = await c.store.mail(queue)
+        assert left.key == "newer" and left.due_at_s > now_s()
+        assert all(lease.work == 0 for lease in await c.store.leases())
+
+    claim()
+    assert reported(caplog) == [f"mail newer to default/gpu {ASIDE}"]
+
+
+async def came(c: Cluster, key: Key, status: str) -> None:
+    """Wait until an execution has this status."""
+
+    async def has_come() -> bool:
+        return any(head.key == key and head.status == status for head in await c.store.heads())
+
+    await until(has_come)
