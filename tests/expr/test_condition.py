@@ -337,7 +337,7 @@ def test_what_python_says_is_given_to_it() -> None:
         ({"python": "x = 1"}, "/python", "the Python defines no evaluate"),
         ({"python": "import os\ndef evaluate(output, context): return True"}, "/python", "imports something (line 1)"),
         ({"python": "def evaluate(output): return True"}, "/python", "can't be called with two arguments"),
-        ({"python": "def evaluate(output, context) return True"}, "/python", "this is no Python: expected ':' (line 1)"),
+        ({"python": "def evaluate(output, context) return True"}, "/python", "this is no Python that can be read: expected ':' (line 1)"),
         ({"python": ""}, "/python", "python holds the text ''"),
     ],
     ids=str,

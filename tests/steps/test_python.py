@@ -3,7 +3,11 @@
 import asyncio
 import json
 import os
+import resource
+import signal
 import sys
+import time
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -11,9 +15,10 @@ import pytest
 
 from perdure import BadDefinition, Definition, ExecutionFailed
 from perdure.core import events, log, values
-from perdure.core.errors import MissingExtra, SourceFailed
+from perdure.core.errors import MissingExtra, SandboxFailed, SandboxLost, SourceFailed
 from perdure.steps import python
 from perdure.steps.sandbox import monty, python_job
+from perdure.steps.sandbox.pool import Limits
 from perdure.testing import World
 
 numbers = count()
@@ -154,6 +159,51 @@ async def test_who_is_cancelled_leaves_nothing_running() -> None:
     while is_there(busy):
         await asyncio.sleep(0.005)
     assert await python.run("def main(input): return 1") == 1
+
+
+async def test_a_process_that_is_killed_is_lost_and_one_that_aborts_has_failed() -> None:
+    for number, error in ((signal.SIGKILL, SandboxLost), (signal.SIGABRT, SandboxFailed)):
+        running = python_job.Run("def main(input):\n    while True: pass", None, Limits(20.0))
+        working = asyncio.get_running_loop().run_in_executor(None, running.result)
+        while running._process is None:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
+        os.kill(running._process, number)
+        with pytest.raises(error, match=number.name):
+            await working
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import " + ".".join("a" * 160_000) + "\ndef main(input): return 1",
+        "import " + " . \\\n ".join("a" * 3000) + "\ndef main(input): return 1",
+        "from " + ".".join("a" * 8000) + " import b\ndef main(input): return 1",
+        "(" * 100_000 + "\ndef main(input): return 1",
+        "x = " + "-" * 200_000 + "1\ndef main(input): return 1",
+    ],
+)
+async def test_a_source_that_takes_parsers_much_costs_the_engine_nothing(source: str) -> None:
+    began_s, before_bytes = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with suppress(BadDefinition):
+        definition(source)
+    with pytest.raises(SourceFailed):
+        await python.run(source)
+    assert time.process_time() - began_s < 1.0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_bytes < 100_000
+
+
+@pytest.mark.parametrize("lines", [10, 1000, 4500])
+def test_a_source_of_any_size_runs(world: World, lines: int) -> None:
+    source = "".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(lines)) + f"async def main(input):\n    return f{lines - 1}(input['x'])\n"
+    assert world.run(definition(source)) == lines + 2
+
+
+def test_a_source_that_is_too_long_is_refused_when_it_is_read() -> None:
+    with pytest.raises(BadDefinition, match=r"it has 300,0\d\d characters, and 262,144 are the most"):
+        definition("def main(input): return 1\n" + "#" * 300_000)
+    with pytest.raises(BadDefinition, match="defines no main"):
+        definition("x = 1\n" + "#" * 100_000)
 
 
 async def test_it_is_a_function_that_can_be_called_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

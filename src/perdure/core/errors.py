@@ -16,6 +16,7 @@
     │   ├── SourceFailed        source text in a sandbox that can't be read, has raised an error, or gave what is no JSON
     │   ├── SandboxLimit        ... or took more than a sandbox has
     │   │   └── OutOfTime, OutOfMemory, OutputTooLarge
+    │   ├── SandboxFailed       the sandbox itself failed while it ran source text; it would again
     │   ├── NotAllowed          a step does what is not allowed where it runs
     │   ├── CommandRefused      a shell command can't be run here
     │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
@@ -319,6 +320,18 @@ CONSOLE_TAIL_CHARACTERS = 1000
 def _printed(console: str) -> str:
     tail = console.strip()[-CONSOLE_TAIL_CHARACTERS:]
     return f"; it has printed, at last:\n{tail}" if tail else ""
+
+
+class SandboxFailed(ProgrammingError):
+    """The sandbox itself failed while it ran source text; it would again. `why` is how, `said` the end of its standard error or its traceback."""
+
+    def __init__(self, language: str, why: str, said: str = "") -> None:
+        tail = said.strip()[-CONSOLE_TAIL_CHARACTERS:]
+        super().__init__(
+            f"the sandbox of the {language} failed: {why}. The same source would fail again, so the step is not tried again. "
+            f"Change the source, and report this as a bug of Perdure or of the interpreter{f':{chr(10)}{tail}' if tail else ''}"
+        )
+        self.language, self.why, self.said = language, why, said
 
 
 class NotAllowed(ProgrammingError):

@@ -1,14 +1,51 @@
-"""Conditions in Python: what their source has to look like. They are read here and never run; `perdure.steps.python_conditions` runs them in a sandbox."""
+"""Python that an author wrote, as far as it is read here: within bounds, and never run. `perdure.steps.python_conditions` runs conditions in a sandbox.
+
+Python's own parser takes more than linear memory for some texts (a dotted import of 160,000 names takes 24 GB), so nothing reaches it that is longer than
+`PARSED_CHARACTERS_MAX` or has a longer dotted name than `DOTTED_MAX`.
+"""
 
 import ast
+import re
 import warnings
+from typing import NamedTuple
 
 from perdure.core.errors import BadExpression
-from perdure.expr.refs import TEXT_CHARACTERS_MAX
-from perdure.expr.values import shown
+from perdure.expr.values import cut, shown
 
 NAME = "evaluate"
 HINT = "write def evaluate(output, context): …, which returns true or false"
+
+PARSED_CHARACTERS_MAX = 16 * 1024
+"""How long a source may be that is parsed here: it takes 50 ms at most."""
+
+DOTTED_MAX = 32
+"""How many parts a dotted name may have, as in the sandbox."""
+
+_DOTTED = re.compile(r"(?:\.[\s\\]*[^\s.\\()\[\],;:=#'\"]+[\s\\]*){%d}" % DOTTED_MAX)
+
+
+class Problem(NamedTuple):
+    """Why a source can't be read, and where, from 1 (0: not known)."""
+
+    why: str
+    line: int = 0
+    column: int = 0
+
+
+def parsed(source: str) -> ast.Module | Problem:
+    """The syntax tree of a source, or why there is none."""
+    if len(source) > PARSED_CHARACTERS_MAX:
+        return Problem(f"it has {len(source):,} characters; {PARSED_CHARACTERS_MAX:,} are the most")
+    if found := _DOTTED.search(source):
+        return Problem(f"a dotted name has more than {DOTTED_MAX} parts", source.count("\n", 0, found.start()) + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        return Problem(cut(error.msg, 200), error.lineno or 0, error.offset or 0)
+    except (ValueError, RecursionError, MemoryError):
+        return Problem("it nests too deep, or has a character that is none")
 
 
 def checked(source: object, where: str = "") -> str:
@@ -17,9 +54,11 @@ def checked(source: object, where: str = "") -> str:
     Raises:
         BadExpression: it does not.
     """
-    if type(source) is not str or not source.strip() or len(source) > TEXT_CHARACTERS_MAX:
-        raise BadExpression(where, f"python holds {shown(source)}", f"{HINT}; {TEXT_CHARACTERS_MAX:,} characters at most")
-    tree = _parsed(source, where)
+    if type(source) is not str or not source.strip() or len(source) > PARSED_CHARACTERS_MAX:
+        raise BadExpression(where, f"python holds {shown(source)}", f"{HINT}; {PARSED_CHARACTERS_MAX:,} characters at most")
+    tree = parsed(source)
+    if isinstance(tree, Problem):
+        raise BadExpression(where, f"this is no Python that can be read: {tree.why} (line {tree.line or 1})", HINT)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             raise BadExpression(where, f"the Python imports something (line {node.lineno})", "a condition has its two arguments and nothing else")
@@ -31,14 +70,3 @@ def checked(source: object, where: str = "") -> str:
     if required > 2 or (len(arguments.posonlyargs) + len(arguments.args) < 2 and arguments.vararg is None) or None in arguments.kw_defaults:
         raise BadExpression(where, f"{NAME} can't be called with two arguments (line {defined.lineno})", HINT)
     return source
-
-
-def _parsed(source: str, where: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except SyntaxError as error:
-        raise BadExpression(where, f"this is no Python: {error.msg} (line {error.lineno or 1})", HINT) from None
-    except (ValueError, RecursionError, MemoryError):
-        raise BadExpression(where, "this is no Python that can be read: it nests too deep, or has a character that is none", HINT) from None

@@ -21,7 +21,8 @@ from perdure.core.errors import SandboxLimit, SandboxLost, SourceFailed
 from perdure.programs.graph.kind import Kind
 from perdure.steps.deployment import Deployment
 from perdure.steps.sandbox import monty, steps
-from perdure.steps.sandbox.python_job import Run, defined
+from perdure.steps.sandbox.python_job import HINT, LANGUAGE, Run
+from perdure.steps.sandbox.python_source import problem
 
 EXAMPLE = """\
 perdure: 1
@@ -52,6 +53,8 @@ async def run(config: Any, input: Any = None, env: Any = None) -> Any:
     """
     if monty.is_forked():
         raise SandboxLost("this process was forked from one that has its sandboxes; start processes by spawn, or run Python in the parent")
+    if wrong := steps.unfit(LANGUAGE, config, HINT):
+        raise wrong
     running = Run(config, input, steps.limits())
     try:
         value, console = await asyncio.get_running_loop().run_in_executor(_threads(), running.result)
@@ -72,10 +75,9 @@ def _threads() -> ThreadPoolExecutor:
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
     """What can be seen of a source without running it."""
-    try:
-        defined(config)
-    except SourceFailed as failed:
-        yield "", str(failed)
+    wrong = steps.unfit(LANGUAGE, config, HINT) or problem(config)
+    if wrong is not None:
+        yield "", str(wrong)
 
 
 def kind(deployment: Deployment) -> Kind:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from perdure.core.errors import ExpressionFailed
+from perdure.core.errors import ExpressionFailed, SandboxLost
 from perdure.expr.python import checked
 from perdure.expr.values import cut, kind
 from perdure.steps.sandbox import monty
@@ -50,6 +50,8 @@ def _evaluated(library: ModuleType, where: str, source: str, inputs: dict[str, A
         with monty.opened(library, limits, _POLICY) as session:
             answer = session.feed_run(f"{source}\nevaluate(output, context)", inputs=inputs, print_callback=library.CollectString(PRINTED_BYTES_MAX))
     except library.MontyCrashedError as crashed:
+        if isinstance(error := monty.crashed("condition in Python", crashed), SandboxLost):
+            raise error from None
         raise ExpressionFailed(where, f"the Python has ended its sandbox: {cut(str(crashed), 120)}", HINT) from None
     except (library.MontySyntaxError, library.MontyRuntimeError, library.MontyConversionError) as failed:
         raise ExpressionFailed(where, f"the Python has failed: {cut(str(failed), 150)}", HINT) from None

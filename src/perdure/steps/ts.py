@@ -41,6 +41,9 @@ output: "@count"
 # {"Ada": 2, "Grace": 1}
 """
 
+LANGUAGE = "TypeScript"
+HINT = "write export default function (input) { … }"
+
 _EXPORTS = re.compile(r"export\s+default\b|\bas\s+default\b|exports\s*\.\s*default\b")
 
 
@@ -52,6 +55,8 @@ async def run(config: Any, input: Any = None, env: Any = None) -> Any:
         OutOfTime, OutOfMemory, OutputTooLarge: it took too much.
         SandboxLost: there was no sandbox; it may be tried again.
     """
+    if wrong := steps.unfit(LANGUAGE, config, HINT):
+        raise wrong
     try:
         found = await pool.run("js", {"source": config, "input": input}, steps.limits())
     except (SourceFailed, SandboxLimit) as failed:
@@ -62,8 +67,10 @@ async def run(config: Any, input: Any = None, env: Any = None) -> Any:
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
     """What can be seen of a source without running it."""
-    if isinstance(config, str) and not _EXPORTS.search(config):
-        yield "", "it exports no function by default; write export default function (input) { … }"
+    if wrong := steps.unfit(LANGUAGE, config, HINT):
+        yield "", str(wrong)
+    elif not _EXPORTS.search(config):
+        yield "", f"it exports no function by default; {HINT}"
 
 
 def kind(deployment: Deployment) -> Kind:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.errors import SandboxFailed
+from perdure.runtime.perform import failure
 from perdure.steps.bash import nursery
 from tests.steps.bash.shell import Shell, children, lives, until
 
@@ -59,6 +61,16 @@ async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_
     assert not lives(first) and first not in children(os.getpid()) and time.monotonic() - began_s < 2
     await shell.run("true")
     assert pid() != first
+
+
+async def test_one_that_can_not_begin_says_why_and_is_not_tried_again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    nursery.end()
+    monkeypatch.setattr(nursery, "PROGRAM", "import a_module_that_is_missing")
+    with pytest.raises(SandboxFailed, match=r"exit code 1[\s\S]*No module named 'a_module_that_is_missing'") as failed:
+        await shell.run("true")
+    assert failure(None, failed.value).kind == "fatal"
+    monkeypatch.undo()
+    assert (await shell.run("echo again"))["stdout"] == "again\n"
 
 
 FORKED = """

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from perdure.core.errors import BadValue, MissingExtra, OutOfMemory, OutOfTime, OutputTooLarge, SandboxLost, SourceFailed, Unencodable
+from perdure.core.errors import BadValue, MissingExtra, OutOfMemory, OutOfTime, OutputTooLarge, SandboxFailed, SandboxLost, SourceFailed, Unencodable
+from perdure.runtime.perform import failure
 from perdure.steps.sandbox import pool, process
 from perdure.steps.sandbox.pool import Limits, run
 from perdure.testing.virtual import VirtualLoop
@@ -198,7 +199,7 @@ async def test_a_sandbox_that_is_killed_by_others_is_lost_and_replaced(alone: No
     await asyncio.sleep(0.1)
     for busy in pool.processes():
         os.kill(busy, signal.SIGKILL)
-    with pytest.raises(SandboxLost, match=r"has ended .*tried again"):
+    with pytest.raises(SandboxLost, match=r"was ended from outside \(signal 9, SIGKILL\).*tried again"):
         await running
     assert await js("export default () => 3") == 3
 
@@ -216,7 +217,7 @@ async def test_a_sandbox_that_can_not_begin_is_an_error_and_no_room_is_lost(alon
     with monkeypatch.context() as broken:
         broken.setattr(process, "_PROGRAM", "raise SystemExit(3)")
         for _ in range(pool.PROCESSES_MAX + 1):
-            with pytest.raises(SandboxLost, match="could not begin: the sandbox has ended: 3"):
+            with pytest.raises(SandboxLost, match="could not begin: the sandbox has ended: exit code 3"):
                 await jq(".", 1)
     assert await asyncio.gather(*(jq(".", 1) for _ in range(20))) == [[1]] * 20
 
@@ -335,3 +336,45 @@ async def test_other_work_is_refused_and_a_library_that_is_missing_is_named(monk
     with pytest.raises(MissingExtra, match=r"jq program in a sandbox takes jq.*perdure\[sandbox\]"):
         await jq(".", 1)
     pool._is_installed.cache_clear()
+
+
+BROKEN = """
+import sys; sys.path[:] = sys.argv[1:]
+from perdure.steps.sandbox import worker
+def works():
+    found = worker.__works()
+    def broken(job):
+        if b'exit' in bytes(job.given): import os; print('said at last', file=sys.stderr, flush=True); os._exit(7)
+        if b'crash' in bytes(job.given): import os, signal; os.kill(os.getpid(), signal.SIGSEGV)
+        raise TypeError('Unknown quickjs tag: -6')
+    return {**found, 'jq': broken}
+worker.__works, worker._works = worker._works, works
+worker.main()
+"""
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("raise", r"TypeError: Unknown quickjs tag: -6\."), ("exit", r"failed: exit code 7\.[\s\S]*said at last"), ("crash", r"signal 11, SIGSEGV[\s\S]*Segmentation fault")],
+)
+async def test_a_sandbox_that_fails_by_itself_says_why_and_is_not_tried_again(alone: None, monkeypatch: pytest.MonkeyPatch, how: str, said: str) -> None:
+    monkeypatch.setattr(process, "_PROGRAM", BROKEN)
+    with pytest.raises(SandboxFailed, match=said) as failed:
+        await jq(".", how)
+    assert failure(jq, failed.value).kind == "fatal"
+    assert await js("export default () => 1") == 1
+
+
+async def test_what_a_sandbox_said_before_a_job_is_not_its_error(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_PROGRAM", BROKEN.replace("raise TypeError", "import os; os.write(2, b'of an earlier job' * 9000); return b'1'; raise TypeError"))
+    assert await jq(".", "one") == 1
+    with pytest.raises(SandboxFailed) as failed:
+        await jq(".", "exit")
+    assert "said at last" in str(failed.value) and "earlier" not in str(failed.value)
+
+
+async def test_a_sandbox_that_can_not_begin_says_why(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_PROGRAM", "import a_module_that_is_missing")
+    with pytest.raises(SandboxLost, match="ModuleNotFoundError: No module named 'a_module_that_is_missing'"):
+        await jq(".", 1)

@@ -6,6 +6,7 @@ signal if one ended it. With ``check: true``, only 0 is a success.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import sys
@@ -13,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from perdure.core.errors import BadValue, CommandFailed, CommandLost, CommandRefused, NotAllowed, Timeout
+from perdure.core.errors import BadValue, CommandFailed, CommandLost, CommandRefused, NotAllowed, SandboxFailed, Timeout
 from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info
 from perdure.programs.graph.kind import Kind, Limit
-from perdure.steps.bash import asking, hiding
+from perdure.steps.bash import asking, hiding, nursery
 from perdure.steps.bash.command import GRACE_S
 from perdure.steps.bash.conversation import converse
 from perdure.steps.bash.isolation import LEVELS, stricter
@@ -128,6 +129,7 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
         CommandFailed: it failed, and was to be checked.
         Timeout: it took longer than any may.
         CommandLost: who kept it was killed, and all of it with that.
+        SandboxFailed: what keeps commands fails by itself.
     """
     if not deployment.allowed.bash:
         raise NotAllowed("bash", "a shell command has the rights of the engine's own user", HOW)
@@ -146,16 +148,25 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
     if why := said.get("refused"):
         raise CommandRefused(f"{shown}: {why}")
     if trace := said.get("broken"):
-        raise RuntimeError(f"the keeper of a command failed; this is a defect of Perdure:\n{trace}")
+        raise SandboxFailed("shell command", trace.strip().rpartition("\n")[2], info.mask.text(trace))
     ended = said.get("ended")
     if ended is None or ended["status"] is None:
-        raise CommandLost(shown)
+        raise await _lost(shown)
     if ended["why"] == "limit":
         raise Timeout(f"bash: {shown}", TIMEOUT_S_MAX)
     result = outcome(hiding.streams(ended, info.mask, hiding.kept))
     if isinstance(config, Mapping) and config.get("check") is True and result["exit_code"] != 0:
         raise CommandFailed(shown, result["exit_code"], result["signal"], last_line(result["stderr"]))
     return result
+
+
+async def _lost(shown: str) -> Exception:
+    """Why nothing is known of a command: the processes that keep commands were killed, or fail by themselves and would again."""
+    failure = await asyncio.get_running_loop().run_in_executor(None, nursery.failure)
+    if failure is None:
+        return CommandLost(shown)
+    code, said = failure
+    return SandboxFailed("shell command", f"exit code {code}", said)
 
 
 def outcome(ended: Mapping[str, Any]) -> dict[str, Any]:

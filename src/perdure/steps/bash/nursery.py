@@ -14,7 +14,8 @@ from pathlib import Path
 
 from perdure.steps.bash.keepers import WORD
 
-SEND_S, END_S = 10.0, 10.0
+SEND_S, END_S, ENDING_S = 10.0, 10.0, 0.2
+SAID_BYTES_MAX = 1 << 20
 PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What Python itself may need of the environment."""
 
@@ -35,10 +36,15 @@ class Nursery:
                 env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                bufsize=0,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # what a terminal says to the engine is for the engine
             )
+
+        assert self._process.stderr is not None
+        self._stderr = self._process.stderr
+        os.set_blocking(self._stderr.fileno(), False)
 
     def begin(self) -> socket.socket:
         """Have a keeper forked; return the socket on which it is asked.
@@ -56,12 +62,24 @@ class Nursery:
         ours.setblocking(False)
         return ours
 
+    def failure(self) -> tuple[int, str] | None:
+        """The exit code and the error output of the process, if it has ended by itself."""
+        try:
+            code = self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            return None
+        return (code, self._said()) if code >= 0 else None
+
+    def _said(self) -> str:
+        return (self._stderr.read(SAID_BYTES_MAX) or b"").decode("utf-8", "replace").strip()
+
     def close(self) -> None:
         """Wait until its last keeper has ended."""
         self._socket.close()
         if self.owner == os.getpid():
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_S)
+        self._stderr.close()
 
 
 _lock = threading.Lock()
@@ -77,6 +95,13 @@ def begin() -> socket.socket:
         end()
         _nurseries.append(Nursery())
         return _nurseries[0].begin()
+
+
+def failure() -> tuple[int, str] | None:
+    """The exit code and the error output of the process, if it has ended by itself."""
+    with _lock:
+        last = _nurseries[0] if _nurseries and _nurseries[0].owner == os.getpid() else None
+    return None if last is None else last.failure()
 
 
 def end() -> None:

@@ -20,7 +20,7 @@ SAID_CHARACTERS_MAX = 4000
 MARGIN_CHARACTERS = 4096
 """How much is kept of what is printed, and of what an error says; and how much more than that a sandbox sends: see `saying`."""
 
-FailureKind = Literal["source", "time", "memory", "output", "absent"]
+FailureKind = Literal["source", "time", "memory", "output", "absent", "sandbox"]
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class RawJob(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why there is no result: the source (`type` and `text` are those of its error, `line` and `column` where), or which limit was met."""
+    """Why there is no result: the source (`type` and `text` are those of its error, `line` and `column` where), which limit was met, or the sandbox itself."""
 
     kind: FailureKind
     type: str = ""

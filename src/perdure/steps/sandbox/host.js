@@ -7,6 +7,9 @@
   const kept = {stringify, apply, slice, toWellFormed, text: String, Failure: Error, Map, Set, Promise};
   let telling, outcome = "";
 
+  // QuickJS keeps long strings that were joined as a tree, which the binding can't read. This makes one piece of it.
+  const flat = (text) => apply(toWellFormed, text, []);
+
   const tell = () => telling ??= evaluate(rest)(kept);
   const print = (...values) => tell().print(values);
   globalThis.console = {log: print, info: print, warn: print, error: print, debug: print};
@@ -41,6 +44,6 @@
   // "0" if null was thrown); what was printed, as JSON.
   return (what, load, input, lengthMax) => {
     if (what === "run") run(load, input, lengthMax);
-    else return what === "outcome" ? outcome : telling ? telling.printed() : '""';
+    else return flat(what === "outcome" ? outcome : telling ? telling.printed() : '""');
   };
 })

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from perdure.core.errors import MissingExtra, SandboxLost
+from perdure.core.errors import MissingExtra, SandboxFailed, SandboxLost
 
 WAIT_S = 60.0
 """How long a piece of source waits for a process."""
@@ -53,6 +53,13 @@ def opened(library: ModuleType, limits: Mapping[str, Any], policy: Mapping[str, 
             yield session
     except TimeoutError:
         raise SandboxLost(f"all sandboxes for Python were busy for {WAIT_S:g} s") from None
+
+
+def crashed(language: str, crash: Any) -> SandboxFailed | SandboxLost:
+    """What the end of a process comes to while it ran source text: it was killed from outside, or it failed by itself and would again."""
+    if crash.exit_status is None and any(name in str(crash) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")):
+        return SandboxLost(f"the sandbox of the {language} was ended from outside ({crash})")
+    return SandboxFailed(language, str(crash))
 
 
 def is_forked() -> bool:

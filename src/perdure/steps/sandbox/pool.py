@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.core.errors import BadValue, MissingExtra, OutOfMemory, OutOfTime, OutputTooLarge, SandboxLost, SourceFailed
+from perdure.core.errors import BadValue, MissingExtra, OutOfMemory, OutOfTime, OutputTooLarge, SandboxFailed, SandboxLost, SourceFailed
 from perdure.steps.sandbox import saying
 from perdure.steps.sandbox.frames import Answer, Failure, Job, answered, asking
-from perdure.steps.sandbox.process import Died, Process, has_sockets
+from perdure.steps.sandbox.process import Died, Process, ended, has_sockets
 
 PROCESSES_MAX = max(4, os.cpu_count() or 1)
 """How many sandboxes there are at most; who finds all of them busy, waits."""
@@ -57,6 +57,9 @@ class _Work(NamedTuple):
     library: str
 
 
+_KILLED = frozenset(-getattr(signal, name) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+"""How a sandbox ends that somebody else has ended, such as a system without memory. Any other end is of its own making, and would come again."""
+
 _WORKS = {"js": _Work("TypeScript", "quickjs", "quickjs-ng"), "jq": _Work("jq program", "jq", "jq")}
 
 
@@ -71,7 +74,8 @@ async def run(job: str, given: Any, limits: Limits) -> Any:
     Raises:
         SourceFailed: the source can't be read, has raised an error, or gave what is no JSON.
         OutOfTime, OutOfMemory, OutputTooLarge: it took more than `limits` allow.
-        SandboxLost: no sandbox was free for a minute, or it died of something else. It may be tried again.
+        SandboxFailed: the sandbox itself failed, and would again.
+        SandboxLost: no sandbox was free for a minute, or one was ended from outside. It may be tried again.
         Unencodable: what is given is no JSON.
         MissingExtra: the library that it takes is not installed.
     """
@@ -107,18 +111,22 @@ async def _asked(process: Process, frame: bytes, work: _Work, limits: Limits) ->
     except TimeoutError:
         raise OutOfTime(work.language, limits.wall_s) from None
     except Died as died:
-        raise _died(died.returncode, work, limits) from None
+        raise _died(died, work, limits) from None
     except msgspec.DecodeError:
         raise SandboxLost(f"the sandbox of the {work.language} said what is no answer") from None
 
 
-def _died(returncode: int | None, work: _Work, limits: Limits) -> Exception:
-    if returncode == -signal.SIGABRT:  # what a C library does that is given no memory
+def _died(died: Died, work: _Work, limits: Limits) -> Exception:
+    if died.returncode is None:
+        return SandboxLost(f"the sandbox of the {work.language} said what is no answer")
+    if died.returncode == -signal.SIGABRT:  # what a C library does that is given no memory
         return OutOfMemory(work.language, limits.memory_bytes)
-    if returncode == -getattr(signal, "SIGALRM", 0):
+    if died.returncode == -getattr(signal, "SIGALRM", 0):
         return OutOfTime(work.language, limits.wall_s)
-    how = "said what is no answer" if returncode is None else f"has ended (exit code {returncode})"
-    return SandboxLost(f"the sandbox of the {work.language} {how}")
+    said = saying.said(died.said, saying.mask())
+    if died.returncode in _KILLED:
+        return SandboxLost(f"the sandbox of the {work.language} was ended from outside ({ended(died.returncode)}){f': {said}' if said else ''}")
+    return SandboxFailed(work.language, ended(died.returncode), said)
 
 
 def _value(answer: Answer, work: _Work, limits: Limits) -> Any:
@@ -129,7 +137,8 @@ def _value(answer: Answer, work: _Work, limits: Limits) -> Any:
     except RecursionError:
         raise SourceFailed(work.language, "", "what it returned nests too deep to be kept") from None
     except msgspec.DecodeError as error:
-        raise SourceFailed(work.language, "", f"what it returned can't be kept: {error}") from None
+        why = "a text in it has half a character (a lone surrogate)" if "surrogate" in str(error) else str(error)
+        raise SourceFailed(work.language, "", f"what it returned can't be kept: {why}") from None
 
 
 def _failed(failure: Failure, work: _Work, limits: Limits) -> Exception:
@@ -145,6 +154,8 @@ def _failed(failure: Failure, work: _Work, limits: Limits) -> Exception:
         case "absent":
             return MissingExtra(f"{work.language} in a sandbox ({failure.text})", work.library, "sandbox")
     type, text = saying.said(failure.type, mask), saying.said(failure.text, mask)
+    if failure.kind == "sandbox":
+        return SandboxFailed(work.language, text.strip().rpartition("\n")[2] or type, text)
     return SourceFailed(work.language, type, text, (failure.line, failure.column), console)
 
 

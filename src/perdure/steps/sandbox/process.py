@@ -17,21 +17,34 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from perdure.steps.sandbox.frames import LENGTH
+from perdure.steps.sandbox.frames import LENGTH, SAID_CHARACTERS_MAX
 
 START_S = 30.0
 """How long a process may take to begin."""
+
+STDERR_BYTES_MAX = 1 << 20
+"""More than a pipe holds: how much is read of what a sandbox has written to standard error."""
 
 _RECEIVED_BYTES_MAX = 1 << 18
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from perdure.steps.sandbox.worker import main; main()"
 
 
 class Died(Exception):
-    """The process has ended, or said what it never says. `returncode` is that of `subprocess`; None: it spoke nonsense."""
+    """The process has ended, or said what it never says. `returncode` is that of `subprocess`; None: it spoke nonsense. `said` is its standard error."""
 
-    def __init__(self, returncode: int | None) -> None:
-        super().__init__(f"the sandbox has ended: {returncode}")
-        self.returncode = returncode
+    def __init__(self, returncode: int | None, said: str = "") -> None:
+        super().__init__(f"the sandbox has ended: {'it said what is no answer' if returncode is None else ended(returncode)}{f': {said}' if said else ''}")
+        self.returncode, self.said = returncode, said
+
+
+def ended(returncode: int) -> str:
+    """How a process has ended, in words."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"signal {-returncode}, {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"signal {-returncode}"
 
 
 def has_sockets(loop: asyncio.AbstractEventLoop) -> bool:
@@ -86,6 +99,7 @@ class Process:
             TimeoutError: it took too long. It is of no use any more, as after any error here: kill it.
         """
         self.jobs += 1
+        _ = self._said()  # what it said before does not belong to this
         return await self._answered(frame, answer_bytes_max, within_s)
 
     async def _answered(self, frame: bytes, bytes_max: int, within_s: float) -> bytes:
@@ -103,7 +117,8 @@ class Process:
             body: bytes = read.value
             return body
         except (EOFError, ConnectionError):
-            raise Died(await loop.run_in_executor(None, self._ended)) from None
+            returncode = await loop.run_in_executor(None, self._ended)
+            raise Died(returncode, self._said()) from None
 
     def _answered_here(self, frame: bytes, reading: Generator[int, bytes, bytes], within_s: float) -> bytes:
         """The same, blocking."""
@@ -120,7 +135,7 @@ class Process:
 
     def kill(self) -> threading.Thread | None:
         """End it and all that it may have begun, at once; the thread that waits for what is left of it ends soon after. Killing twice does nothing."""
-        self._socket.close()
+        self._close()
         if self._process.returncode is not None:
             return None
         _kill(self._process)
@@ -133,8 +148,20 @@ class Process:
 
     def forget(self) -> None:
         """Let go of it in a forked child, whose parent goes on with it."""
-        self._socket.close()
+        self._close()
         self._process.returncode = 0
+
+    def _close(self) -> None:
+        self._socket.close()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+    def _said(self) -> str:
+        """What it has written to standard error since this was asked last, the end of it where that is long."""
+        stderr = self._process.stderr
+        if stderr is None or stderr.closed:
+            return ""
+        return (stderr.read(STDERR_BYTES_MAX) or b"").decode("utf-8", "replace").strip()[-SAID_CHARACTERS_MAX:]
 
     def _ended(self) -> int | None:
         """How it has ended; it has closed its side, and should be about to."""
@@ -166,10 +193,13 @@ def _begun(theirs: socket.socket) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM, *filter(None, map(os.path.abspath, sys.path))]
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "cwd": Path(sys.executable).anchor or None}
     if sys.platform != "win32":
-        return subprocess.Popen(command, stdin=theirs.fileno(), env={}, start_new_session=True, **options)
+        process = subprocess.Popen(command, stdin=theirs.fileno(), stderr=subprocess.PIPE, bufsize=0, env={}, start_new_session=True, **options)
+        assert process.stderr is not None
+        os.set_blocking(process.stderr.fileno(), False)
+        return process
     flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
     environment = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # without it, there are no sockets
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, creationflags=flags, **options)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, creationflags=flags, **options)
     assert process.stdin is not None
     with process.stdin as stdin:
         stdin.write(theirs.share(process.pid))

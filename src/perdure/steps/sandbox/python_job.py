@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import signal
 import threading
 import time
-import warnings
 from types import ModuleType
 from typing import Any
 
@@ -25,7 +23,11 @@ DEPTH_MAX = 500
 SUSPENSIONS_MAX = 1_000
 
 _SOURCE = "<python-input-0>"
-_CALL = "import json as _json\n_json.dumps({awaited}main(input), allow_nan=False, ensure_ascii=False)"
+_CALL = """\
+import json as _json
+_made = main(input)
+_json.dumps(await _made if type(_made).__name__ == 'coroutine' else _made, allow_nan=False, ensure_ascii=False)"""
+_UNDEFINED = f"name '{NAME}' is not defined"
 
 
 class Run:
@@ -54,16 +56,15 @@ class Run:
         Raises:
             SourceFailed, OutOfTime, OutOfMemory, OutputTooLarge, SandboxLost, MissingExtra: as of every sandbox.
         """
-        is_async = defined(self._source)
         library = monty.library("Python in a sandbox")
         if time.monotonic() - self._asked_s > monty.WAIT_S:
             raise SandboxLost(f"all sandboxes for Python were busy for {monty.WAIT_S:g} s")
         try:
-            text = self._text(library, _CALL.format(awaited="await " if is_async else ""))
+            text = self._text(library)
         except library.MontyCrashedError as crashed:
             if crashed.timed_out:
                 raise OutOfTime(LANGUAGE, self._limits.wall_s, self._console()) from None
-            raise SandboxLost(f"the sandbox of the {LANGUAGE} has ended: {crashed}") from None
+            raise monty.crashed(LANGUAGE, crashed) from None
         except (library.MontySyntaxError, library.MontyRuntimeError, library.MontyConversionError) as failed:
             raise self._failed(failed) from None
         if len(text.encode("utf-8", "replace")) > self._limits.output_bytes:
@@ -73,7 +74,7 @@ class Run:
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise SourceFailed(LANGUAGE, "", f"what it returned can't be kept: {error}", console=self._console()) from None
 
-    def _text(self, library: ModuleType, call: str) -> str:
+    def _text(self, library: ModuleType) -> str:
         limits = {
             "max_feed_duration_secs": self._limits.wall_s,
             "max_memory": self._limits.memory_bytes,
@@ -84,7 +85,7 @@ class Run:
             self._begun(session.worker_pid)
             try:
                 session.feed_run(self._source, print_callback=self._print)
-                text: str = session.feed_run(call, inputs={"input": self._input}, print_callback=self._print)
+                text: str = session.feed_run(_CALL, inputs={"input": self._input}, print_callback=self._print)
                 return text
             finally:
                 self._begun(None)
@@ -111,32 +112,8 @@ class Run:
             return OutOfTime(LANGUAGE, self._limits.wall_s, self._console())
         if type == "MemoryError":
             return OutOfMemory(LANGUAGE, self._limits.memory_bytes, self._console())
+        if type == "NameError" and text == _UNDEFINED:
+            return SourceFailed(LANGUAGE, "", f"it defines no {NAME}; {HINT}", console=self._console())
         frames = [frame for frame in failed.traceback() if frame.filename == _SOURCE] if hasattr(failed, "traceback") else []
         place = (frames[-1].line, frames[-1].column) if frames else (0, 0)
         return SourceFailed(LANGUAGE, saying.said(type, self._mask), saying.said(text, self._mask), place, self._console())
-
-
-def defined(source: object) -> bool:
-    """Whether the ``main`` of a source is async. The source is read, and not run.
-
-    Raises:
-        SourceFailed: it can't be read, or has no ``main`` that takes one argument.
-    """
-    if not isinstance(source, str):
-        raise SourceFailed(LANGUAGE, "", f"it is no text; {HINT}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except SyntaxError as error:
-        raise SourceFailed(LANGUAGE, "SyntaxError", error.msg, (error.lineno or 0, error.offset or 0)) from None
-    except (ValueError, RecursionError, MemoryError):
-        raise SourceFailed(LANGUAGE, "SyntaxError", "it nests too deep, or has a character that is none") from None
-    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == NAME]
-    if not functions:
-        raise SourceFailed(LANGUAGE, "", f"it defines no {NAME}; {HINT}")
-    taken = functions[-1].args
-    required = len(taken.posonlyargs) + len(taken.args) - len(taken.defaults)
-    if required > 1 or not (taken.posonlyargs or taken.args or taken.vararg) or None in taken.kw_defaults:
-        raise SourceFailed(LANGUAGE, "", f"{NAME} can't be called with one argument; {HINT}", (functions[-1].lineno, 0))
-    return isinstance(functions[-1], ast.AsyncFunctionDef)

@@ -14,7 +14,11 @@ MARGIN_S = 0.5
 
 KEPT_BYTES_MAX = 48 * 1024
 
+SOURCE_CHARACTERS_MAX = 256 * 1024
+"""How long a source may be."""
+
 LIMITS = (
+    Limit("source", f"{SOURCE_CHARACTERS_MAX:,} characters", None, "it is refused when the definition is read"),
     Limit("time", "10 s", "60 s (timeout)", "it is killed, and the step fails with OutOfTime"),
     Limit("memory", "64 MB", None, "it is killed, and the step fails with OutOfMemory"),
     Limit("result", "16 MiB of JSON", None, "the step fails with OutputTooLarge"),
@@ -31,6 +35,15 @@ def limits() -> Limits:
     if timeout_s is None:
         return Limits(WALL_S)
     return Limits(min(WALL_MAX_S, max(timeout_s - MARGIN_S, timeout_s * 0.8)))
+
+
+def unfit(language: str, source: object, hint: str) -> SourceFailed | None:
+    """Why something is no source, whatever it is written in."""
+    if not isinstance(source, str):
+        return SourceFailed(language, "", f"it is no text; {hint}")
+    if len(source) > SOURCE_CHARACTERS_MAX:
+        return SourceFailed(language, "", f"it has {len(source):,} characters, and {SOURCE_CHARACTERS_MAX:,} are the most; give data in `with`")
+    return None
 
 
 def tell(console: str) -> None:

@@ -21,9 +21,10 @@ STACK_BYTES_MAX = 1_000_000
 KEPT_MAX = 256
 KEPT_CHARACTERS_MAX = 4_000_000
 
+# The last call makes one piece of the text: QuickJS keeps long strings that were joined as a tree, which the binding can't read.
 _TRANSFORM = """(source) => sucrase.transform(source, {
     transforms: ["typescript", "imports"], production: true, preserveDynamicImport: true, disableESTransforms: true,
-}).code"""
+}).code.toWellFormed()"""
 _PLACE = re.compile(r" \((\d+):(\d+)\)$")
 
 
@@ -97,7 +98,7 @@ class Stripper:
 def _met(said: str) -> Failure:
     if "interrupted" in said:
         return Failure("time")
-    if "out of memory" in said:
+    if "out of memory" in said or said == "null":  # null is thrown where there is no memory for an error
         return Failure("memory")
     return Failure("source", "SyntaxError", "it nests too deep" if "call stack" in said else said)
 

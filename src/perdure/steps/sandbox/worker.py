@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import os
 import socket
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
 
 from perdure.steps.sandbox.confined import confine
-from perdure.steps.sandbox.frames import FRAME_BYTES_MAX, LENGTH, READY, Answer, RawJob, answering, read_job
+from perdure.steps.sandbox.frames import FRAME_BYTES_MAX, LENGTH, READY, SAID_CHARACTERS_MAX, Answer, Failure, RawJob, answering, read_job
 
 Work = Callable[[RawJob], Answer]
 
 
 def main() -> None:
-    """Serve until the parent closes the socket, or dies."""
-    parent = _parent()
-    works = _works()
-    os.dup2(1, 2)  # until here, errors were for the parent's eyes; from here on they would be those of strangers
-    confine()
+    """Serve until the parent closes the socket, or dies. Standard error goes to the parent, which quotes it if this process ends by itself."""
+    faulthandler.enable()
+    if sys.platform != "win32":
+        os.set_blocking(2, False)  # a full pipe must not stop the work
+    code = 1
+    try:
+        parent = _parent()
+        works = _works()
+        confine()
+        code = _served(parent, works)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)  # what an interpreter still holds is not tidied up: that could take for ever
+
+
+def _served(parent: socket.socket, works: Mapping[str, Work]) -> int:
+    """Does jobs until there are no more; the exit code."""
     try:
         parent.sendall(READY)
         while (raw := _received(parent)) is not None:
-            job = read_job(raw)
-            parent.sendall(answering(works[job.job](job)))
+            parent.sendall(answering(_answer(works, read_job(raw))))
     except ConnectionError:
         pass  # the parent has closed it, or is dead
-    finally:
-        os._exit(0)  # what an interpreter still holds is not tidied up: that could take for ever
+    return 0
+
+
+def _answer(works: Mapping[str, Work], job: RawJob) -> Answer:
+    """The answer to a job, also where the work itself fails with an error that it does not expect."""
+    try:
+        return works[job.job](job)
+    except MemoryError:
+        return Failure("memory")
+    except Exception as error:
+        return Failure("sandbox", type(error).__name__, traceback.format_exc()[-SAID_CHARACTERS_MAX:])
 
 
 def _parent() -> socket.socket:
