@@ -12,7 +12,7 @@ from perdure.core.errors import BadExpression
 from perdure.expr.cel import compiled
 from perdure.expr.cel_names import names
 from perdure.expr.missing import Absent, Unfit
-from perdure.expr.refs import TEXT_CHARACTERS_MAX
+from perdure.expr.refs import EXPRESSION_CHARACTERS_MAX
 from tests.expr.scope import Given, of_root, of_step, outcome
 
 SCOPE = Given(
@@ -133,7 +133,7 @@ def test_what_is_neither_true_nor_false_is_no_condition(text: str) -> None:
         ("(" * 1000 + "1" + ")" * 1000, 0, "it nests too deep"),
         ("1" + " + 1" * 100, 0, "nest"),
         ("\ud800", 0, "half a character"),
-        ("a" * (TEXT_CHARACTERS_MAX + 1), 0, "characters"),
+        ("a" * (EXPRESSION_CHARACTERS_MAX + 1), 0, "characters"),
     ],
 )
 def test_what_is_none_is_refused_with_its_place(text: str, at: int, said: str) -> None:
@@ -153,7 +153,7 @@ def test_it_is_compiled_once() -> None:
     [
         "['a']" + ".map(x, x + x)" * 20 + ".size() > 1",
         "[[1]]" + ".map(x, [x, x])" * 20 + ".size() > 1",
-        "[1, 2, 3].map(x, '" + "a" * 20_000 + "' + 'b' + 'c' + 'd').size() > 1",
+        "[1, 2, 3].map(x, '" + "a" * 7_000 + "' + 'b' + 'c' + 'd').size() > 1",
     ],
 )
 def test_what_would_grow_without_end_is_refused(text: str) -> None:

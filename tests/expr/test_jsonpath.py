@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perdure.core.errors import BadExpression
 from perdure.expr.jsonpath import NODES_MAX, compiled
 from perdure.expr.missing import Unfit
-from perdure.expr.refs import TEXT_CHARACTERS_MAX
+from perdure.expr.refs import EXPRESSION_CHARACTERS_MAX
 from tests.expr.scope import outcome
 
 VALUE = {"n": 1, "ok": True, "items": [{"n": 1, "tag": "ab"}, {"n": 2.5, "tag": "b"}, {"n": "3"}], "a b": {"deep": [[1], [2]]}}
@@ -75,7 +75,7 @@ def test_long_paths_are_read_or_refused_in_time(path: str) -> None:
     outcome(lambda: compiled(path).find(VALUE))
     assert time.process_time() - began_s < 3
     with pytest.raises(BadExpression, match="characters"):
-        compiled(path + "x" * TEXT_CHARACTERS_MAX)
+        compiled(path + "x" * EXPRESSION_CHARACTERS_MAX)
 
 
 def test_how_many_it_finds_and_how_far_it_goes_is_bounded() -> None:

@@ -19,7 +19,7 @@ from perdure.expr import bound
 from perdure.expr.cel_cost import Cost
 from perdure.expr.cel_names import RESERVED, TYPES, Use, names
 from perdure.expr.missing import Absent, Unfit
-from perdure.expr.refs import ROOTS, TEXT_CHARACTERS_MAX, Path, Read, Scope
+from perdure.expr.refs import ROOTS, EXPRESSION_CHARACTERS_MAX, Path, Read, Scope
 from perdure.expr.values import cut, kind
 
 Fields = dict[str, Any]
@@ -118,8 +118,8 @@ def compiled(text: str, where: str = "") -> Cel:
     Raises:
         BadExpression: it is none, or looks at secrets.
     """
-    if len(text) > TEXT_CHARACTERS_MAX:
-        raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"{TEXT_CHARACTERS_MAX:,} are the most")
+    if len(text) > EXPRESSION_CHARACTERS_MAX:
+        raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
     try:
         return _cached(text)
     except BadExpression as bad:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from perdure.core.errors import BadExpression, MissingExtra
 from perdure.expr.missing import Unfit
-from perdure.expr.refs import TEXT_CHARACTERS_MAX, Path
+from perdure.expr.refs import EXPRESSION_CHARACTERS_MAX, Path
 from perdure.expr.regexes import regex
 from perdure.expr.values import cut, equal
 
@@ -67,8 +67,8 @@ def compiled(text: str, where: str = "") -> Query:
     Raises:
         BadExpression: it is none.
     """
-    if len(text) > TEXT_CHARACTERS_MAX:
-        raise BadExpression(where, f"a JSONPath has {len(text):,} characters", f"{TEXT_CHARACTERS_MAX:,} are the most")
+    if len(text) > EXPRESSION_CHARACTERS_MAX:
+        raise BadExpression(where, f"a JSONPath has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
     try:
         return _cached(text)
     except BadExpression as bad:

@@ -21,6 +21,11 @@ from perdure.expr.values import cut, kind
 
 ROOTS = frozenset("input vars secrets execution trigger item index loop last self error steps".split())  # noqa: SIM905  # it reads as one line
 TEXT_CHARACTERS_MAX = 64 * 1024
+"""How long a text with references may be."""
+
+EXPRESSION_CHARACTERS_MAX = 8 * 1024
+"""How long an expression of CEL or JSONPath may be: reading one takes 0.1 s at most."""
+
 SEGMENTS_MAX = 64
 
 _NAME = re.compile(r"[^\W\d][\w-]*")

@@ -24,6 +24,7 @@ PASSED_ON = ("url", "method", "headers", "query", "body", "json", "form", "accep
 OURS = ("params", "rows", "into")
 JQ_MEMORY_BYTES = 512 * 1024 * 1024
 JQ_WALL_S = 60.0
+JQ_CHARACTERS_MAX = 64 * 1024
 
 
 class Around(NamedTuple):
@@ -92,7 +93,9 @@ def jq_transform(read: Reader) -> Wait:
     of more than 53 bits are refused.
     """
     read.known(("program", "each"))
-    program, each = read.text("program", "a program in jq, such as 'map(select(.price > 10))'"), read.flag("each")
+    what = f"a program in jq of at most {JQ_CHARACTERS_MAX:,} characters, such as 'map(select(.price > 10))'"
+    program = read.take("program", what, lambda value: isinstance(value, str) and 0 < len(value) <= JQ_CHARACTERS_MAX)
+    each = read.flag("each")
 
     async def work(rows: Rows, tables: Tables, around: Around) -> Came:
         from perdure.steps.sandbox import pool  # here, as most pipelines have no jq
