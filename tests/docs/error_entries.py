@@ -107,8 +107,8 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Return less, or store it elsewhere and return where it is.",
     ),
     "SandboxFailed": (
-        "A sandbox, or the process that keeps shell commands, failed by itself while it did a step's work: it crashed, or it met something that it does not expect.",
-        "`why` says how, `said` has the end of its error output. It would fail again, so it is not tried again: change the source, and report it.",
+        "A sandbox, or the process that keeps shell commands, failed by itself while it did a step's work: it crashed, or met what it does not expect.",
+        "`why` says how, `said` has the end of its error output. It would fail again, so it is not tried again. Change the source, and report it.",
     ),
     "SandboxLost": (
         "There was no sandbox: all were busy for a minute, it could not begin, or it was ended from outside, as by a system that lacks memory.",

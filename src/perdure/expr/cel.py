@@ -19,7 +19,7 @@ from perdure.expr import bound
 from perdure.expr.cel_cost import Cost
 from perdure.expr.cel_names import RESERVED, TYPES, Use, names
 from perdure.expr.missing import Absent, Unfit
-from perdure.expr.refs import ROOTS, EXPRESSION_CHARACTERS_MAX, Path, Read, Scope
+from perdure.expr.refs import EXPRESSION_CHARACTERS_MAX, ROOTS, Path, Read, Scope
 from perdure.expr.values import cut, kind
 
 Fields = dict[str, Any]

@@ -21,7 +21,7 @@ PARSED_CHARACTERS_MAX = 16 * 1024
 DOTTED_MAX = 32
 """How many parts a dotted name may have, as in the sandbox."""
 
-_DOTTED = re.compile(r"(?:\.[\s\\]*[^\s.\\()\[\],;:=#'\"]+[\s\\]*){%d}" % DOTTED_MAX)
+_DOTTED = re.compile(r"(?:\.[\s\\]*[^\s.\\()\[\],;:=#'\"]+[\s\\]*)" + f"{{{DOTTED_MAX}}}")
 
 
 class Problem(NamedTuple):

@@ -356,7 +356,11 @@ worker.main()
 @LINUX
 @pytest.mark.parametrize(
     ("how", "said"),
-    [("raise", r"TypeError: Unknown quickjs tag: -6\."), ("exit", r"failed: exit code 7\.[\s\S]*said at last"), ("crash", r"signal 11, SIGSEGV[\s\S]*Segmentation fault")],
+    [
+        ("raise", r"TypeError: Unknown quickjs tag: -6\."),
+        ("exit", r"failed: exit code 7\.[\s\S]*said at last"),
+        ("crash", r"signal 11, SIGSEGV[\s\S]*Segmentation fault"),
+    ],
 )
 async def test_a_sandbox_that_fails_by_itself_says_why_and_is_not_tried_again(alone: None, monkeypatch: pytest.MonkeyPatch, how: str, said: str) -> None:
     monkeypatch.setattr(process, "_PROGRAM", BROKEN)
@@ -367,7 +371,9 @@ async def test_a_sandbox_that_fails_by_itself_says_why_and_is_not_tried_again(al
 
 
 async def test_what_a_sandbox_said_before_a_job_is_not_its_error(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_PROGRAM", BROKEN.replace("raise TypeError", "import os; os.write(2, b'of an earlier job' * 9000); return b'1'; raise TypeError"))
+    monkeypatch.setattr(
+        process, "_PROGRAM", BROKEN.replace("raise TypeError", "import os; os.write(2, b'of an earlier job' * 9000); return b'1'; raise TypeError")
+    )
     assert await jq(".", "one") == 1
     with pytest.raises(SandboxFailed) as failed:
         await jq(".", "exit")
