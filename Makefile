@@ -17,7 +17,7 @@ NO_INDEX = { echo "make: pip could not install (its own words are above). Is a p
 $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check prove real bench format clean
+.PHONY: help demo test style check prove real bench format clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets
@@ -30,14 +30,15 @@ demo: $(PACKAGE) ## Watch executions survive crashes
 test: $(TOOLS) ## Run the tests
 	@$(PY) -m pytest -q -n $(JOBS)
 
-check: $(TOOLS) ## Check format, lint, types and tests: what must pass before a commit
+style: $(TOOLS) ## Check format, lint and types
 	@$(PY) -m ruff format --check $(SOURCES)
 	@$(PY) -m ruff check $(SOURCES)
 	@$(PY) -m mypy --strict $(SOURCES)
-	@$(PY) -m pytest -q -n $(JOBS)
 
-prove: $(TOOLS) ## Search for counter-examples, long: simulator, kill -9 loops, every Python here
-	@$(PY) tools/prove.py
+check: style test ## Check format, lint, types and tests: what must pass before a commit
+
+prove: $(TOOLS) ## Search for counter-examples for 100 minutes at most: simulator, kill -9 loops, every Python here
+	@$(PY) -m tools.prove $(PROVE)
 
 real: $(TOOLS) ## Run the tests against real servers and real inputs
 	@$(PY) -m pytest -q -n $(JOBS) -m real
@@ -45,9 +46,10 @@ real: $(TOOLS) ## Run the tests against real servers and real inputs
 bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS, LangGraph, Prefect and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; PYTHONPATH=. $(PY) "$$program"; done
 
-format: $(TOOLS) ## Format, and mend what lint can mend
+format: $(TOOLS) ## Format, mend what lint can mend, and say whether docs/proof.md is outdated
 	@$(PY) -m ruff format $(SOURCES)
 	@$(PY) -m ruff check --fix $(SOURCES)
+	@$(PY) -m tools.proof_page
 
 clean: ## Remove what make made: the environment, caches, builds
 	@rm -rf $(VENV) .venv-bench build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

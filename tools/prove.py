@@ -1,156 +1,246 @@
-"""Run the long proofs, resumably, and write what came of them to docs/proof.md.
+"""Runs the long proofs within a time, and writes what became of them to docs/proof.md.
 
-Each test marked `prove` is run once for each commit; what has passed for the present commit is not run again, so that a
-proof may be stopped and taken up later. Then the reports are made. `--fresh` forgets what has passed, `--report` writes how far it is.
+    python -m tools.prove [--minutes N] [--jobs N] [--fresh] [--report]
 
-Real processes are killed for about an hour (`PERDURE_KILL_S`, in seconds). What a test measures it writes as a line of JSON to
-the file `PERDURE_FIGURES`, and it is kept beside the test.
+What has passed on the same `src/` and the same test file is not run again, so a proof that was stopped, or had no time for everything, is taken
+up by the next one. Tests are run in turn, one of each function and then the next, so what is left when the time is up are further seeds.
 """
 
 import argparse
+import hashlib
+import heapq
+import itertools
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import mutation_sample, proof_page
+from tools.source_hash import ROOT, source_hash
+
 STATE = ROOT / ".prove.json"
-PROOF = ROOT / "docs" / "proof.md"
-BATCH = 8
+UNKNOWN_S = 3.0
+"""What a test is taken to last that has never been run."""
+
+MUTATION_SHARE, REPORTS_SHARE, HANGING_SHARE = 0.15, 0.05, 0.1
+"""Of the time: for the mutation sample, for the reports, and for a last test that hangs until it is killed."""
+
+MUTANTS = 200
 REPORTS = [
-    ("Planted bugs", [sys.executable, "-m", "tools.planted_bugs"]),
-    ("Crashes a minute", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
-    ("Crashes a minute, of definitions", [sys.executable, "-m", "perdure.testing.simulator", "--definitions", "--worlds", "100", "--seed", "1"]),
-    ("Crashes a minute, in files", [sys.executable, "-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1", "--store", "sqlite"]),
-    ("Cost of a step", [sys.executable, "bench/steps.py"]),
+    ("Crashes a minute", ["-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
+    ("Crashes a minute, of definitions", ["-m", "perdure.testing.simulator", "--definitions", "--worlds", "40", "--seed", "1"]),
+    ("Crashes a minute, in files", ["-m", "perdure.testing.simulator", "--worlds", "100", "--seed", "1", "--store", "sqlite"]),
+    ("Cost of a step", ["bench/steps.py"]),
 ]
 
 
-def output(*command: str) -> str:
-    """What a command prints.
+@dataclass
+class Result:
+    """What became of a test: on which source and test file, whether it passed, failed or was skipped, its seconds and its figures."""
 
-    Raises:
-        subprocess.CalledProcessError: it failed.
-    """
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-
-def commit() -> str:
-    """The present commit; with a mark when the tree differs from it."""
-    dirty = output("git", "status", "--porcelain", "--untracked-files=no").strip()
-    return output("git", "rev-parse", "--short=12", "HEAD").strip() + ("+changes" if dirty else "")
-
-
-def collected() -> list[str]:
-    """The ids of all tests marked `prove`."""
-    listed = output(sys.executable, "-m", "pytest", "-m", "prove", "--collect-only", "-q", "-p", "no:cacheprovider")
-    return [line for line in listed.splitlines() if "::" in line]
+    key: str
+    outcome: str
+    seconds: float
+    figures: list[str] = field(default_factory=list)
 
 
 @dataclass
-class Proof:
-    """How far a proof of one commit is: what has passed, in how many seconds, and the figures that it gave."""
+class State:
+    """The last result of each test, and the report on the mutation sample of a source."""
 
-    commit: str
-    passed: dict[str, float] = field(default_factory=dict)
-    figures: dict[str, list[str]] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
+    mutation: dict[str, list[str]] = field(default_factory=dict)
 
     def save(self) -> None:
-        """Keep it, so that it can be taken up."""
-        STATE.write_text(json.dumps(vars(self), indent=1))
+        """Keep it for the next proof."""
+        STATE.write_text(json.dumps(asdict(self), indent=1))
 
 
-def taken_up(commit: str) -> Proof:
-    """The proof of this commit as far as it is; a new one, if there is none."""
-    state = json.loads(STATE.read_text()) if STATE.exists() else {}
-    return Proof(**state) if state.get("commit") == commit else Proof(commit)
+def kept() -> State:
+    """What earlier proofs have found."""
+    found = json.loads(STATE.read_text()) if STATE.exists() else {}
+    if "results" not in found:
+        return State()
+    return State({test: Result(**result) for test, result in found["results"].items()}, found["mutation"])
 
 
-def run(tests: list[str], jobs: int) -> tuple[bool, float, dict[str, list[str]]]:
-    """Run a batch; whether all passed, how many seconds it took, and the figures."""
-    begun = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "prove", "-n", str(jobs), "-p", "no:cacheprovider", *tests]
-    figures: dict[str, list[str]] = defaultdict(list)
+def key_of(test: str, source: str) -> str:
+    """What a result depends on: the source, and the file of the test."""
+    return f"{source}-{hashlib.sha256((ROOT / test.partition('::')[0]).read_bytes()).hexdigest()[:12]}"
+
+
+def collected() -> list[str]:
+    """The ids of all tests marked `prove`.
+
+    Raises:
+        subprocess.CalledProcessError: the tests cannot be collected.
+    """
+    command = [sys.executable, "-m", "pytest", "-m", "prove", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [line for line in listed.splitlines() if "::" in line]
+
+
+def known(state: State, tests: list[str], source: str) -> dict[str, Result]:
+    """The results that these tests have on this source, with their files as they are."""
+    return {test: state.results[test] for test in tests if test in state.results and state.results[test].key == key_of(test, source)}
+
+
+def in_turn(tests: list[str], seconds: dict[str, float]) -> list[str]:
+    """The tests in the order in which they are run: always the next of the function that has had the least time so far."""
+    by_function: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        by_function[test.partition("[")[0]].append(test)
+    heap = [(0.0, number, iter(of_function)) for number, of_function in enumerate(by_function.values())]
+    order: list[str] = []
+    while heap:
+        spent_s, number, rest = heapq.heappop(heap)
+        for test in itertools.islice(rest, 1):
+            order.append(test)
+            heapq.heappush(heap, (spent_s + seconds[test], number, rest))
+    return order
+
+
+def expected_s(tests: list[str], results: dict[str, Result]) -> dict[str, float]:
+    """How long each test will take: as long as it took, or as others of its function did."""
+    of_function: dict[str, list[float]] = defaultdict(list)
+    for test, result in results.items():
+        of_function[test.partition("[")[0]].append(result.seconds)
+    means = {function: sum(times) / len(times) for function, times in of_function.items()}
+    return {test: results[test].seconds if test in results else means.get(test.partition("[")[0], UNKNOWN_S) for test in tests}
+
+
+def run(order: list[str], state: State, source: str, jobs: int, limit_s: float) -> None:
+    """Run tests in this order as long as there is time, and keep each result.
+
+    Raises:
+        OSError: pytest could not be begun.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "figures"
-        file.touch()
-        done = subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "PERDURE_FIGURES": str(file)})
-        for line in map(json.loads, file.read_text().splitlines()):
-            figures[line["test"]].append(line["figures"])
-    return done.returncode == 0, time.monotonic() - begun, dict(figures)
+        files = {name: Path(directory, name) for name in ("order", "results", "figures")}
+        for file in files.values():
+            file.touch()
+        files["order"].write_text(json.dumps(order))
+        environment = {
+            **os.environ,
+            "PERDURE_PROVE_ORDER": str(files["order"]),
+            "PERDURE_PROVE_RESULTS": str(files["results"]),
+            "PERDURE_PROVE_UNTIL": str(time.time() + limit_s),
+            "PERDURE_FIGURES": str(files["figures"]),
+        }
+        options = ["-q", "-m", "prove", "-p", "no:cacheprovider", "-p", "tools.prove_plugin", "-n", str(jobs), "--maxschedchunk", "1"]
+        command = [sys.executable, "-m", "pytest", *options, *dict.fromkeys(test.partition("::")[0] for test in order)]
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+        try:
+            process.wait(limit_s * (1 + HANGING_SHARE))
+        except subprocess.TimeoutExpired:
+            print("prove: a test did not end in time and was killed; it has no result", flush=True)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            _keep(files, state, source)
 
 
-def prove(jobs: int, proof: Proof) -> list[str]:
-    """Run what has not passed yet, batch by batch; return what fails."""
-    left = [test for test in collected() if test not in proof.passed]
-    print(f"{len(proof.passed)} proofs have passed already, {len(left)} to go", flush=True)
-    failed: list[str] = []
-    for start in range(0, len(left), BATCH):
-        batch = left[start : start + BATCH]
-        good, seconds, figures = run(batch, jobs)
-        if good:
-            proof.passed.update(dict.fromkeys(batch, seconds / len(batch)))
-            proof.figures.update(figures)
-            proof.save()
-        else:
-            failed += batch
-        print(f"{start + len(batch)} of {len(left)}: {'passed' if good else 'FAILED'} in {seconds:.0f} s", flush=True)
-    return failed
+def _keep(files: dict[str, Path], state: State, source: str) -> None:
+    """Put the results and figures that were written into the state."""
+    for line in map(json.loads, files["results"].read_text().splitlines()):
+        state.results[line["test"]] = Result(key_of(line["test"], source), line["outcome"], line["seconds"])
+    for line in map(json.loads, files["figures"].read_text().splitlines()):
+        if line["test"] in state.results:
+            state.results[line["test"]].figures.append(line["figures"])
+    state.save()
 
 
-def write(proof: Proof, wanted: list[str]) -> None:
-    """Write docs/proof.md: how many of the tests that are `wanted` have passed."""
-    by_file: dict[str, list[float]] = {test.partition("::")[0]: [] for test in wanted}
-    for test, seconds in proof.passed.items():
-        by_file[test.partition("::")[0]].append(seconds)
-    count = Counter(test.partition("::")[0] for test in wanted)
+def page(tests: list[str], state: State, source: str) -> str:
+    """What docs/proof.md says of the tests that there are."""
+    found = known(state, tests, source)
+    outcomes = Counter(result.outcome for result in found.values())
+    passed, failing, skipped = outcomes["passed"], outcomes["failed"], outcomes["skipped"]
+    counted = f"{passed} have passed, {failing} failed, {skipped} cannot be run here, and {len(tests) - len(found)} are still to be run"
     lines = [
-        "# The proof",
+        proof_page.title(source, source),
         "",
-        "Written by `make prove`; every seed is in the name of its test, so that each line can be run again.",
+        "Written by `make prove`. The hash is git's for the tree `src` (`git rev-parse HEAD:src`); the first line says so when another is there now.",
+        "Every seed is in the name of its test, so each line can be run again.",
         "",
         f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"- commit: {proof.commit}",
         f"- Python {platform.python_version()}, {os.cpu_count()} processors, {platform.system()} {platform.machine()}",
-        f"- {len(proof.passed)} of {len(wanted)} proofs have passed{'; the others are yet to be run' if len(proof.passed) < len(wanted) else ''}",
+        f"- of {len(tests)} proofs {counted}",
         "",
-        "| proofs | passed | of | minutes |",
-        "|---|---|---|---|",
-        *(f"| `{file}` | {len(times)} | {count[file]} | {sum(times) / 60:.1f} |" for file, times in sorted(by_file.items())),
+        "| proofs | of | passed | failed | skipped | minutes |",
+        "|---|---|---|---|---|---|",
     ]
-    if proof.figures:
-        measured = [(test.rpartition("::")[2], told) for test, told in sorted(proof.figures.items())]
-        lines += ["", "## Figures", "", *(f"- `{test}`: {line}" for test, told in measured for line in told)]
-    for title, command in REPORTS:
-        lines += ["", f"## {title}", "", "```", output(*command).rstrip(), "```"]
-    PROOF.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"written: {PROOF.relative_to(ROOT)}")
+    for file in dict.fromkeys(test.partition("::")[0] for test in tests):
+        of_file = [result for test, result in found.items() if test.partition("::")[0] == file]
+        counts = Counter(result.outcome for result in of_file)
+        wanted = sum(test.partition("::")[0] == file for test in tests)
+        minutes = sum(result.seconds for result in of_file) / 60
+        lines.append(f"| `{file}` | {wanted} | {counts['passed']} | {counts['failed']} | {counts['skipped']} | {minutes:.1f} |")
+    if failed := [test for test, result in found.items() if result.outcome == "failed"]:
+        lines += ["", "## Failed", "", *(f"- `{test}`" for test in failed)]
+    if figures := [f"- `{test.rpartition('::')[2]}`: {line}" for test, result in sorted(found.items()) for line in result.figures]:
+        lines += ["", "## Figures", "", *figures]
+    lines += ["", "## Small changes of the source", "", *state.mutation.get(source, ["No time yet."])]
+    for heading, arguments in REPORTS:
+        lines += ["", f"## {heading}", "", "```", _output(arguments), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _output(arguments: list[str]) -> str:
+    """What a program prints; that it failed, if it did."""
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return done.stdout.rstrip() if done.returncode == 0 else f"FAILED with exit code {done.returncode}\n{(done.stdout + done.stderr).rstrip()[-2000:]}"
+
+
+def prove(state: State, tests: list[str], source: str, jobs: int, minutes: float) -> None:
+    """Print the plan, run what has not passed yet, and judge the mutation sample, all within the time."""
+    begun_s = time.monotonic()
+    done = {test for test, result in known(state, tests, source).items() if result.outcome != "failed"}
+    left = [test for test in tests if test not in done]
+    seconds = expected_s(left, state.results)
+    for_tests_s = 60 * minutes * (1 - MUTATION_SHARE - REPORTS_SHARE) / (1 + HANGING_SHARE)
+    print(
+        f"prove: src {source}: {len(tests)} proofs, {len(tests) - len(left)} known, {len(left)} to run, about {sum(seconds.values()) / 60 / jobs:.0f} minutes "
+        f"with {jobs} jobs; of {minutes:g} minutes {for_tests_s / 60:.0f} are for them, {minutes * MUTATION_SHARE:.0f} for {MUTANTS} changes of the source",
+        flush=True,
+    )
+    if left:
+        run(in_turn(left, seconds), state, source, jobs, for_tests_s)
+    if source not in state.mutation:
+        until_s = begun_s + 60 * minutes * (1 - REPORTS_SHARE) - mutation_sample.LIMIT_S
+        seed = int(source, 16) % 10_000
+        verdicts = mutation_sample.judge_all(mutation_sample.sample(seed, MUTANTS, mutation_sample.modules()), jobs, until_s)
+        if verdicts:
+            state.mutation = {source: mutation_sample.report(verdicts, seed)}
+            state.save()
 
 
 def main() -> int:
-    """Prove; exit code 0 only if everything passed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    """Prove; exit code 0 only if nothing failed."""
+    parser = argparse.ArgumentParser(description="Run the long proofs and write docs/proof.md.")
     parser.add_argument("--fresh", action="store_true", help="forget what has passed")
-    parser.add_argument("--report", action="store_true", help="prove nothing, and write what has passed so far")
+    parser.add_argument("--report", action="store_true", help="run no proof, and write how far they are")
+    parser.add_argument("--minutes", type=float, default=100.0, help="how long it may take")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
-    options = parser.parse_args()
-    proof = Proof(commit()) if options.fresh else taken_up(commit())
-    if options.report:
-        write(proof, collected())
-        return 0
-    failed = prove(options.jobs, proof)
-    if failed:
-        print("these failed, or stand beside one that did:", *failed, sep="\n  ")
+    given = parser.parse_args()
+    state, source, tests = State() if given.fresh else kept(), source_hash(), collected()
+    if not given.report:
+        prove(state, tests, source, given.jobs, given.minutes)
+    if source_hash() != source:
+        print("prove: src has changed meanwhile, so the results are of no source in particular; run it again", file=sys.stderr)
         return 1
-    write(proof, collected())
-    return 0
+    proof_page.PAGE.write_text(page(tests, state, source), encoding="utf-8")
+    failed = [test for test, result in known(state, tests, source).items() if result.outcome == "failed"]
+    print(f"prove: written to {proof_page.PAGE.relative_to(ROOT)}; {len(failed)} failed", *failed, sep="\n  ")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ MANY, MANY_RAGE_S, MANY_PACE = 1_000, 60.0, 8.0
 MANY_TAKE_S = 90.0
 """How long one of them takes, with its end."""
 
-PROVE_S = float(os.environ.get("PERDURE_KILL_S", "3600"))
+PROVE_S = float(os.environ.get("PERDURE_KILL_S", "1500"))
 """How long `make prove` takes for all of them."""
 
 
