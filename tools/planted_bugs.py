@@ -173,7 +173,7 @@ GUARDS = (
     Guard("what is ready after a pause goes on", "core.decide:_Draft._feed", never("e.Resumed"), FAULTS),
     Guard("a cancelled execution ends as cancelled", "core.decide:_Draft._finish", never("cancelling is not None"), DECIDE),
     # Undo.
-    Guard("what was done last is undone first", "core.undo:undoable", Instead("reversed(wanted)", "wanted"), suite("programs/code/test_undo.py")),
+    Guard("what was done last is undone first", "core.undo:undoable", Instead("reversed", "list"), suite("programs/code/test_undo.py")),
     Guard("what was undone is done again after a retry", "core.memo:still_done", always("path not in undone"), suite("programs/code/test_undo.py")),
     Guard("what cannot be undone waits for a person", "core.tries:failed", never("UNDO"), suite("programs/code/test_undo.py")),
     # Admission: limits of queues, depth, and time.
