@@ -25,6 +25,7 @@ from perdure.programs.code.results import Ok, Record, Won
 from perdure.testing import nodes as n
 from perdure.testing.changes import changed, queued
 from perdure.testing.interpreter import FIRST, Code
+from perdure.testing.losers import with_losers
 from perdure.testing.oracle import CENTURY_S, Prediction, Stuck, predict
 from perdure.testing.programs import Child, Program, World, as_workflow, children, generate
 from perdure.testing.virtual import run
@@ -346,6 +347,15 @@ def test_a_program_does_what_the_oracle_predicts(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [4, 12, 40])
+def test_a_loser_gives_back_what_the_oracle_predicts(size: int) -> None:
+    for seed in SEEDS:
+        program = with_losers(generate(Random(seed), size), Random(seed))
+        expected = predict(program)
+        world, result = executed(program, f"schedule {seed}", Random(seed) if seed % 2 else None)
+        assert result == expected.result, f"seed {seed}, size {size}"
+
+
+@pytest.mark.parametrize("size", [4, 12, 40])
 def test_interruptions_and_delays_do_not_change_what_comes_out(size: int) -> None:
     for seed in SEEDS:
         program = generate(Random(seed), size)
@@ -409,10 +419,11 @@ async def send(messages: list[n.Message], mailbox: "Mailbox") -> None:
 
 
 class Mailbox:
-    """Messages by name, first in first out."""
+    """Messages by name, first in first out, each with its number."""
 
     def __init__(self) -> None:
-        self.waiting: defaultdict[str, deque[Any]] = defaultdict(deque)
+        self.waiting: defaultdict[str, deque[tuple[int, Any]]] = defaultdict(deque)
+        self.count = 0
         self.known: set[str] = set()
         self.arrived = asyncio.Event()
 
@@ -422,11 +433,15 @@ class Mailbox:
             self.put(message.name, message.body)
 
     def put(self, name: str, body: Any) -> None:
-        self.waiting[name].append(kept(body))
+        self.count += 1
+        self.put_back(name, [(self.count, kept(body))])
+
+    def put_back(self, name: str, messages: list[tuple[int, Any]]) -> None:
+        self.waiting[name] = deque(sorted([*self.waiting[name], *messages], key=lambda message: message[0]))
         self.arrived.set()
         self.arrived = asyncio.Event()
 
-    async def wait(self, name: str, enough: int, timeout_s: float | None) -> deque[Any]:
+    async def wait(self, name: str, enough: int, timeout_s: float | None) -> deque[tuple[int, Any]]:
         try:
             async with asyncio.timeout(timeout_s):
                 while len(self.waiting[name]) < enough:
@@ -450,6 +465,28 @@ class Plain:
         self.done: list[Callable[[], Any]] = []
         self._mailbox = mailbox
         self._troubles = troubles
+        self._caller: Plain | None = None
+        self._inner: list[Plain] = []
+        self._unused: list[tuple[str, list[tuple[int, Any]]]] = []
+
+    def _use(self) -> None:
+        """Something was settled that uses what was received before."""
+        self._unused.clear()
+        if self._caller is not None:
+            self._caller._use()
+
+    def _lose(self) -> None:
+        """What was received and not used goes back."""
+        for name, messages in self._unused:
+            self._mailbox.put_back(name, messages)
+        self._unused.clear()
+        for branch in self._inner:
+            branch._lose()
+
+    def _take(self, name: str, waiting: deque[tuple[int, Any]], limit: int) -> list[Any]:
+        messages = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+        self._unused.append((name, messages))
+        return [body for _, body in messages]
 
     async def _delay(self, at_most_s: float = 120.0) -> None:
         if self._troubles is not None and self._troubles.random() < 0.3:
@@ -468,6 +505,7 @@ class Plain:
         if handler is not None and handler.in_doubt:
             self.done.append(lambda: handler.step.fn(None, *rest))
         outcome = await self._outcome(declared, rest)
+        self._use()
         if handler is not None and not handler.in_doubt and isinstance(outcome, Ok):
             self.done.append(lambda: handler.step.fn(outcome.value, *rest))
         return outcome
@@ -500,6 +538,7 @@ class Plain:
     async def approve(self, title: str, timeout: float, on_timeout: str) -> Any:
         await self._delay()
         await asyncio.sleep(timeout)
+        self._use()
         return SimpleNamespace(approved=on_timeout == "approve")
 
     async def version(self, name: str, latest: int) -> int:
@@ -516,7 +555,7 @@ class Plain:
         await self._delay()
         waiting = await self._mailbox.wait(name, 1, options.get("timeout"))
         if waiting:
-            return waiting.popleft()
+            return self._take(name, waiting, 1)[0]
         if "default" in options:
             return options["default"]
         raise Timeout(name, options["timeout"])
@@ -524,11 +563,12 @@ class Plain:
     async def listen_many(self, name: str, limit: int, timeout: float | None) -> list[Any]:
         await self._delay()
         waiting = await self._mailbox.wait(name, 1 if timeout is None else limit, timeout)
-        return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+        return self._take(name, waiting, limit)
 
     async def send(self, key: Key, name: str, body: Any) -> None:
         assert key == self.execution.key
         self._mailbox.put(name, body)
+        self._use()
 
     async def keep(self, name: str, fn: Callable[[], Any]) -> Any:
         return kept(fn())
@@ -553,10 +593,14 @@ class Plain:
             for undo in reversed(plain.done):
                 undo()
             raise ChildFailed(child.code.name, "failed", ErrorInfo(type(error).__name__, str(error))) from error
+        finally:
+            self._use()
 
     def _branch(self) -> "Plain":
         branch = Plain(self.execution.key, self._mailbox, self._troubles, self.execution.version)
         branch.done = self.done
+        branch._caller = self
+        self._inner.append(branch)
         return branch
 
     async def join(self, **branches: Callable[["Plain"], Awaitable[Any]]) -> Record:
@@ -568,20 +612,27 @@ class Plain:
 
     async def _joined(self, branches: Mapping[str, Callable[["Plain"], Awaitable[Any]]], limit: int) -> dict[str, Any]:
         places = asyncio.Semaphore(max(limit, 1))
+        begun: list[Plain] = []
 
         async def placed(branch: Callable[["Plain"], Awaitable[Any]]) -> Any:
             async with places:
-                return await branch(self._branch())
+                begun.append(self._branch())
+                return await branch(begun[-1])
 
         answers = dict(zip(branches, await asyncio.gather(*map(placed, branches.values()), return_exceptions=True), strict=True))
+        for branch in begun:
+            self._unused += branch._unused
+            branch._unused.clear()
         errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
         if errors:
             raise JoinFailed("failed", errors, {name: answer for name, answer in answers.items() if name not in errors})
         return answers
 
     async def race(self, **branches: Callable[["Plain"], Awaitable[Any]]) -> Won[Any]:
-        tasks = {name: asyncio.ensure_future(branch(self._branch())) for name, branch in branches.items()}
+        contexts = {name: self._branch() for name in branches}
+        tasks = {name: asyncio.ensure_future(branch(contexts[name])) for name, branch in branches.items()}
         live: set[asyncio.Future[Any]] = set(tasks.values())
+        won: list[str] = []
         try:
             while live:
                 _, live = await asyncio.wait(live, return_when=asyncio.FIRST_COMPLETED)
@@ -593,11 +644,16 @@ class Plain:
             for task in live:
                 task.cancel()
             await asyncio.gather(*live, return_exceptions=True)
+            for name, context in contexts.items():
+                if won and name not in won:
+                    context._lose()
+                self._unused += context._unused
+                context._unused.clear()
         errors = {name: task.exception() for name, task in tasks.items()}
         raise RaceFailed("failed", {name: error for name, error in errors.items() if isinstance(error, Exception)})
 
     def loop(self, name: str, state: Any, **options: int) -> "Turns":
-        return Turns(self, state)
+        return Turns(self, state, options.get("commit_every", 1))
 
 
 class Turn(Plain):
@@ -610,14 +666,18 @@ class Turn(Plain):
 class Turns:
     """The turns of a loop."""
 
-    def __init__(self, plain: Plain, state: Any) -> None:
+    def __init__(self, plain: Plain, state: Any, commit_every: int) -> None:
         self._turn = Turn(plain.execution.key, plain._mailbox, plain._troubles, plain.execution.version)
+        self._turn._caller, self._turn._inner, self._turn._unused = plain._caller, plain._inner, plain._unused
         self._turn.state = state
+        self._commit_every = commit_every
 
     def __aiter__(self) -> "Turns":
         return self
 
     async def __anext__(self) -> Turn:
         self._turn.number += 1
+        if self._turn.number % self._commit_every == 0:
+            self._turn._use()
         self._turn.state = kept(self._turn.state)
         return self._turn

@@ -64,7 +64,7 @@ class _Changes:
     def within(self, node: Node, place: _Place) -> Node:
         """The node, with changes in the sequences in it."""
         match node:
-            case n.Sequence(nodes):
+            case n.Sequence(nodes, fixed=False):
                 return n.Sequence(tuple(self._between([self.within(one, place) for one in nodes], place)))
             case n.Guard(body) | n.Map(body=body):
                 return replace(node, body=self.within(body, place))

@@ -194,9 +194,10 @@ class Call(msgspec.Struct, frozen=True, tag=True):
 
 
 class Sequence(msgspec.Struct, frozen=True, tag=True):
-    """One after the other; what fails ends it."""
+    """One after the other; what fails ends it. Nothing is put between the nodes of one that is `fixed`, as what comes of it depends on their order."""
 
     nodes: "tuple[Node, ...]"
+    fixed: bool = False
 
 
 class Guard(msgspec.Struct, frozen=True, tag=True):

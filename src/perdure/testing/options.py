@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from perdure.testing import nodes as n
 from perdure.testing.changes import changed, queued
 from perdure.testing.faults import NO_FAULTS, Faults
+from perdure.testing.losers import with_losers
 from perdure.testing.nodes import Program
 from perdure.testing.programs import generate
 
@@ -71,7 +72,9 @@ def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store
     """The programs and the world that a seed stands for. What is drawn later changes nothing of what was drawn before."""
     programs, options = _drawn(seed, faults, always_suspend, store)
     programs, options = _with_deploys(Random(f"{seed}: deploys"), programs, options)
-    return _with_queues(Random(f"{seed}: queues"), programs, options)
+    programs, options = _with_queues(Random(f"{seed}: queues"), programs, options)
+    rng = Random(f"{seed}: losers")
+    return [with_losers(program, rng) for program in programs] if rng.random() < 0.4 else programs, options
 
 
 def _with_deploys(rng: Random, programs: list[Program], options: Options) -> tuple[list[Program], Options]:

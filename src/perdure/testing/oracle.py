@@ -5,7 +5,7 @@ there from the beginning; a sleep of a century, a step that hangs without a time
 nobody has sent are points that a branch does not get past, and it says so by yielding. A race is won by the branch that returns.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
@@ -41,13 +41,13 @@ def predict(program: Program) -> Prediction:
     """
     oracle = _Oracle()
     seen: set[str] = set()
-    mailbox: defaultdict[str, deque[Json]] = defaultdict(deque)
+    mailbox = _Mailbox()
     for _, name, body, key in sorted(program.messages, key=lambda message: message.at_s):
         if key not in seen:
             seen.add(key)
-            mailbox[name].append(body)
+            mailbox.put(name, body)
     effects: Counter[str] = Counter()
-    reading = oracle.read(program.root, _Scope(mailbox, effects, Counter()))
+    reading = oracle.read(program.root, _Scope(mailbox, effects, Counter(), _Branch(None)))
     try:
         while True:
             before = oracle.sent
@@ -65,10 +65,66 @@ class _Failure(Exception):
     """What the program sees as an error, in the words of its result."""
 
 
+class _Mailbox:
+    """Messages by name, in the order in which they came; one that goes back has its old place."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, list[tuple[int, Json]]] = defaultdict(list)
+        self._count = 0
+
+    def put(self, name: str, body: Json) -> None:
+        self._count += 1
+        self._waiting[name].append((self._count, body))
+
+    def has(self, name: str) -> bool:
+        return bool(self._waiting[name])
+
+    def take(self, name: str, limit: int) -> list[tuple[int, Json]]:
+        waiting = self._waiting[name]
+        self._waiting[name] = waiting[limit:]
+        return waiting[:limit]
+
+    def give_back(self, name: str, messages: list[tuple[int, Json]]) -> None:
+        self._waiting[name] = sorted([*self._waiting[name], *messages], key=lambda message: message[0])
+
+
+class _Branch:
+    """What a branch has received and not used, and the branches in it that have not handed over what they have."""
+
+    def __init__(self, caller: "_Branch | None") -> None:
+        self.caller = caller
+        self.unused: list[tuple[str, list[tuple[int, Json]]]] = []
+        self.inner: list[_Branch] = []
+        if caller is not None:
+            caller.inner.append(self)
+
+    def use(self) -> None:
+        """It has settled what uses messages, and so have those around it."""
+        branch: _Branch | None = self
+        while branch is not None:
+            branch.unused = []
+            branch = branch.caller
+
+    def hand_over(self) -> None:
+        """It has ended: what it has not used is its caller's."""
+        assert self.caller is not None
+        self.caller.unused += self.unused
+        self.unused = []
+
+    def lose(self, mailbox: _Mailbox) -> None:
+        """It and all in it have lost: what they have not used goes back."""
+        for name, messages in self.unused:
+            mailbox.give_back(name, messages)
+        self.unused = []
+        for branch in self.inner:
+            branch.lose(mailbox)
+
+
 class _Scope(NamedTuple):
-    mailbox: defaultdict[str, deque[Json]]
+    mailbox: _Mailbox
     effects: Counter[str]
     done: Counter[str]
+    branch: _Branch
     where: str = ""
     items: str = ""
     turns: int = 0
@@ -97,9 +153,10 @@ class _Oracle:
                 while duration_s >= CENTURY_S:
                     yield
             case n.Listen() | n.Gather():
-                return {"heard": (yield from self._receive(node, scope.mailbox[node.message + scope.items]))}
+                return {"heard": (yield from self._receive(node, scope))}
             case n.Send(message, body):
-                scope.mailbox[message + scope.items].append([body, scope.turns])
+                scope.mailbox.put(message + scope.items, [body, scope.turns])
+                scope.branch.use()
                 self.sent += 1
             case n.Keep(name, value):
                 scope.effects[name + scope.where] += 1
@@ -109,6 +166,7 @@ class _Oracle:
             case n.Call():
                 return (yield from self._call(node, scope))
             case n.Approve(approves=approves):
+                scope.branch.use()
                 return {"approved": approves}
             case n.Gate(_, latest):
                 return {"way": latest}
@@ -147,15 +205,19 @@ class _Oracle:
         """A child undoes what it has done if it fails; what it has done by completing may be undone with its parent."""
         done: Counter[str] = Counter()
         try:
-            value = yield from self.read(node.body, scope._replace(mailbox=defaultdict(deque), items="", done=done))
+            value = yield from self.read(node.body, scope._replace(mailbox=_Mailbox(), items="", done=done, branch=_Branch(None)))
         except _Failure as failure:
+            scope.branch.use()
             scope.effects.update(done)
             raise _Failure("ChildFailed") from failure
+        scope.branch.use()
         scope.done.update(done if node.undo else ())
         return {"child": value}
 
     def _step(self, node: n.Step, scope: _Scope) -> Reading:
         effect, tries = node.name + scope.where, TRIES if node.tries is None else node.tries
+        if not isinstance(node.behaviour, n.Hangs) or node.timeout_s is not None:
+            scope.branch.use()
         match node.behaviour:
             case n.Answers(value, failures, _, padding_chars) if failures < tries:
                 scope.effects[effect] += failures + 1
@@ -178,13 +240,16 @@ class _Oracle:
         kind, error = ("timeout", "") if isinstance(node.behaviour, n.Hangs) else ("exhausted", " " + getattr(node.behaviour, "error", "ValueError"))
         raise _Failure(f"StepFailed {kind} {tries}{error}")
 
-    def _receive(self, node: n.Listen | n.Gather, waiting: deque[Json]) -> Reading:
-        while not waiting and node.timeout_s is None:
+    def _receive(self, node: n.Listen | n.Gather, scope: _Scope) -> Reading:
+        name = node.message + scope.items
+        while not scope.mailbox.has(name) and node.timeout_s is None:
             yield
+        taken = scope.mailbox.take(name, node.limit if isinstance(node, n.Gather) else 1)
+        scope.branch.unused.append((name, taken))
         if isinstance(node, n.Gather):
-            return [waiting.popleft() for _ in range(min(node.limit, len(waiting)))]
-        if waiting:
-            return waiting.popleft()
+            return [body for _, body in taken]
+        if taken:
+            return taken[0][1]
         if node.default:
             return node.default[0]
         raise _Failure("Timeout")
@@ -192,21 +257,29 @@ class _Oracle:
     def _loop(self, node: n.Loop, scope: _Scope) -> Reading:
         values: list[Json] = []
         for turn in range(node.turns):
+            if turn % node.options.get("commit_every", 1) == 0:
+                scope.branch.use()
             values += [(yield from self.read(node.body, scope._replace(where=f"{scope.where}~{turn}", turns=turn)))]
         return {"count": node.turns, "last": values[-4:]}
 
     def _join(self, node: n.Join | n.Map, scope: _Scope) -> Reading:
         readings: dict[str, Reading] = {}
+        branches: list[_Branch] = []
         if isinstance(node, n.Join):
-            readings = {name: self.read(body, scope) for name, body in node.branches.items()}
+            for name, body in node.branches.items():
+                branches.append(_Branch(scope.branch))
+                readings[name] = self.read(body, scope._replace(branch=branches[-1]))
         else:
             for item in range(len(node.items)):
-                inner = scope._replace(where=f"{scope.where}[{item}]", items=f"{scope.items}[{item}]")
+                branches.append(_Branch(scope.branch))
+                inner = scope._replace(branch=branches[-1], where=f"{scope.where}[{item}]", items=f"{scope.items}[{item}]")
                 readings[str(item)] = self._item(node, item, inner)
         outputs: dict[str, Json] = {}
         errors: dict[str, str] = {}
         while self._advance(readings, outputs, errors):
             yield
+        for branch in branches:
+            branch.hand_over()
         if errors:
             return self._failed("JoinFailed", node, errors, {"outputs": outputs})
         in_order = {name: outputs[name] for name in readings}
@@ -219,11 +292,18 @@ class _Oracle:
         effects: dict[str, Counter[str]] = {name: Counter() for name in node.branches}
         done: dict[str, Counter[str]] = {name: Counter() for name in node.branches}
         self.lost += [*effects.values(), *done.values()]
-        readings = {name: self.read(body, scope._replace(effects=effects[name], done=done[name])) for name, body in node.branches.items()}
+        branches = {name: _Branch(scope.branch) for name in node.branches}
+        scopes = {name: scope._replace(effects=effects[name], done=done[name], branch=branches[name]) for name in node.branches}
+        readings = {name: self.read(body, scopes[name]) for name, body in node.branches.items()}
         outputs: dict[str, Json] = {}
         errors: dict[str, str] = {}
         while self._advance(readings, outputs, errors) and not outputs:
             yield
+        for name, branch in branches.items():
+            if name in (outputs or errors):
+                branch.hand_over()
+            else:
+                branch.lose(scope.mailbox)
         for name in outputs or errors:
             scope.effects.update(effects[name])
             scope.done.update(done[name])

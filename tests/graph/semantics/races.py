@@ -12,6 +12,16 @@ steps:
 output: "@r"
 """
 
+LOSER = """
+order: listed
+steps:
+  - id: r
+    race:
+      - {id: loses, do: [{id: l, listen: m}, AFTER]}
+      - {id: late, sleep: 10s}
+  - {id: left, listen: {names: m, gather: 1s}}
+"""
+
 ROWS = [
     Row(
         "the first to succeed wins, and the others are dropped",
@@ -187,5 +197,109 @@ ROWS = [
         answers={"r/a": ["room 1"], "r/b": ["room 2"]},
         failed="no",
         undone="r/b",
+    ),
+    Row(
+        "the message of a loser that has only waited and set variables since goes back to its place, before what came later",
+        LOSER.replace("AFTER", "{id: v, set: {x: 1}}, {id: w, sleep: 1h}"),
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[1, 2],
+        crashes=True,
+    ),
+    Row(
+        "the message of a loser that has settled a step since is used",
+        LOSER.replace("AFTER", "{id: t, tool: SAY}, {id: w, sleep: 1h}"),
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[2],
+        crashes=True,
+    ),
+    Row(
+        "the message of a loser whose step has not settled goes back",
+        LOSER.replace("AFTER", "{id: t, tool: SAY}"),
+        takes={"r/loses/t": "1h"},
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[1, 2],
+    ),
+    Row(
+        "the message of a loser that has sent one since is used",
+        LOSER.replace("AFTER", "{id: t, emit: {name: hello, to: {workflow: other, id: x}}}, {id: w, sleep: 1h}"),
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[2],
+    ),
+    Row(
+        "the message of a loser whose child has ended since is used",
+        LOSER.replace("AFTER", "{id: t, call: child}, {id: w, sleep: 1h}"),
+        calls=("name: child\nsteps:\n  - {id: s, sleep: 1s}",),
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[2],
+    ),
+    Row(
+        "of a loop without end that loses, the messages of earlier turns are used, and that of the present one goes back",
+        """
+        order: listed
+        steps:
+          - id: r
+            race:
+              - {id: loses, repeat: {while: {expr: "true"}, endless: true}, do: [{id: l, listen: m}, {id: w, sleep: 4s}]}
+              - {id: late, sleep: 10s}
+          - {id: left, listen: {names: m, gather: 1s}}
+        """,
+        script=(Sent("m", 1), Sent("m", 2), Sent("m", 3), Sent("m", 4)),
+        result=[3, 4],
+        crashes=True,
+    ),
+    Row(
+        "the message of a branch that failed goes back once another has won",
+        LOSER.replace("AFTER", "{id: no, fail: bad}"),
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[1, 2],
+    ),
+    Row(
+        "the message of the winner is used, though it is kept nowhere",
+        """
+        order: listed
+        steps:
+          - id: r
+            race:
+              - {id: wins, do: [{id: l, listen: m}, {id: w, sleep: 1s}]}
+              - {id: late, sleep: 10s}
+          - {id: a, listen: {names: m, timeout: 1s}}
+        output: "@a"
+        """,
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=2,
+    ),
+    Row(
+        "what a block within a loser has received goes back as well, and what a branch beside it did does not use it",
+        LOSER.replace("AFTER", "{id: p, parallel: [{id: q, do: [{id: l2, listen: m}]}, {id: t, sleep: 1h}]}"),
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[1, 2],
+    ),
+    Row(
+        "the messages of a block whose time is over go back",
+        """
+        order: listed
+        steps:
+          - {id: r, timeout: 10s, do: [{id: l, listen: m}, {id: w, sleep: 1h}], on_error: [{id: late, set: {}}]}
+          - {id: left, listen: {names: m, gather: 1s}}
+        """,
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[1, 2],
+    ),
+    Row(
+        "the messages of branches and items that are cancelled since another has failed go back",
+        """
+        order: listed
+        steps:
+          - id: p
+            parallel: [{id: q, do: [{id: l, listen: m}, {id: w, sleep: 1h}]}, {id: f, do: [{id: s, sleep: 1s}, {id: no, fail: bad}]}]
+            on_error: [{id: one, set: {}}]
+          - id: e
+            each: {in: ["1h", "1s"]}
+            do: [{id: l2, listen: m}, {id: w2, sleep: "@item"}, {id: no2, fail: bad}]
+            on_error: [{id: two, set: {}}]
+          - {id: left, listen: {names: m, gather: 1s}}
+        """,
+        script=(Sent("m", 1), Sent("m", 2)),
+        result=[1],
     ),
 ]

@@ -8,8 +8,8 @@ import pytest
 from perdure import Context, Fatal, RaceFailed, Retry, Won, step, workflow
 from perdure.core import events as e
 from perdure.core import messages
-from perdure.core.paths import text
-from tests.programs.code.engines import every_cut, settle, virtually, warm, world
+from perdure.core.paths import Key, text
+from tests.programs.code.engines import World, every_cut, settle, virtually, warm, world
 
 ended: list[str] = []
 
@@ -347,6 +347,197 @@ async def test_a_completable_message_goes_back_if_its_branch_loses_before_comple
         await w.send(key, "m", "back")
         await w.send(key, "n", "completed")
         assert await w.result(key) == ["back", "done"]
+
+
+@step
+async def child_step(word: str) -> str:
+    return word
+
+
+@workflow
+async def child(ctx: Context, word: str) -> str:
+    return await ctx.step(child_step, word)
+
+
+async def sleeps(c: Context) -> None:
+    await c.sleep(1)
+
+
+async def listens_again(c: Context) -> None:
+    await c.listen("other", timeout=1, default=None)
+
+
+async def records(c: Context) -> None:
+    await c.keep("k", lambda: 1)
+    c.set("s", 1)
+    c.set_attributes({"a": 1})
+    c.emit(1)
+    await c.version("v", 2)
+
+
+async def does_nothing_in_branches(c: Context) -> None:
+    await c.join(sleeps, records)
+    await c.race(a=sleeps, b=listens_again)
+
+
+async def has_a_step_in_flight(c: Context) -> None:
+    await c.step(never)
+
+
+async def fails(c: Context) -> None:
+    raise ValueError("bad")
+
+
+async def settles_a_step(c: Context) -> None:
+    await c.step(quick, "x")
+
+
+async def settles_a_failing_step(c: Context) -> None:
+    await c.attempt(bad)
+
+
+async def settles_a_child(c: Context) -> None:
+    await c.call(child, "x")
+
+
+async def starts_a_child(c: Context) -> None:
+    await c.start(child, "x")
+
+
+async def sends(c: Context) -> None:
+    await c.send(c.execution.key, "other", 1)
+
+
+async def turns(c: Context) -> None:
+    async for turn in c.loop("l", state=0):
+        if turn.number:
+            break
+
+
+async def settles_a_step_in_a_branch(c: Context) -> None:
+    await c.join(settles_a_step, sleeps)
+
+
+BACK = (sleeps, listens_again, records, does_nothing_in_branches, has_a_step_in_flight, fails)
+USED = (settles_a_step, settles_a_failing_step, settles_a_child, starts_a_child, sends, turns, settles_a_step_in_a_branch)
+
+
+@pytest.mark.parametrize(("after", "left"), [*((after, [0, 1, 2]) for after in BACK), *((after, [1, 2]) for after in USED)])
+@pytest.mark.parametrize("how", ["race", "nested", "cancelled task"])
+@virtually
+async def test_a_losers_message_goes_back_in_order_unless_it_did_something_with_it(after: Any, left: list[int], how: str) -> None:
+    if how == "cancelled task" and after is fails:
+        pytest.skip("a task that fails is not cancelled")
+
+    async def loser(c: Context) -> None:
+        await c.listen("m")
+        await after(c)
+        await c.sleep("1d")
+
+    @workflow
+    async def racing(ctx: Context) -> list[Any]:
+        match how:
+            case "race":
+                await ctx.race(loser=loser, timer=lambda c: c.sleep(60))
+            case "nested":
+                await ctx.race(loser=lambda c: c.join(inner=loser, waits=lambda d: d.sleep("1d")), timer=lambda c: c.sleep(60))
+            case _:
+                task = asyncio.create_task(loser(ctx))
+                await ctx.sleep(60)
+                task.cancel()
+                await ctx.sleep(0)
+        return await ctx.listen_many("m", limit=9, timeout=1)
+
+    async with world(racing, child) as w:
+        key = await w.start(racing)
+        for number in range(3):
+            await w.send(key, "m", number)
+        assert await w.result(key) == left
+        await w.replayed(key)
+
+
+@virtually
+async def test_of_turns_that_lose_what_was_received_before_the_last_commit_is_used() -> None:
+    @workflow
+    async def racing(ctx: Context) -> list[Any]:
+        async def serves(c: Context) -> None:
+            async for turn in c.loop("l", state=0, commit_every=3):
+                await turn.listen("m")
+
+        await ctx.race(serves=serves, timer=lambda c: c.sleep(60))
+        return await ctx.listen_many("m", limit=9, timeout=1)
+
+    async with world(racing) as w:
+        key = await w.start(racing)
+        for number in range(8):
+            await w.send(key, "m", number)
+        assert await w.result(key) == [6, 7]
+
+
+@virtually
+async def test_a_server_that_loses_gives_back_the_job_in_hand_and_none_that_it_has_done() -> None:
+    @workflow
+    async def racing(ctx: Context) -> list[Any]:
+        async def serves(c: Context) -> None:
+            async for turn in c.loop("l", state=0, keep=2):
+                await turn.step(slow, str(await turn.listen("job")), 4.0)
+
+        await ctx.race(serves=serves, timer=lambda c: c.sleep(81))
+        return await ctx.listen_many("job", limit=99, timeout=1)
+
+    async with world(racing) as w:
+        key = await w.start(racing)
+        for number in range(25):
+            await w.send(key, "job", number)
+        assert await w.result(key) == [20, 21, 22, 23, 24]
+
+
+@pytest.mark.parametrize(("uses", "left"), [(True, []), (False, [0, 1])])
+@virtually
+async def test_messages_of_branches_that_all_failed_are_the_callers(uses: bool, left: list[int]) -> None:
+    @workflow
+    async def racing(ctx: Context) -> list[Any]:
+        async def failing(c: Context) -> None:
+            await c.listen("m")
+            raise ValueError
+
+        async def catches(c: Context) -> None:
+            with pytest.raises(RaceFailed):
+                await c.race(a=failing, b=failing)
+            if uses:
+                await c.step(quick, "used")
+            await c.sleep("1d")
+
+        await ctx.race(catches=catches, timer=lambda c: c.sleep(5))
+        return await ctx.listen_many("m", limit=9, timeout=1)
+
+    async with world(racing) as w:
+        key = await w.start(racing)
+        for number in range(2):
+            await w.send(key, "m", number)
+        assert await w.result(key) == left
+
+
+@virtually
+async def test_a_message_that_went_back_is_neither_lost_nor_taken_twice_from_every_cut() -> None:
+    @workflow
+    async def racing(ctx: Context) -> list[Any]:
+        async def loser(c: Context) -> None:
+            first = await c.listen("m")
+            await c.step(quick, str(first))
+            await c.listen("m")
+            await c.listen("never")
+
+        await ctx.race(loser=loser, wins=lambda c: c.listen("go"))
+        return await ctx.listen_many("m", limit=9, timeout=1)
+
+    async def say(w: World, key: Key) -> None:
+        for number in range(3):
+            await w.send(key, "m", number, once=f"k{number}")
+        await settle(1)
+        await w.send(key, "go", once="go")
+
+    assert await every_cut(racing, say=say) == [1, 2]
 
 
 @virtually

@@ -15,7 +15,6 @@ from perdure.core.errors import JoinFailed, RaceFailed, WrongVerb
 from perdure.core.paths import Path, text
 from perdure.programs.code.results import Won
 from perdure.programs.code.scheduler import NumberedTask
-from perdure.programs.code.scope import Scope
 
 if TYPE_CHECKING:
     from perdure.programs.code.context import Context
@@ -29,16 +28,16 @@ Branch = tuple[str, Path, Callable[["Context"], Awaitable[Any]]]
 class Branches:
     """The branches of one join, map or race while they run. Each end costs the same, however many there are."""
 
-    __slots__ = ("_branches", "_context", "_limit", "_live", "_scope", "done", "errors", "outputs", "race", "tasks")
+    __slots__ = ("_branches", "_context", "_failed", "_limit", "_live", "done", "errors", "outputs", "race", "tasks")
 
-    def __init__(self, context: "Context", scope: Scope, branches: Iterator[Branch], limit: int | None, race: bool) -> None:
+    def __init__(self, context: "Context", branches: Iterator[Branch], limit: int | None, race: bool) -> None:
         self.done: Any = context._instance.loop.create_future()
         self.errors: dict[str, Exception] = {}
         self.outputs: dict[str, Any] = {}
         self.race = race
-        self.tasks: dict[NumberedTask[Any], str] = {}
+        self.tasks: dict[NumberedTask[Any], tuple[str, Path]] = {}
         self._context = context
-        self._scope = scope
+        self._failed: list[Path] = []
         self._branches = branches
         self._limit = limit
         self._live = 0
@@ -51,17 +50,21 @@ class Branches:
             if branch is None:
                 break
             name, path, fn = branch
-            task = self._context._branch(self._scope, name, path, fn)
-            self.tasks[task] = name
+            task = self._context._branch(name, path, fn)
+            self.tasks[task] = name, path
             self._live += 1
             task.add_done_callback(self._ended)
         if not self._live and not self.done.done():
             self.done.set_result(None)
 
     def _ended(self, task: NumberedTask[Any]) -> None:
-        name = self.tasks.pop(task)
+        name, path = self.tasks.pop(task)
         self._live -= 1
         error = RuntimeError("the branch cancelled itself") if task.cancelled() else task.exception()
+        if self.race and error is not None and not self.done.done():
+            self._failed.append(path)  # whether it has lost is known when the race is over
+        else:
+            self._context._instance.receipts.end(path)
         if self.done.done():
             return
         if error is None:
@@ -74,10 +77,13 @@ class Branches:
         self._fill()
 
     def cancel(self) -> None:
-        """Tell every branch that still runs to unwind."""
-        self._branches = iter(())
-        for task in list(self.tasks):
-            self._context._give_back(task)
+        """Tell every branch that still runs to unwind. These, and those that failed before, put back the messages that they did not use."""
+        self._branches, instance = iter(()), self._context._instance
+        for path in self._failed:
+            instance.give_back(path)
+            instance.receipts.end(path)
+        for task, (_, path) in list(self.tasks.items()):
+            instance.give_back(path)
             task.cancel()
 
     async def run(self) -> None:
@@ -87,6 +93,9 @@ class Branches:
         except CancelledError:
             self.cancel()
             raise
+        if not self.outputs:
+            for path in self._failed:  # all have, and the caller is told of their errors
+                self._context._instance.receipts.end(path)
 
 
 def label(verb: str, names: Sequence[str]) -> str:
@@ -97,10 +106,10 @@ def label(verb: str, names: Sequence[str]) -> str:
     return f"{verb} {listed.decode()}"
 
 
-async def join(context: "Context", scope: Scope, path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
+async def join(context: "Context", path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
     """Run all; return what each returned, by name, or raise `JoinFailed` once all have ended."""
     context._instance.started(path)
-    running = Branches(context, scope, iter(branches), limit, race=False)
+    running = Branches(context, iter(branches), limit, race=False)
     await running.run()
     outputs = {name: running.outputs[name] for name, _, _ in branches if name in running.outputs}
     if running.errors:
@@ -109,10 +118,10 @@ async def join(context: "Context", scope: Scope, path: Path, branches: Sequence[
     return outputs
 
 
-async def race(context: "Context", scope: Scope, path: Path, branches: Sequence[Branch]) -> Won[Any]:
+async def race(context: "Context", path: Path, branches: Sequence[Branch]) -> Won[Any]:
     """Run all until one returns; cancel the others, in mid-step too."""
     context._instance.started(path)
-    running = Branches(context, scope, iter(branches), None, race=True)
+    running = Branches(context, iter(branches), None, race=True)
     await running.run()
     winner = running.done.result()
     if winner is None:

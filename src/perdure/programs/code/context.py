@@ -307,8 +307,8 @@ class Context:
         Raises:
             Timeout: nothing came in time, and there is no `default`.
         """
-        scope, path, op, signal = self._receive("listen", names, name, Receive((), 1, timeout_s=_optional_s(timeout), completable=completable))
-        return self._verb(path, self._listen(scope, path, op, signal, default))
+        path, op, signal = self._receive("listen", names, name, Receive((), 1, timeout_s=_optional_s(timeout), completable=completable))
+        return self._verb(path, self._listen(path, op, signal, default))
 
     @overload
     def listen_many(
@@ -324,51 +324,49 @@ class Context:
         """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
         or the time is over, possibly none."""
         receive = Receive((), whole(limit, "listen_many(limit)"), timeout is not None, _optional_s(timeout), completable)
-        scope, path, op, signal = self._receive("listen_many", names, name, receive)
-        return self._verb(path, self._listen_many(scope, path, op, signal))
+        path, op, signal = self._receive("listen_many", names, name, receive)
+        return self._verb(path, self._listen_many(path, op, signal))
 
-    def _receive(self, verb: str, names: tuple[Any, ...], name: str | None, receive: Receive) -> tuple[Scope, Path, Receive, Signal[Any] | None]:
+    def _receive(self, verb: str, names: tuple[Any, ...], name: str | None, receive: Receive) -> tuple[Path, Receive, Signal[Any] | None]:
         scope = self._enter(verb)
         signal = names[0] if len(names) == 1 and isinstance(names[0], Signal) else None
         wanted = tuple(checked_name(one.name if isinstance(one, Signal) else one, "signal") for one in names)
         if not wanted:
             raise BadValue(verb, names, "a signal, or the names of messages")
         path = scope.take(f"listen:{','.join(wanted)}"[:200], name)
-        return scope, path, msgspec.structs.replace(receive, names=wanted), signal
+        return path, msgspec.structs.replace(receive, names=wanted), signal
 
-    async def _received(self, scope: Scope, path: Path, op: Receive) -> Settlement:
+    async def _received(self, path: Path, op: Receive) -> Settlement:
         settlement = await self._settle(path, op)
-        if settlement.letters and op.completable:
-            scope.marks.hold(path, {letter.number for letter in settlement.letters})
-        elif settlement.letters:
-            scope.marks.unused.setdefault(scope.task, []).append(path)
+        if settlement.letters:
+            self._instance.receipts.receive(path, [letter.number for letter in settlement.letters], op.completable)
         return settlement
 
-    async def _listen(self, scope: Scope, path: Path, op: Receive, signal: Signal[Any] | None, default: Any) -> Any:
-        settlement = await self._received(scope, path, op)
+    async def _listen(self, path: Path, op: Receive, signal: Signal[Any] | None, default: Any) -> Any:
+        settlement = await self._received(path, op)
         if isinstance(settlement.outcome, Err):
             if default is _MISSING:
                 raise Timeout(text(path), op.timeout_s)
             return default
-        return self._letter(scope, path, op, signal, settlement.letters[0])
+        return self._letter(path, op, signal, settlement.letters[0])
 
-    async def _listen_many(self, scope: Scope, path: Path, op: Receive, signal: Signal[Any] | None) -> list[Any]:
-        settlement = await self._received(scope, path, op)
-        return [self._letter(scope, path, op, signal, letter) for letter in settlement.letters]
+    async def _listen_many(self, path: Path, op: Receive, signal: Signal[Any] | None) -> list[Any]:
+        settlement = await self._received(path, op)
+        return [self._letter(path, op, signal, letter) for letter in settlement.letters]
 
-    def _letter(self, scope: Scope, path: Path, op: Receive, signal: Signal[Any] | None, letter: Letter) -> Any:
+    def _letter(self, path: Path, op: Receive, signal: Signal[Any] | None, letter: Letter) -> Any:
         body = self._instance.decode(letter.body, Any if signal is None else signal.body, path)
         if not op.completable:
             return body
-        return Message(letter.name, body, partial(self._complete, path, letter.number, scope.marks.held[path]))
+        return Message(letter.name, body, partial(self._complete, path, letter.number))
 
-    def _complete(self, path: Path, number: int, held: set[int], reply: Any) -> None:
+    def _complete(self, path: Path, number: int, reply: Any) -> None:
         _ = self._instance.admit("complete")
-        if number not in held:
+        if not self._instance.receipts.holds(path, number):
             what = f"the message of {text(path)} was completed before, or went back when its branch lost"
             raise WrongVerb(what, "complete each once, while its branch goes on")
         self._instance.remember(reply_path(path, number), lambda: values.encode(reply, "the reply to", path), role="reply", label=str(number))
-        held.discard(number)
+        self._instance.receipts.complete(path, number)
 
     @overload
     def send(self, execution: Key | HasKey, signal: Signal[T], body: T, *, name: str | None = ...) -> Done[None]: ...
@@ -405,8 +403,8 @@ class Context:
         Raises:
             JoinFailed: branches failed; it has the error of each, and what the others returned.
         """
-        scope, path, started = self._branches("join", branches, by_name, name)
-        return self._verb(path, self._join(scope, path, started, as_tuple=not by_name))
+        path, started = self._branches("join", branches, by_name, name)
+        return self._verb(path, self._join(path, started, as_tuple=not by_name))
 
     def race(self, *, name: str | None = None, **branches: BranchOf[T]) -> Verb[Won[T]]:
         """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
@@ -414,8 +412,8 @@ class Context:
         Raises:
             RaceFailed: every branch failed.
         """
-        scope, path, started = self._branches("race", (), branches, name)
-        return self._verb(path, self._race(scope, path, started))
+        path, started = self._branches("race", (), branches, name)
+        return self._verb(path, self._race(path, started))
 
     def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = None, name: str | None = None) -> Verb[list[R]]:
         """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
@@ -429,7 +427,7 @@ class Context:
         aim = flow.own_name(fn, "item")
         path = scope.take(f"map:{aim}", name)
         started: list[flow.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, fn, item)) for number, item in enumerate(items)]
-        return self._verb(path, self._map(scope, path, started, limit, f"map {aim} over {len(started)}"))
+        return self._verb(path, self._map(path, started, limit, f"map {aim} over {len(started)}"))
 
     def wait(
         self, *awaitables: Awaitable[T], timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED, name: str | None = None
@@ -459,46 +457,46 @@ class Context:
         self._enter("as_completed")
         return waiting.Completed(self._instance.loop, waiting.tasks_of("as_completed", self._instance.loop, awaitables))
 
-    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Scope, Path, list[flow.Branch]]:
+    def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[flow.Branch]]:
         scope = self._enter(verb)
         if (positional and by_name) or not (positional or by_name):
             raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give at least one, and all in the same way")
         for branch in by_name:
             checked_name(branch, "branch")
         path = scope.take(verb, name)
-        return scope, path, flow.named(path, positional, by_name)
+        return path, flow.named(path, positional, by_name)
 
-    async def _join(self, scope: Scope, path: Path, started: list[flow.Branch], as_tuple: bool) -> Any:
+    async def _join(self, path: Path, started: list[flow.Branch], as_tuple: bool) -> Any:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("join", [name for name, _, _ in started]))
-        outputs = await flow.join(self, scope, path, started)
+        outputs = await flow.join(self, path, started)
         return tuple(outputs.values()) if as_tuple else Record(outputs)
 
-    async def _map(self, scope: Scope, path: Path, started: list[flow.Branch], limit: int | None, label: str) -> list[Any]:
+    async def _map(self, path: Path, started: list[flow.Branch], limit: int | None, label: str) -> list[Any]:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=label)
-        return list((await flow.join(self, scope, path, started, limit)).values())
+        return list((await flow.join(self, path, started, limit)).values())
 
-    async def _race(self, scope: Scope, path: Path, started: list[flow.Branch]) -> Won[Any]:
+    async def _race(self, path: Path, started: list[flow.Branch]) -> Won[Any]:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("race", [name for name, _, _ in started]))
-        return await flow.race(self, scope, path, started)
+        return await flow.race(self, path, started)
 
-    def _branch(self, scope: Scope, name: str, path: Path, fn: BranchOf[Any]) -> NumberedTask[Any]:
-        """Start a branch as a task with a context of its own; what it has received when it ends, whoever called from `scope` has received."""
+    def _branch(self, name: str, path: Path, fn: BranchOf[Any]) -> NumberedTask[Any]:
+        """Start a branch as a task with a context of its own."""
         context = Context(self._instance, Scope(path), None)
-        context._task = task = self._instance.loop.create_task(context._run(fn, scope), name=name)
+        context._task = task = self._instance.loop.create_task(context._run(fn), name=name)
         self._instance.branches[task] = context._scope
         return task
 
-    async def _run(self, fn: BranchOf[Any], caller: Scope) -> Any:
+    async def _run(self, fn: BranchOf[Any]) -> Any:
+        self._instance.receipts.begin(self._scope.path)
         try:
             return await fn(self)
         except CancelledError:
-            self._instance.give_back(self._scope)
+            self._instance.give_back(self._scope.path)
             raise
         except (KeyboardInterrupt, SystemExit) as error:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
         finally:
             self._instance.branches.pop(cast("NumberedTask[Any]", self._task), None)
-            caller.marks.take_over(self._scope.marks, caller.task)
 
     def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1) -> Loop[S]:
         """Turns with durable state: ``async for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
@@ -511,7 +509,7 @@ class Context:
         return Loop(self, scope, path, state, commit_every=commit_every, keep=keep, trim_every=trim_every)
 
     def _turn(self, scope: Scope, cell: Cell[S], number: int, path: Path) -> Turn[S]:
-        return Turn(self._instance, Scope(path, scope.marks, scope.task), self._instance.loop.current, cell, number)
+        return Turn(self._instance, Scope(path), self._instance.loop.current, cell, number)
 
     # children
 
@@ -656,8 +654,15 @@ class Context:
             self._children = {}
         scope = self._children.get(task)
         if scope is None:
-            scope = self._children[task] = Scope(self._scope.take(task.label or "task"), self._scope.marks, task)
+            scope = self._children[task] = Scope(self._scope.take(task.label or "task"))
+            self._instance.receipts.begin(scope.path)
+            task.add_done_callback(partial(self._end_task, scope.path))
         return scope
+
+    def _end_task(self, path: Path, task: asyncio.Future[Any]) -> None:
+        if task.cancelled():
+            self._instance.give_back(path)
+        self._instance.receipts.end(path)
 
     def _verb(self, path: Path, coroutine: Verb[R]) -> Verb[R]:
         self._instance.promised(path, coroutine)
@@ -687,11 +692,6 @@ class Context:
             return await workflow.fn(self, *args, **kwargs)
         except (KeyboardInterrupt, SystemExit) as error:
             raise RuntimeError(f"{type(error).__name__} in a workflow") from error
-
-    def _give_back(self, task: NumberedTask[Any]) -> None:
-        scope = self._instance.branches.get(task)
-        if scope is not None:
-            self._instance.give_back(scope)
 
 
 class Turn(Context, Generic[S]):  # The one subclass: a turn is a context in every respect, and has state besides.

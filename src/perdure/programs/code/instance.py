@@ -19,6 +19,7 @@ from perdure.core.ops import Err, Keep, Op, Send, Spawn, same, settles_later
 from perdure.core.paths import Key, Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
 from perdure.core.promise import Settlement
+from perdure.core.receipts import Receipts, uses_messages
 from perdure.core.undo import undoable
 from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import CodeWorkflow, Step, Undo
@@ -62,6 +63,7 @@ class Instance:
         "handlers",
         "keeping",
         "loop",
+        "receipts",
         "steps",
         "workflow",
     )
@@ -72,6 +74,7 @@ class Instance:
         self.steps: dict[Path, Any] = {}
         self.handlers: dict[str, Undo] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
+        self.receipts = Receipts()
         self.attributes: Attributes = ()
         self.closed = False
         self.dry = self.keeping = False
@@ -135,16 +138,18 @@ class Instance:
         match event:
             case e.Settled(path) | e.Received(path) | e.Recalled(path):
                 self.steps.pop(path, None)
-                future = self._waiting.pop(path, None)
+                future, settlement = self._waiting.pop(path, None), self.execution.settled[path]
+                if uses_messages(path, settlement.op):
+                    self.receipts.use(path)
                 if future is not None and not future.done():
-                    future.set_result(self.execution.settled[path])
+                    future.set_result(settlement)
             case e.Started():
                 self._recalled = self._values  # of a fork, what was kept before may be kept again at any later event
                 self._begin()
             case e.Reopened():
                 self.loop.close()
                 self._recalled = self._values  # the same
-                self.loop, self._finished, self._undoing = DeterministicLoop(), False, None
+                self.loop, self._finished, self._undoing, self.receipts = DeterministicLoop(), False, None, Receipts()
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
                 self._begin()
@@ -153,7 +158,8 @@ class Instance:
             case e.Undoing() if self.execution.completed is not None:
                 self._finished = False
                 self._begin_undo(Finish("completed", self.execution.completed.outcome))
-            case e.Turned(path):
+            case e.Turned(path, turn):
+                self.receipts.use((*path, turn))
                 waiting = self._waiting.pop(path, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(event)
@@ -279,16 +285,10 @@ class Instance:
         else:
             self._remembered.popleft()
 
-    def give_back(self, scope: Scope) -> None:
-        """Put the messages that a branch received and did not use, or did not complete, back to their place."""
-        marks = scope.marks
-        for path in [path for paths in marks.unused.values() for path in paths]:
+    def give_back(self, branch: Path) -> None:
+        """Put back the messages that a branch received and has not used, or not completed."""
+        for path in self.receipts.give_back(branch):
             self.drop(path)
-        for path, numbers in marks.held.items():
-            if numbers:
-                self.drop(path)
-                numbers.clear()
-        marks.held, marks.unused = {}, {}
 
     def trim(self, path: Path, before: int) -> None:
         """Forget turns of a loop. How far was decided with it, so replay has nothing to do or compare."""
@@ -359,6 +359,8 @@ class Instance:
     def _ask(self, path: Path, op: Op) -> None:
         if self.closed or self._divergence is not None:
             raise Evicted
+        if not settles_later(op) and uses_messages(path, op):
+            self.receipts.use(path)
         if self._remembered is None:
             self._commands.append(Open(path, op))
             if len(self._commands) > OPENED_MAX:

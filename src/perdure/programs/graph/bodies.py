@@ -29,6 +29,7 @@ class Body:
         self.frame: Frame | None = None
         self.held: deque[Firing] = deque()
         self.active = 0
+        self.branches: dict[Path, None] = {}
         self.outputs: dict[str, Output] = {}
         self.error: Err | None = None
         self.is_over = False
@@ -39,6 +40,7 @@ class Body:
         if timeout_s is not None:
             _ = self.run.log.attempted(self._timer, lambda: Sleep(timeout_s))
             self.run.log.wait(self._timer, lambda _: self._timed_out())
+            self._begin_branch(self.doing.path)
         self.region = region
         self.frame = self.run.walk.begin(region, self.doing.firing.frame, self.doing.path, names or self.doing.names, self)
 
@@ -49,13 +51,14 @@ class Body:
     # what its steps do
 
     def holds(self, firing: Firing) -> bool:
-        """Whether a branch has to wait until another one ends."""
-        if not self.concurrency or firing.frame is not self.frame:
+        """Whether a branch has to wait until another one ends. Else it begins."""
+        if firing.frame is not self.frame or self.kind == "do":
             return False
-        if self.active >= self.concurrency:
+        if self.concurrency and self.active >= self.concurrency:
             self.held.append(firing)
             return True
         self.active += 1
+        self._begin_branch(firing.path)
         return False
 
     def took(self, firing: Firing, output: Output) -> None:
@@ -65,6 +68,8 @@ class Body:
         self.outputs[firing.place.node.id] = output
         if firing.frame is not self.frame:
             return
+        if self.kind == "parallel":
+            self._end_branch(firing.path)
         if self.concurrency:
             self._next()
         if self.kind == "race" and output.port not in ("skipped", "error", "rejected", "timeout"):
@@ -80,6 +85,8 @@ class Body:
             self.run.store(firing, output)
             self.run.follow(firing, output, ())
             return
+        self._end_branch(firing.path)
+        self._end_branch(self.doing.path)
         self._end()
         self.doing.then(error)
 
@@ -101,6 +108,8 @@ class Body:
     # how it ends
 
     def _win(self, firing: Firing, output: Output) -> None:
+        self._end_branch(firing.path)
+        self._end_branch(self.doing.path)
         self._end()
         self.doing.then(Done("success", Output.of({"winner": firing.place.node.id, "value": output.value}, "the result of a race")))
 
@@ -120,6 +129,21 @@ class Body:
             self.run.log.drop_under(self.doing.path)
         elif self.run.log.waits_at(self._timer):
             self.run.log.drop(self._timer)
+        for branch in list(self.branches):  # unless all came to an end, those that are left have lost, or were cancelled
+            if not is_drained:
+                self.run.log.give_back(branch)
+            self._end_branch(branch)
+        if not is_drained:
+            self.run.log.receipts.forget(self.doing.path)
+
+    def _begin_branch(self, path: Path) -> None:
+        self.branches[path] = None
+        self.run.log.receipts.begin(path)
+
+    def _end_branch(self, path: Path) -> None:
+        if path in self.branches:
+            del self.branches[path]
+            self.run.log.receipts.end(path)
 
     def _next(self) -> None:
         self.active -= 1

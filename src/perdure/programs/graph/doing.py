@@ -55,6 +55,7 @@ class Eaching:
         self.each = each
         self.items: list[Any] = []
         self.results: dict[int, Output] = {}
+        self.begun: dict[int, Path] = {}
         self.next = self.active = self.failed = 0
         self.is_over = False
 
@@ -100,13 +101,16 @@ class Eaching:
             first = position * self.each.batch
             loop["batch"] = {"index": position, "size": len(item), "items": item, "startIndex": first, "endIndex": first + len(item) - 1}
         given = {"item": item, "index": position, "loop": loop, self.each.name: item, self.each.index: position}
-        inside = Doing(self.doing.firing, (*self.doing.path, position), self.doing.names.inside(given, apart=True), partial(self._told, position))
+        path = self.begun[position] = (*self.doing.path, position)
+        self.run.log.receipts.begin(path)
+        inside = Doing(self.doing.firing, path, self.doing.names.inside(given, apart=True), partial(self._told, position))
         turns(self.run, inside)
 
     def _told(self, position: int, how: Done | Err) -> None:
         if self.is_over:
             return
         self.active -= 1
+        self.run.log.receipts.end(self.begun.pop(position))
         if isinstance(how, Err) or how.port in IN_VAIN:
             self.failed += 1
             if self.each.on_error == "fail" and not self.each.enough:
@@ -133,6 +137,10 @@ class Eaching:
     def _stop(self) -> None:
         self.is_over = True
         self.run.log.drop_under(self.doing.path)
+        for path in self.begun.values():
+            self.run.log.give_back(path)
+            self.run.log.receipts.end(path)
+        self.run.log.receipts.forget(self.doing.path)
 
     def _end(self) -> None:
         self.is_over = True

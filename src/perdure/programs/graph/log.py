@@ -10,10 +10,11 @@ from typing import Any
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
-from perdure.core.ops import Err, Keep, Op
+from perdure.core.ops import Err, Keep, Op, Receive, settles_later
 from perdure.core.paths import Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Trim
 from perdure.core.promise import Settlement
+from perdure.core.receipts import Receipts, uses_messages
 from perdure.core.values import NOTHING, Blob, Value
 from perdure.programs.code.places import asked_text
 from perdure.programs.graph.names import Done, Output
@@ -37,12 +38,13 @@ class PrefixEnd(Exception):  # where a look into the past ends
 class Log:
     """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; with `is_prefix`, it may end anywhere."""
 
-    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "commands", "is_prefix", "steps")
+    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "commands", "is_prefix", "receipts", "steps")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
         self.is_prefix = False
         self.steps: dict[Path, Any] = {}
+        self.receipts = Receipts()
         self._remembered: deque[e.Event] | None = None
         self._values: Mapping[str, bytes] = {}
         self._waiting: dict[Path, Callable[[Settlement], None]] = {}
@@ -62,16 +64,22 @@ class Log:
         self._waiting.clear()
         self._turns.clear()
         self.steps.clear()
+        self.receipts = Receipts()
 
     def told(self, path: Path, settlement: Settlement) -> None:
         """An operation has settled: whoever waits for it is told."""
         self.steps.pop(path, None)
+        if isinstance(settlement.op, Receive) and settlement.letters:
+            self.receipts.receive(path, [letter.number for letter in settlement.letters], settlement.op.completable)
+        elif uses_messages(path, settlement.op):
+            self.receipts.use(path)
         told = self._waiting.pop(path, None)
         if told is not None:
             told(settlement)
 
     def turned(self, event: e.Turned) -> None:
         """A compacted log goes on here with a turn of a loop: who waits for that is told."""
+        self.receipts.use((*event.path, event.turn))
         told = self._turns.pop(event.path, None)
         if told is not None:
             told(event)
@@ -131,6 +139,8 @@ class Log:
 
     def ask(self, path: Path, op: Op, blobs: tuple[tuple[str, bytes], ...] = ()) -> Op:
         """Ask for an operation; on replay, the one that is remembered here comes back."""
+        if not settles_later(op) and uses_messages(path, op):
+            self.receipts.use(path)
         if self._remembered is None:
             self.commands.append(Open(path, op, blobs))
             return op
@@ -164,6 +174,14 @@ class Log:
         """Want an open operation no longer."""
         del self._waiting[path]
         self.steps.pop(path, None)
+        self._drop(path)
+
+    def give_back(self, branch: Path) -> None:
+        """Put back the messages that a branch received and has not used."""
+        for path in self.receipts.give_back(branch):
+            self._drop(path)
+
+    def _drop(self, path: Path) -> None:
         if self._remembered is None:
             self.commands.append(Drop(path))
         elif self._next() == e.Dropped(path):
