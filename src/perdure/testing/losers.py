@@ -92,9 +92,7 @@ class _Losers:
         """The loser has used some, and has had the time for it."""
         name, gate, count = self._name("m"), self._name("m"), self._rng.randint(2, 4)
         waits = n.Gather(gate, 2, HOUR_S)  # one comes, the other never
-        return self._sequence(
-            *self._sends(name, count), *self._sends(gate, 1), self._race(self._busy(name), waits), n.Gather(name, count, HOUR_S)
-        )
+        return self._sequence(*self._sends(name, count), *self._sends(gate, 1), self._race(self._busy(name), waits), n.Gather(name, count, HOUR_S))
 
     def _busy(self, name: str) -> Node:
         """What receives messages and uses some of them."""

@@ -155,9 +155,7 @@ class _Oracle:
             case n.Listen() | n.Gather():
                 return {"heard": (yield from self._receive(node, scope))}
             case n.Send(message, body):
-                scope.mailbox.put(message + scope.items, [body, scope.turns])
-                scope.branch.use()
-                self.sent += 1
+                self._send(message + scope.items, [body, scope.turns], scope)
             case n.Keep(name, value):
                 scope.effects[name + scope.where] += 1
                 return value
@@ -186,6 +184,11 @@ class _Oracle:
             case n.Race():
                 return (yield from self._race(node, scope))
         return None
+
+    def _send(self, name: str, body: Json, scope: _Scope) -> None:
+        scope.mailbox.put(name, body)
+        scope.branch.use()
+        self.sent += 1
 
     def _each(self, nodes: Sequence[Node], scope: _Scope) -> Reading:
         values: list[Json] = []
