@@ -260,10 +260,9 @@ def size(execution: Execution, instance: Instance) -> dict[str, int]:
 
 def held_by(instance: Instance) -> int:
     """How many objects the coroutines' own contexts hold: names counted, tasks known, receives marked."""
-    count = 0
-    for scope in [*instance.branches.values(), _root_scope(instance)]:
-        count += len(scope.marks.held) + len(scope.marks.unused) + len(scope._counts)
-    return count
+    receipts = instance.receipts
+    count = len(receipts._branches) + len(receipts._ended) + len(receipts._held) + sum(map(len, receipts._unused.values()))
+    return count + sum(len(scope._counts) for scope in [*instance.branches.values(), _root_scope(instance)])
 
 
 def _root_scope(instance: Instance) -> Any:
