@@ -351,7 +351,7 @@ def test_a_loser_gives_back_what_the_oracle_predicts(size: int) -> None:
     for seed in SEEDS:
         program = with_losers(generate(Random(seed), size), Random(seed))
         expected = predict(program)
-        world, result = executed(program, f"schedule {seed}", Random(seed) if seed % 2 else None)
+        _, result = executed(program, f"schedule {seed}", Random(seed) if seed % 2 else None)
         assert result == expected.result, f"seed {seed}, size {size}"
 
 
