@@ -90,7 +90,7 @@ def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
         case Ok(bytes() as found), Ok(expected):
             assert found == (one.blobs[expected.sha256] if isinstance(expected, values.Blob) else expected)
             assert one.record.result in (found.hex(), sha256(found).hexdigest())
-        case Err(kind, error), Err(expected_kind, expected_error):
+        case Err(kind, _, error), Err(expected_kind, _, expected_error):
             assert (kind, error.type, error.message) == (expected_kind, expected_error.type, expected_error.message)
             assert one.record.error == f"{error.type}: {error.message}"
         case found, expected:

@@ -29,7 +29,7 @@ OTHER = Key("acme", "audit", "7")
 NOW_S = 1_000_000_000.0
 HOST = Host("me", frozenset(("",)), {"order": 3})
 DONE = Finish("completed", Ok())
-FAILED = Finish("failed", Err("failed", ErrorInfo("Error", "no")))
+FAILED = Finish("failed", Err("failed", 1, ErrorInfo("Error", "no")))
 
 
 class Scripted:

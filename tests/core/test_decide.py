@@ -21,7 +21,7 @@ PAY, A, B = path("pay"), path("a"), path("b")
 
 
 def failing(kind: str = "failed") -> Err:
-    return Err(kind, NO)
+    return Err(kind, 1, NO)
 
 
 def kinds(events: list[e.Event]) -> list[str]:
@@ -70,7 +70,7 @@ def test_whoever_starts_what_has_ended_is_answered(begun: bool) -> None:
         story.begin()
     story.say(m.Terminate("enough"))
     assert story.begin(parent=Parent(OTHER, PAY)) == [e.Watched(Parent(OTHER, PAY), NOW_S)]
-    assert story.sent == [m.Settle(PAY, 1, Err("cancelled", ErrorInfo("Cancelled", "enough")))]
+    assert story.sent == [m.Settle(PAY, 1, Err("cancelled", 1, ErrorInfo("Cancelled", "enough")))]
 
 
 def test_a_parent_that_was_retried_is_answered_again() -> None:
@@ -132,13 +132,13 @@ def test_tries_are_counted_and_then_exhausted() -> None:
     for attempt in (1, 2):
         story.settle("pay", failing(), attempt)
         story.tick(60.0)
-    assert story.settle("pay", failing(), 3)[0] == e.Settled(PAY, Err("exhausted", NO, 3), story.now_s)
+    assert story.settle("pay", failing(), 3)[0] == e.Settled(PAY, Err("exhausted", 3, NO), story.now_s)
 
 
 def test_a_fatal_failure_is_not_tried_again() -> None:
     story = Story(ONE_STEP)
     story.begin()
-    assert story.settle("pay", failing("fatal"))[0] == e.Settled(PAY, Err("fatal", NO, 1), NOW_S)
+    assert story.settle("pay", failing("fatal"))[0] == e.Settled(PAY, Err("fatal", 1, NO), NOW_S)
 
 
 def test_a_timeout_is_a_failed_try_and_the_last_one_keeps_its_kind() -> None:
@@ -150,7 +150,7 @@ def test_a_timeout_is_a_failed_try_and_the_last_one_keeps_its_kind() -> None:
     assert story.settle("pay") == []  # its answer comes too late
     assert story.tick(1.0) == [e.Tried(PAY, 2, NOW_S + 6, "me")]
     assert story.execution.wake_at() == NOW_S + 11
-    assert story.tick(5.0)[0] == e.Settled(PAY, Err("timeout", why, 2), NOW_S + 11)
+    assert story.tick(5.0)[0] == e.Settled(PAY, Err("timeout", 2, why), NOW_S + 11)
 
 
 def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_each_operation() -> None:
@@ -204,7 +204,7 @@ def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries
         waits.append(round(event.due_s - story.now_s, 6))
         assert kinds(story.tick(event.due_s - story.now_s)) == ["Tried"]
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2]
-    assert story.settle("pay", failing(), 7)[0] == e.Settled(PAY, Err("exhausted", NO, 1), story.now_s)
+    assert story.settle("pay", failing(), 7)[0] == e.Settled(PAY, Err("exhausted", 1, NO), story.now_s)
 
 
 def lose(story: Story, times: int) -> e.Event:
@@ -296,7 +296,7 @@ def test_a_receive_times_out_and_a_message_that_was_there_before_wins() -> None:
     story = Story({"start": [opens("a", Receive(("x",), timeout_s=5.0)), opens("b", Receive(("x",), timeout_s=5.0))]})
     story.begin()
     assert kinds(story.decide(m.Signal("x"), 5.0).events) == ["Arrived", "Received"]
-    assert story.tick() == [e.Settled(B, Err("timeout", ErrorInfo("Timeout", "no message within 5 s")), NOW_S + 5)]
+    assert story.tick() == [e.Settled(B, Err("timeout", 1, ErrorInfo("Timeout", "no message within 5 s")), NOW_S + 5)]
     assert kinds(story.signal("x")) == ["Arrived"]
 
 
@@ -398,7 +398,7 @@ def test_a_cancelled_execution_unwinds_and_then_is_cancelled_whatever_it_returns
     assert story.say(m.Cancel("enough")) == [e.Cancelling(NOW_S, "enough"), e.Dropped(PAY), e.Dropped(A), e.Opened(path("undo"), Call("undo"), "me")]
     assert story.say(m.Cancel("more")) == [] and story.status == "running"
     assert story.settle("pay") == []
-    assert story.settle("undo")[-1] == e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "enough")), NOW_S)
+    assert story.settle("undo")[-1] == e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", "enough")), NOW_S)
     assert story.say(m.Cancel()) == []
 
 
@@ -429,7 +429,7 @@ def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> No
         story = Story(CANCELLABLE)
         for message in before:
             story.say(message)
-        assert story.say(m.Terminate("now")) == [e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "now")), NOW_S)]
+        assert story.say(m.Terminate("now")) == [e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", "now")), NOW_S)]
         assert story.say(m.Terminate("now")) == [] and not story.execution.open
 
 
@@ -596,7 +596,7 @@ def test_what_has_failed_is_cancelled_when_it_is_discarded_and_whoever_waited_is
     story.settle("a")
     told = list(story.sent)
     assert story.status == "failed" and len(told) == 1
-    assert story.say(m.Discard("not worth it"), 9.0) == [e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", "not worth it")), story.now_s)]
+    assert story.say(m.Discard("not worth it"), 9.0) == [e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", "not worth it")), story.now_s)]
     assert story.status == "cancelled" and story.sent == told
     for late in (m.Discard(), m.Retry(), m.Cancel(), m.Terminate(), m.Preset(PAY, Ok())):
         assert not [event for event in story.say(late) if not isinstance(event, e.Preset)]
@@ -608,7 +608,7 @@ def test_what_was_discarded_answers_those_who_ask_later_that_it_was_cancelled() 
     story.begin()
     story.say(m.Discard("not worth it"))
     story.begin(parent=Parent(OTHER, PAY))
-    assert story.sent == [m.Settle(PAY, 1, Err("cancelled", ErrorInfo("Cancelled", "not worth it")))]
+    assert story.sent == [m.Settle(PAY, 1, Err("cancelled", 1, ErrorInfo("Cancelled", "not worth it")))]
 
 
 def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoever_waits_is_told() -> None:
@@ -616,7 +616,7 @@ def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoe
     story.begin(parent=Parent(OTHER, A))
     story.say(m.Diverge(("it differs",)))
     assert kinds(story.say(m.Discard("not worth it"))) == ["Ended"]
-    assert story.sent == [m.Settle(A, 1, Err("cancelled", ErrorInfo("Cancelled", "not worth it")))]
+    assert story.sent == [m.Settle(A, 1, Err("cancelled", 1, ErrorInfo("Cancelled", "not worth it")))]
 
 
 def test_only_what_has_failed_or_needs_attention_is_discarded() -> None:

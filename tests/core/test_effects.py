@@ -19,7 +19,7 @@ PAY, A = path("pay"), path("a")
 GPU = Queue("acme", "gpu")
 CHILD = Key("acme", "ship", "1")
 QUEUED = Call("pay", b"\x01", "gpu", Retry(jitter=0.0), 9.0)
-NO = Err("failed", ErrorInfo("ValueError", "no"))
+NO = Err("failed", 1, ErrorInfo("ValueError", "no"))
 
 
 def test_work_goes_to_its_queue_with_one_key_for_each_try_and_one_for_the_world() -> None:

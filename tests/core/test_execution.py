@@ -58,10 +58,10 @@ STATUS: list[tuple[str, list[e.Event]]] = [
     ("waiting", [START, OPEN, e.Parked("interrupted", NOW_S, (), PAY), e.Resumed(NOW_S)]),
     ("running", [START, OPEN, e.Cancelling(NOW_S)]),
     ("completed", [START, e.Ended("completed", Ok(), NOW_S)]),
-    ("failed", [START, OPEN, e.Ended("failed", Err("failed", NO), NOW_S)]),
-    ("cancelled", [START, PARKED, e.Ended("cancelled", Err("cancelled", NO), NOW_S)]),
-    ("cancelled", [e.Ended("cancelled", Err("cancelled", NO), NOW_S)]),
-    ("running", [START, OPEN, e.Ended("failed", Err("failed", NO), NOW_S), e.Reopened(NOW_S)]),
+    ("failed", [START, OPEN, e.Ended("failed", Err("failed", 1, NO), NOW_S)]),
+    ("cancelled", [START, PARKED, e.Ended("cancelled", Err("cancelled", 1, NO), NOW_S)]),
+    ("cancelled", [e.Ended("cancelled", Err("cancelled", 1, NO), NOW_S)]),
+    ("running", [START, OPEN, e.Ended("failed", Err("failed", 1, NO), NOW_S), e.Reopened(NOW_S)]),
 ]
 
 
@@ -106,7 +106,7 @@ def test_what_was_completed_before_a_reopening_stays_completed() -> None:
         ask,
         e.Received(A, (1, 2), NOW_S),
         reply,
-        e.Ended("failed", Err("failed", NO), NOW_S),
+        e.Ended("failed", Err("failed", 1, NO), NOW_S),
     ]
     execution = after(*life, e.Reopened(NOW_S), ask, e.Recalled(A, NOW_S), reply, e.Dropped(A))
     assert list(execution.mailbox.letters) == [2]
@@ -159,10 +159,10 @@ def test_a_reopened_execution_remembers_what_had_succeeded_and_nothing_else() ->
         OPEN,
         e.Settled(PAY, Ok(b"\x01"), NOW_S),
         opened("a", Call("a")),
-        e.Settled(A, Err("fatal", NO), NOW_S),
+        e.Settled(A, Err("fatal", 1, NO), NOW_S),
         opened("b", Sleep(9.0)),
     ]
-    execution = after(*failed, e.Ended("failed", Err("failed", NO), NOW_S), e.Reopened(NOW_S + 1))
+    execution = after(*failed, e.Ended("failed", Err("failed", 1, NO), NOW_S), e.Reopened(NOW_S + 1))
     assert list(execution.memo.known) == [PAY] and not execution.settled and not execution.open and execution.ended is None and execution.reopened == 1
     execution.apply(OPEN)
     execution.apply(e.Recalled(PAY, NOW_S + 2))
@@ -329,7 +329,7 @@ def random_events(rng: Random, count: int) -> Iterator[e.Event]:
         name, sent = rng.choice("xyz"), rng.randint(1, 9)
         new = (("l", 1), rng.randint(0, 5), (f"o{execution.version}", 1)) if rng.random() < 0.5 else ((f"o{execution.version}", 1),)
         ops: list[Op] = [Call("s", timeout_s=3.0), Sleep(2.0), Receive((name,), timeout_s=5.0), Keep(b"", "state", name), Send(OTHER, "x"), Spawn("c", "1")]
-        outcomes: list[Ok | Err] = [Ok(), Err("fatal", NO)]
+        outcomes: list[Ok | Err] = [Ok(), Err("fatal", 1, NO)]
         drawn: list[Callable[[], e.Event]] = [
             lambda: e.Arrived(execution.version, name, now_s, b"\x01", rng.choice(["", "k1", "k2"])),
             lambda: e.Arrived(execution.version, name, now_s, b"\x01", "", OTHER, sent),
@@ -354,7 +354,7 @@ def random_events(rng: Random, count: int) -> Iterator[e.Event]:
         if execution.parked is not None and rng.random() < 0.3:
             return e.Resumed(now_s)
         if rng.random() < 0.03:
-            return e.Ended("failed", Err("failed", NO), now_s)
+            return e.Ended("failed", Err("failed", 1, NO), now_s)
         return rng.choice(drawn)()
 
     for _ in range(count):

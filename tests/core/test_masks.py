@@ -117,16 +117,16 @@ def test_data_is_gone_through_with_the_names_in_it() -> None:
 def test_what_has_no_secret_in_it_stays_the_same_bytes() -> None:
     raw = values.encode({"a": "nothing", "b": [1, 2.5]}, "a value")
     assert Mask(["canary"]).value(raw) is raw and NO_MASK.value(raw) is raw
-    ok, err = Ok(raw), Err("failed", ErrorInfo("E", "m"))
+    ok, err = Ok(raw), Err("failed", 1, ErrorInfo("E", "m"))
     assert Mask(["canary"]).outcome(ok) is ok and Mask(["canary"]).outcome(err) == err and not NO_MASK
 
 
 def test_an_outcome_is_hidden_in_all_that_it_has() -> None:
     mask = Mask(["canary-1"])
     data = values.encode(["canary-1"], "the arguments of an error")
-    err = Err("failed", ErrorInfo("canary-1Error", "no canary-1", "raise X('canary-1')", data), 2, 3.0)
+    err = Err("failed", 2, ErrorInfo("canary-1Error", "no canary-1", "raise X('canary-1')", data), 3.0)
     hidden = ErrorInfo("***Error", "no ***", "raise X('***')", values.encode(["***"], "them"))
-    assert mask.outcome(err) == Err("failed", hidden, 2, 3.0)
+    assert mask.outcome(err) == Err("failed", 2, hidden, 3.0)
     assert mask.outcome(Ok(values.encode("a canary-1", "it"), "port")) == Ok(values.encode("a ***", "it"), "port")
     elsewhere = Ok(Blob("0" * 64, 5))
     assert mask.outcome(elsewhere) is elsewhere

@@ -22,7 +22,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Settle(PAY, 1, Ok()),
     m.Settle(PAY, 2, Ok(b"\x2a", "next")),
     m.Settle(PAY, 3, Ok(BLOB)),
-    m.Settle(PAY, 1, Err("failed", ErrorInfo("ValueError", "no", "trace", b"\x91\x01"), 3)),
+    m.Settle(PAY, 1, Err("failed", 3, ErrorInfo("ValueError", "no", "trace", b"\x91\x01"))),
     m.Signal("approved"),
     m.Signal("approved", b"\x01", "once"),
     m.Signal("approved", BLOB, "", KEY, 4),
@@ -46,7 +46,7 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Start(expires_at_s=9.0),
     m.Discard("not worth it"),
     m.Progress(PAY, 2, b"\x07"),
-    m.Settle(PAY, 1, Err("failed", ErrorInfo("RetryAfter", "later"), 1, 30.0)),
+    m.Settle(PAY, 1, Err("failed", 1, ErrorInfo("RetryAfter", "later"), 30.0)),
     m.Work(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
     m.Start(parent=m.Parent(KEY, PAY, 2)),
     m.Cancel("enough", unwanted=True),
@@ -62,7 +62,7 @@ PATHS = st.lists(st.tuples(TEXT, st.integers(1, 99)) | st.integers(0, 99), max_s
 KEYS = st.builds(Key, TEXT, TEXT, TEXT)
 VALUES = st.binary() | st.builds(Blob, TEXT, st.integers(0, 2**40))
 ERRORS = st.builds(ErrorInfo, TEXT, TEXT, TEXT, st.none() | st.binary())
-OUTCOMES = st.builds(Ok, VALUES, TEXT) | st.builds(Err, TEXT, ERRORS, st.integers(0, 99))
+OUTCOMES = st.builds(Ok, VALUES, TEXT) | st.builds(Err, TEXT, st.integers(0, 99), ERRORS)
 COPIES = st.lists(st.builds(Copy, PATHS, st.builds(Call, TEXT, VALUES), OUTCOMES), max_size=3).map(tuple)
 FORKS = st.builds(Fork, KEYS, st.integers(0, 99), COPIES, st.lists(st.tuples(PATHS, st.integers(0, 99)), max_size=2).map(tuple))
 SECONDS = st.none() | st.floats(0, 1e12)

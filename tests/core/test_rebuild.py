@@ -18,7 +18,7 @@ SCRIPT: Script = {
     "x": [Drop(path("b")), opens("c", Call("c", retry=Retry(max=1)))],
     "c": [FAILED],
 }
-NO = Err("failed", ErrorInfo("ValueError", "no"))
+NO = Err("failed", 1, ErrorInfo("ValueError", "no"))
 
 
 def story() -> Story:

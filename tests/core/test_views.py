@@ -23,7 +23,7 @@ def told() -> tuple[Story, list[list[e.Event]]]:
     """A story with a bit of everything, and the events of each of its commits."""
     story = Story(STORY)
     rows = [story.begin()]
-    rows.append(story.settle("pay", Err("failed", NO)))
+    rows.append(story.settle("pay", Err("failed", 1, NO)))
     rows.append(story.tick(1.0))
     rows.append(story.say(m.Lost(path("pay"), 2)))
     rows.append(story.settle("pay", attempt=3))
@@ -31,7 +31,7 @@ def told() -> tuple[Story, list[list[e.Event]]]:
     rows.append(story.signal("approved"))
     rows.append(story.say(m.Diverge(("it differs",))))
     rows.append(story.say(m.Retry("fixed")))
-    rows.append(story.settle("ship", Err("failed", NO)))
+    rows.append(story.settle("ship", Err("failed", 1, NO)))
     rows.append(story.say(m.Retry("again")))
     rows.append(story.say(m.Terminate("enough")))
     return story, rows
@@ -92,7 +92,7 @@ def stepping() -> Story:
     story = Story({"start": [opens("a"), opens("b", Sleep(5.0)), opens("c", Call("c", retry=Retry(max=1)))], "a": [opens("d", Spawn("ship", "1"))]})
     story.begin()
     story.now_s += 1
-    story.settle("c", Err("failed", NO))
+    story.settle("c", Err("failed", 1, NO))
     story.settle("a", Ok())
     return story
 

@@ -53,7 +53,7 @@ async def drawing(ctx: Context, what: str) -> Any:
 @workflow
 async def careful(ctx: Context, what: str) -> str | None:
     match await ctx.attempt(draw.with_(idempotent=False, timeout="300s"), what):
-        case Err(kind, error):
+        case Err(kind, _, error):
             return f"{kind}: {error.message}"
         case Ok(value):
             return str(value)

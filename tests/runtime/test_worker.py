@@ -155,7 +155,7 @@ async def test_what_is_not_idempotent_is_interrupted_when_its_worker_dies_and_no
     @workflow
     async def careful(ctx: Context) -> str:
         match await ctx.attempt(charge.with_(queue="gpu", idempotent=False), "x", 20.0):
-            case Err(kind, error):
+            case Err(kind, _, error):
                 return f"{kind}: {error.message}"
             case answer:
                 return str(answer)
@@ -227,7 +227,7 @@ async def test_a_try_that_takes_too_long_is_a_failed_one(c: Cluster) -> None:
     async def hurried(ctx: Context) -> str:
         step = charge.with_(queue="gpu", timeout="5s", retry=Retry(max=2, wait="1s"))
         match await ctx.attempt(step, "x", 60.0):
-            case Err(kind, _, attempts):
+            case Err(kind, attempts, _):
                 return f"{kind} after {attempts}"
             case answer:
                 return str(answer)

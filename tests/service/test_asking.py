@@ -162,7 +162,7 @@ def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) 
 
 def test_an_end_that_was_taken_back_is_none() -> None:
     search = Search(doubling.key("k"), Signal_("double", key="q"))
-    failed = Ended("failed", Err("failed", ErrorInfo("LookupError", "x")), 1.0)
+    failed = Ended("failed", Err("failed", 1, ErrorInfo("LookupError", "x")), 1.0)
     search.take([failed, Reopened(2.0), Arrived(7, "double", 3.0, key="q")])
     with pytest.raises(NoReply, match=r"it has ended \(failed\)"):
         search.take([failed])

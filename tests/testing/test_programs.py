@@ -516,10 +516,10 @@ class Plain:
             try:
                 return Ok(kept(await self._tried(declared, rest, declared.timeout_s)))
             except Fatal as error:
-                return Err("fatal", ErrorInfo("Fatal", str(error)), failures)
+                return Err("fatal", failures, ErrorInfo("Fatal", str(error)))
             except Exception as error:
                 kind = "timeout" if isinstance(error, TimeoutError) else "exhausted"
-                failed = Err(kind, ErrorInfo(type(error).__name__, str(error)), failures)
+                failed = Err(kind, failures, ErrorInfo(type(error).__name__, str(error)))
                 await asyncio.sleep(2.0 ** (failures - 1))
         return failed
 

@@ -68,7 +68,7 @@ class _Draft:
         while self.ready and self.execution.ended is None:
             if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
                 why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
-                self._record(e.Ended("failed", Err("failed", ErrorInfo("EndlessDecision", why)), self.now_s))
+                self._record(e.Ended("failed", Err("failed", 1, ErrorInfo("EndlessDecision", why)), self.now_s))
                 return
             if (following := self._at_once(self.ready.popleft())) is not None:
                 yield from self._feed(following)
@@ -188,7 +188,7 @@ class _Draft:
                 yield e.Watched(message.parent, self.now_s)
                 return
         if message.expires_at_s is not None and self.now_s > message.expires_at_s:
-            yield e.Ended("cancelled", Err("cancelled", ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
+            yield e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
         value = offload(message.input, self.decision.blobs)
@@ -275,10 +275,10 @@ class _Draft:
             yield self._cancelled(message.reason)
 
     def _deadline_exceeded(self, why: str) -> e.Event:
-        return e.Ended("failed", Err("deadline_exceeded", ErrorInfo("DeadlineExceeded", why)), self.now_s)
+        return e.Ended("failed", Err("deadline_exceeded", 1, ErrorInfo("DeadlineExceeded", why)), self.now_s)
 
     def _cancelled(self, reason: str) -> e.Event:
-        return e.Ended("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)), self.now_s)
+        return e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", reason)), self.now_s)
 
     def undo(self, message: messages.Undo) -> Iterator[e.Event]:
         """Undo what has completed, once; whoever waits for that is told when it is over, or that there is nothing to undo."""
@@ -356,12 +356,12 @@ class _Draft:
                 return e.Tried(promise.path, promise.attempt + 1, self.now_s, self.host.takes(op))
             case Call() as op:
                 why = ErrorInfo("Timeout", tries.overdue(promise, op))
-                return tries.failed(self.execution.key, promise, op, Err("timeout", why), self.now_s)
+                return tries.failed(self.execution.key, promise, op, Err("timeout", 1, why), self.now_s)
             case Receive(gather=True) as op:
                 return e.Received(promise.path, self.execution.mailbox.matching(op), self.now_s)
             case Receive() as op:
                 why = ErrorInfo("Timeout", f"no message within {op.timeout_s:g} s")
-                return e.Settled(promise.path, Err("timeout", why), self.now_s)
+                return e.Settled(promise.path, Err("timeout", 1, why), self.now_s)
             case Sleep():
                 return e.Settled(promise.path, Ok(), self.now_s)
         raise TypeError(f"a {kind(promise.op)} has no timer")

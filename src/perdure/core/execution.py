@@ -275,7 +275,7 @@ class Execution:
         if event.path in self.open:
             promise = self._close(event.path)
             if isinstance(promise.op, Call) and promise.op.undo == "in_doubt":
-                self._settle_as(promise, Err("dropped", ErrorInfo("Dropped", "nobody waited for it any more")), ())
+                self._settle_as(promise, Err("dropped", 1, ErrorInfo("Dropped", "nobody waited for it any more")), ())
             return
         self._give_back(self.settled.pop(event.path))
 

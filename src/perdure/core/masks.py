@@ -143,7 +143,7 @@ class Mask:
             case Ok(value) if isinstance(value, bytes):
                 hidden = self.value(value)
                 return outcome if hidden is value else replace(outcome, value=hidden)
-            case Err(_, error):
+            case Err(_, _, error):
                 return replace(outcome, error=self.error(error))
         return outcome
 

@@ -57,8 +57,8 @@ class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="
     """
 
     kind: str
+    attempts: int
     error: ErrorInfo
-    attempts: int = 1
     after_s: float | None = None
 
 

@@ -43,5 +43,5 @@ def said(removed: e.Removed) -> str:
 
 def _without_result(outcome: Outcome, removed: e.Removed) -> Outcome:
     if isinstance(outcome, Ok):
-        return Err(REMOVED, ErrorInfo("Removed", said(removed)))
+        return Err(REMOVED, 1, ErrorInfo("Removed", said(removed)))
     return msgspec.structs.replace(outcome, error=ErrorInfo(outcome.error.type, outcome.error.message))

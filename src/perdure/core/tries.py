@@ -16,7 +16,7 @@ def failed(key: Key, promise: Promise, op: Call, failure: Err, now_s: float) -> 
             why = f"{text(promise.path[1:])} could not be undone: {failure.error.type}: {failure.error.message}"
             return e.Parked("undo", now_s, (why,), promise.path)
         kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
-        return e.Settled(promise.path, Err(kept, failure.error, failures), now_s)
+        return e.Settled(promise.path, Err(kept, failures, failure.error), now_s)
     wait_s = op.retry.delay_s(failures, f"{key}:{promise.path}:{failures}") if failure.after_s is None else failure.after_s
     return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, now_s + wait_s, now_s)
 
@@ -27,7 +27,7 @@ def lost(key: Key, promise: Promise, op: Call, times: int, now_s: float) -> e.Ev
         return e.Interrupted(promise.path, promise.attempt, now_s, now_s, given_back=True)
     if not op.idempotent:
         error = ErrorInfo("Interrupted", "whoever performed it is gone, and it is not declared idempotent, so it was not run again")
-        return failed(key, promise, op, Err("interrupted", error), now_s)
+        return failed(key, promise, op, Err("interrupted", 1, error), now_s)
     if promise.interruptions + times >= limits.INTERRUPTIONS_MAX:
         why = f"{text(promise.path)} was interrupted {promise.interruptions + times} times in a row; find out what kills its host, then retry the execution"
         return e.Parked("interrupted", now_s, (why,), promise.path)

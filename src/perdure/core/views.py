@@ -142,7 +142,7 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.patched", (), {"definition": definition.sha256[:12], "reason": reason}
         case e.Trimmed(path, before):
             yield "execution.trimmed", path, {"before": before}
-        case e.Ended("cancelled", Err(_, ErrorInfo(_, reason))):
+        case e.Ended("cancelled", Err(_, _, ErrorInfo(_, reason))):
             yield "execution.cancelled", (), {"reason": reason}
         case e.Ended(status, outcome):
             yield f"execution.{status}", (), _error(outcome)

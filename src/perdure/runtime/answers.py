@@ -35,7 +35,7 @@ def given_up(work: Work, deliveries: int) -> Answer | None:
         return Lost(work.path, work.attempt, deliveries)
     if deliveries > 1 and not work.idempotent:
         why = "its worker is gone, and it is not declared idempotent, so it was not run again"
-        return Settle(work.path, work.attempt, Err("interrupted", ErrorInfo("Interrupted", why)))
+        return Settle(work.path, work.attempt, Err("interrupted", 1, ErrorInfo("Interrupted", why)))
     return None
 
 
@@ -47,7 +47,7 @@ def settled(work: Work, outcome: Outcome, blobs: dict[str, bytes]) -> Settle:
 
 def late(work: Work) -> Err:
     """The outcome of a try that has taken longer than it may."""
-    return Err("timeout", ErrorInfo("Timeout", f"no answer within {work.timeout_s:g} s"))
+    return Err("timeout", 1, ErrorInfo("Timeout", f"no answer within {work.timeout_s:g} s"))
 
 
 def post(mail: Mail, work: Work, answer: Answer, epoch: int, untold: bytes | None = None, blobs: dict[str, bytes] | None = None) -> Post:

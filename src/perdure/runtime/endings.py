@@ -116,9 +116,9 @@ async def outcome(store: Store, key: Key, ended: e.Ended) -> bytes:
             return await Payloads(store).get(blob.sha256)
         case Ok(bytes() as raw):
             return raw
-        case Err("removed", ErrorInfo() as error):
+        case Err("removed", _, ErrorInfo() as error):
             raise Removed(key, error.message)
-        case Err(kind, ErrorInfo() as error):
+        case Err(kind, _, ErrorInfo() as error):
             if ended.status == "cancelled":
                 raise ExecutionCancelled(key, error.message)
             raise (DeadlineExceeded if kind == "deadline_exceeded" else ExecutionFailed)(key, error)

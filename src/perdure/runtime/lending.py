@@ -158,7 +158,7 @@ class Lender:
 
     async def fail(self, borrower: Borrower, id: str, error: ErrorInfo, *, retry: bool = True, after_s: float | None = None) -> Gone | None:
         """Take the failure of a loan, as `complete` takes a result. Without `retry` it is not tried again; else as its step says, not before `after_s`."""
-        return await self._take(borrower, id, Err("failed" if retry else "fatal", error, after_s=after_s))
+        return await self._take(borrower, id, Err("failed" if retry else "fatal", 1, error, after_s=after_s))
 
     def interrupt(self, loans: Iterable[Loan]) -> None:
         """Whoever had these is gone, and will not answer."""
@@ -225,7 +225,7 @@ class Lender:
 
     def refuse(self, loan: Loan, error: Exception) -> None:
         """A loan can't be handed to anybody as it is, so it has failed for good."""
-        failed = Err("fatal", ErrorInfo(type(error).__name__, str(error)))
+        failed = Err("fatal", 1, ErrorInfo(type(error).__name__, str(error)))
         self._finish(loan, answers.settled(loan.work, failed, {}), "answered")
 
     # Answers.

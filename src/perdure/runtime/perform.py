@@ -93,22 +93,22 @@ def failure(fn: Any, error: BaseException) -> Err:
     """What an error that a step raised comes to: whether it may be tried again, and when at the earliest."""
     match error:
         case ProgrammingError() | LogDamaged() | Fatal() | Rollback():
-            return Err("fatal", error_info(error))
+            return Err("fatal", 1, error_info(error))
         case KeyboardInterrupt() | SystemExit():
-            return Err("fatal", ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
+            return Err("fatal", 1, ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
         case asyncio.CancelledError():
-            return Err("failed", ErrorInfo("CancelledError", "the step cancelled itself"))
+            return Err("failed", 1, ErrorInfo("CancelledError", "the step cancelled itself"))
     info, after_s = error_info(error), error.after_s if isinstance(error, RetryAfter) else None
     if not isinstance(fn, Step):
-        return Err("failed", info, after_s=after_s)
+        return Err("failed", 1, info, after_s=after_s)
     if isinstance(error, fn.raises):
         try:
             data = values.encode(list(error.args), "the arguments of an error")
         except ProgrammingError as unencodable:
-            return Err("fatal", error_info(unencodable))
+            return Err("fatal", 1, error_info(unencodable))
         info = ErrorInfo(info.type, info.message, info.traceback, data)
     try:
         again = fn.retry.again(error)
     except Exception as wrong:
-        return Err("fatal", error_info(wrong))
-    return Err("failed", info, after_s=after_s) if again else Err("fatal", info)
+        return Err("fatal", 1, error_info(wrong))
+    return Err("failed", 1, info, after_s=after_s) if again else Err("fatal", 1, info)

@@ -36,7 +36,7 @@ async def transact(
     step = fn.step if isinstance(fn, Undo) else fn
     database = transacting(store)
     if database is None:
-        return Err("fatal", ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
+        return Err("fatal", 1, ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
     try:
         payloads = Payloads(store)
         raw = await payload(args, payloads)

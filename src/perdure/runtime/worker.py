@@ -162,7 +162,7 @@ class Worker:
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
-            return Err("failed", ErrorInfo("UnknownStep", why))
+            return Err("failed", 1, ErrorInfo("UnknownStep", why))
         life = self._life(work, beats.beat)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))

@@ -184,7 +184,7 @@ class Auditor:
         match promise.op, event.outcome:
             case Receive() as receive, Err():
                 self.expect(not shadow.mailbox.matching(receive), lambda: f"{where}: {text(event.path)} timed out, and its message was there")
-            case Call(retry=retry), Err(kind, _, attempts) if kind in ("exhausted", "timeout"):
+            case Call(retry=retry), Err(kind, attempts, _) if kind in ("exhausted", "timeout"):
                 told = f"{where}: {text(event.path)} failed {attempts} times, {promise.failures + 1} by the log, of {retry.max}"
                 self.expect(attempts == retry.max == promise.failures + 1, lambda: told)
             case Call(), _:

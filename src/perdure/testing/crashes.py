@@ -174,7 +174,7 @@ class _Checked:
         match None if execution.ended is None else execution.ended.outcome:
             case Ok(value):
                 return Ending(execution.status, self.play.shown(msgspec.msgpack.decode(self._payload(value))))
-            case Err(kind, error):
+            case Err(kind, _, error):
                 return Ending(execution.status, (kind, error.type, error.message))
         return Ending(execution.status, None)
 

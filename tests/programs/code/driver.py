@@ -148,9 +148,9 @@ def _outcome(result: Any) -> Outcome:
         case Ok() | Err():
             return result
         case Fatal():
-            return Err("fatal", error_info(result))
+            return Err("fatal", 1, error_info(result))
         case Exception():
-            return Err("failed", error_info(result))
+            return Err("failed", 1, error_info(result))
     return Ok(values.encode(result, "a result"))
 
 

@@ -77,7 +77,7 @@ async def test_a_workflow_that_waits_for_what_nobody_will_do_fails_and_says_so()
     hand.start()
     assert hand.execution.ended is not None
     match hand.execution.ended.outcome:
-        case Err(_, error):
+        case Err(_, _, error):
             assert error.type == "WrongVerb" and "can never happen" in error.message
         case Ok():
             raise AssertionError("it completed")

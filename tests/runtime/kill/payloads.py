@@ -58,7 +58,7 @@ async def secretive(ctx: Context, number: int, word: str) -> list[Any]:
     heard = await ctx.listen("word")
     found = [await ctx.call(child, text), heard == word * 2]
     match await ctx.attempt(fail, word):
-        case Err(_, error):
+        case Err(_, _, error):
             found.append(error.message)
     return found
 

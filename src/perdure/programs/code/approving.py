@@ -167,7 +167,7 @@ async def _verdict(context: "Context", path: Path, approval: str, asked: "Reques
             instance.branches.pop(telling, None)
             telling.cancel()
     if not isinstance(outcome, Ok):
-        failure = outcome if isinstance(outcome, Err) else Err("failed", ErrorInfo("Unknown", "it is not remembered how it ended"))
+        failure = outcome if isinstance(outcome, Err) else Err("failed", 1, ErrorInfo("Unknown", "it is not remembered how it ended"))
         raise ChildFailed(text(path), failure.kind, failure.error)
     verdict: Verdict = instance.decode(outcome.value, Verdict, path)
     return verdict

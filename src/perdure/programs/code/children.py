@@ -72,7 +72,7 @@ async def attempted(context: "Context", path: Path, op: Spawn, workflow: CodeWor
     """Wait for a child; return how it ended, as data."""
     outcome, times = await _outcome(context, path, op, workflow)
     if isinstance(outcome, Err):
-        return Err(outcome.kind, outcome.error, times)
+        return Err(outcome.kind, times, outcome.error)
     return Success(context._instance.decode(outcome.value, workflow.codec.result, path))
 
 
@@ -85,5 +85,5 @@ async def _outcome(context: "Context", path: Path, op: Spawn, workflow: CodeWork
         await context._settle((*path, ("wait", times)), Sleep(wait_s))
         times += 1
         outcome = (await context._settle((*path, ("again", times)), msgspec.structs.replace(op, id=f"{op.id}#{times}"))).outcome
-    nothing = Err("failed", ErrorInfo("Unknown", "it is not remembered how it ended"))
+    nothing = Err("failed", 1, ErrorInfo("Unknown", "it is not remembered how it ended"))
     return (outcome if isinstance(outcome, Ok | Err) else nothing), times

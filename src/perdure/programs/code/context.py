@@ -204,7 +204,7 @@ class Context:
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Verb[Attempt[R]]: ...
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Verb[Any]:
-        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
+        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         named = isinstance(fn, str) and bool(args)
         child = getattr(args[0] if named else fn, "code", None)
         if isinstance(child, CodeWorkflow):

@@ -19,10 +19,10 @@ def ending(root: NumberedTask[Any], execution: Execution, unstarted: Mapping[Pat
     """What the task of the function came to; verbs that were called and never awaited are an error."""
     if not root.done():
         stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
-        return Finish("failed", Err("failed", error_info(stuck)))
+        return Finish("failed", Err("failed", 1, error_info(stuck)))
     if root.cancelled():
         reason = execution.cancelling.reason if execution.cancelling is not None else "the workflow cancelled itself"
-        return Finish("cancelled", Err("cancelled", ErrorInfo("Cancelled", reason)))
+        return Finish("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", reason)))
     error = root.exception()
     forgotten = [path for path, coroutine in unstarted.items() if getcoroutinestate(coroutine) == CORO_CREATED]
     for path in forgotten:
@@ -36,4 +36,4 @@ def ending(root: NumberedTask[Any], execution: Execution, unstarted: Mapping[Pat
             return Finish("completed", Ok(values.encode(value, f"the result of workflow {execution.key.workflow}"), port))
         except ProgrammingError as unencodable:
             error = unencodable
-    return Finish("failed", Err("failed", error_info(error)))
+    return Finish("failed", Err("failed", 1, error_info(error)))

@@ -200,7 +200,7 @@ class Instance:
             self.loop.drive()
             return
         if self._undoing is not None and (error := root.exception()) is not None:
-            finish = Finish("failed", Err("failed", error_info(error)))
+            finish = Finish("failed", Err("failed", 1, error_info(error)))
         self._finished = True
         if self._remembered is None:
             self._commands.append(finish)

@@ -17,7 +17,7 @@ class Ok(msgspec.Struct, Generic[T], frozen=True):
 
 
 Attempt = Ok[T] | Err
-"""What `ctx.attempt` returns: `Ok(value)`, or `Err(kind, error, attempts)` with kind exhausted, timeout, fatal or interrupted."""
+"""What `ctx.attempt` returns: `Ok(value)`, or `Err(kind, attempts, error)` with kind exhausted, timeout, fatal or interrupted."""
 
 
 class Won(msgspec.Struct, Generic[T], frozen=True):

@@ -93,7 +93,7 @@ class SyncContext:
     @overload
     def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, error, attempts)`."""
+        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         return self._strand.wait(self._own("attempt").attempt(fn, *args, **kwargs))
 
     # time

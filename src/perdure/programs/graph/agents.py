@@ -186,12 +186,12 @@ def _waits_s(doing: Doing, config: dict[str, Any]) -> float:
 
 def _answered(run: "Instance", doing: Doing, id: str, settlement: Settlement) -> None:
     if isinstance(settlement.outcome, Err):
-        late = Err("timeout", ErrorInfo("Timeout", f"{doing.node.id} was not answered in time; look at {run.workflow.agent} {id}"))
+        late = Err("timeout", 1, ErrorInfo("Timeout", f"{doing.node.id} was not answered in time; look at {run.workflow.agent} {id}"))
         wired = settlement.outcome.kind == "timeout" and run.plan.has_port(doing.firing.place, "timeout")
         doing.then(Done("timeout", Output()) if wired else late if settlement.outcome.kind == "timeout" else settlement.outcome)
         return
     answer: dict[str, Any] = values.decode(run.log.raw(settlement.letters[0].body), dict[str, Any], "the answer of an agent")
     if "error" in answer:
-        doing.then(Err("fatal", ErrorInfo("AgentFailed", f"the agent {run.workflow.agent} {id} could not answer {doing.node.id}: {answer['error']}")))
+        doing.then(Err("fatal", 1, ErrorInfo("AgentFailed", f"the agent {run.workflow.agent} {id} could not answer {doing.node.id}: {answer['error']}")))
     else:
         doing.then(Done("success", Output.of(answer.get("output"), "the answer of an agent")))

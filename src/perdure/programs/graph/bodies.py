@@ -119,7 +119,7 @@ class Body:
         if self.run.plan.has_port(self.doing.firing.place, "timeout"):
             self.doing.then(Done("timeout", Output()))
         else:
-            self.doing.then(Err("timeout", ErrorInfo("Timeout", why)))
+            self.doing.then(Err("timeout", 1, ErrorInfo("Timeout", why)))
 
     def _end(self, is_drained: bool = False) -> None:
         self.is_over = True

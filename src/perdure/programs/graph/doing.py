@@ -128,7 +128,7 @@ class Eaching:
         elif self.each.enough and succeeded + left < self.each.enough:
             self._stop()
             why = f"{self.failed:,} of {len(self.items):,} failed, so {self.each.enough:,} can't succeed any more"
-            self.doing.then(Err("exhausted", ErrorInfo("NotEnough", why)))
+            self.doing.then(Err("exhausted", 1, ErrorInfo("NotEnough", why)))
         elif self.next < len(self.items):
             self._refill()
         elif self.active == 0:
@@ -227,7 +227,7 @@ class Repeating:
             self.doing.then(Done("max", how.output))
         else:
             why = f"after {self.repeat.max:,} turns, what was to be waited for has not come"
-            self.doing.then(Err("exhausted", ErrorInfo("RepeatExhausted", why)))
+            self.doing.then(Err("exhausted", 1, ErrorInfo("RepeatExhausted", why)))
 
     def _wait(self, how: Done) -> None:
         path, names = (*self.doing.path, self.turn, ("delay", 0)), self._names(result=how.output.value)

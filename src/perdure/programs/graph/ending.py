@@ -53,17 +53,17 @@ class Ending:
 
     def fail(self, error: Err) -> None:
         """A node has failed, and nothing holds it."""
-        self._begin("failed", Err("failed", error.error, error.attempts))
+        self._begin("failed", Err("failed", error.attempts, error.error))
 
     def reject(self, why: str) -> None:
         """A person said no, and nothing leads on from there."""
-        self._begin("cancelled", Err("cancelled", ErrorInfo("Rejected", why)))
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Rejected", why)))
 
     def cancel(self) -> None:
         """Somebody has cancelled the execution, or its time is over."""
         cancelling = self.run.execution.cancelling
         why = "" if cancelling is None else cancelling.reason
-        self._begin("cancelled", Err("cancelled", ErrorInfo("Cancelled", why)))
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", why)))
 
     def undo(self, status: Status, outcome: Outcome) -> None:
         """A completed execution is to be undone."""

@@ -177,7 +177,7 @@ def _ask(run: "Instance", doing: Doing, request: Request, go: Callable[[], None]
             return
         last = verdict.votes[-1] if verdict.votes else None
         by = f" by {last.by}{f': {last.comment}' if last.comment else ''}" if last else ""
-        doing.then(Err("fatal", ErrorInfo("NotApproved", f"what {doing.node.id} was about to do was not approved{by}")))
+        doing.then(Err("fatal", 1, ErrorInfo("NotApproved", f"what {doing.node.id} was about to do was not approved{by}")))
 
     op = run.log.attempted(path, made)
     if isinstance(op, Err):

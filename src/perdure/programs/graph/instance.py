@@ -194,7 +194,7 @@ class Instance:
         """Begin what has fired, unless it is not to be done."""
         self.started_steps += 1
         if self.started_steps > (limit := self.plan.ir.limits.max_steps):
-            self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
+            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
             return
         names = firing.frame.scope
         assert isinstance(names, Names)
@@ -245,12 +245,12 @@ class Instance:
             edge = self.plan.edges[unsafe.args[0]]
             names = f"{self.plan.places[edge.source].node.id} -> {self.plan.places[edge.target].node.id}"
             why = f"a second token came over {names} in one turn; join: each on {self.plan.places[edge.target].node.id} runs it for every token"
-            self.ending.fail(Err("fatal", ErrorInfo("unsafe_loop", why)))
+            self.ending.fail(Err("fatal", 1, ErrorInfo("unsafe_loop", why)))
         except TooManyHops:
             limit = self.plan.ir.limits.max_hops
-            self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_hops", f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops")))
+            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_hops", f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops")))
         except Failure as failure:
-            self.ending.fail(Err(failure.kind, failure.info))
+            self.ending.fail(Err(failure.kind, 1, failure.info))
         else:
             if isinstance(frame.block, Body):
                 frame.block.took(firing, output)
@@ -265,7 +265,7 @@ class Instance:
         self.results_bytes += output.size_bytes
         if 0 < (limit := self.plan.ir.limits.max_bytes) < self.results_bytes:
             why = f"the results take {self.results_bytes:,} bytes, and at most {limit:,} are allowed; keep less, or raise limits.max_bytes"
-            self.ending.fail(Err("fatal", ErrorInfo("exceeded_max_bytes", why)))
+            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_bytes", why)))
         if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
             self.roots.variables = {**self.roots.variables, **output.value}
 

@@ -130,10 +130,10 @@ class Log:
         info = error.info if isinstance(error, Failure) else ErrorInfo(type(error).__name__, str(error))
         op = Keep(values.encode(info, "an error", path), label="error", port=error.kind if isinstance(error, Failure) else "fatal")
         _ = self.ask(path, op)
-        return Err(op.port, info)
+        return Err(op.port, 1, info)
 
     def _error(self, op: Keep) -> Err:
-        return Err(op.port, values.decode(self.raw(op.value), ErrorInfo, "an error"))
+        return Err(op.port, 1, values.decode(self.raw(op.value), ErrorInfo, "an error"))
 
     # operations
 

@@ -34,7 +34,7 @@ class Routing:
         elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect not in ("003", "004"):
             self._rejected(firing, how)
         elif how.port == "timeout" and not self.run.plan.has_port(place, "timeout"):
-            self._failed(firing, Err("timeout", ErrorInfo("Timeout", f"{place.node.id} has waited in vain")))
+            self._failed(firing, Err("timeout", 1, ErrorInfo("Timeout", f"{place.node.id} has waited in vain")))
         else:
             how.output.port = how.port
             self._go_on(firing, how.output, how.port)

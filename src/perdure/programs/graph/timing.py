@@ -19,7 +19,7 @@ def begin(run: "Instance", doing: Doing) -> None:
 
     def over() -> None:
         run.log.drop_under(doing.path)
-        late = Err("timeout", ErrorInfo("Timeout", f"{doing.node.id} has not ended within {timeout_s:g} s"))
+        late = Err("timeout", 1, ErrorInfo("Timeout", f"{doing.node.id} has not ended within {timeout_s:g} s"))
         doing.then(Done("timeout", Output()) if run.plan.has_port(doing.firing.place, "timeout") else late)
 
     _ = run.log.ask(_timer(doing), Sleep(timeout_s))

@@ -73,4 +73,4 @@ def refused(run: "Instance", doing: Doing, kind: str) -> Err:
         raise run.failure(f"this engine has nothing that does {kind}; give it one, and retry the execution", "UnknownKind")
 
     error = run.log.judged((*doing.path, ("error", 0)), refuse)
-    return error if isinstance(error, Err) else Err("fatal", ErrorInfo("UnknownKind", kind))
+    return error if isinstance(error, Err) else Err("fatal", 1, ErrorInfo("UnknownKind", kind))

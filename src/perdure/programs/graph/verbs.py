@@ -239,7 +239,7 @@ def loop(run: "Instance", doing: Doing) -> None:
         return
     config = doing.node.config if isinstance(doing.node.config, dict) else {}
     if not tick.done and tick.number >= config.get("max", tick.number + 1):
-        doing.then(Err("exhausted", ErrorInfo("LoopExhausted", f"{doing.node.id} has more than {config['max']:,} batches")))
+        doing.then(Err("exhausted", 1, ErrorInfo("LoopExhausted", f"{doing.node.id} has more than {config['max']:,} batches")))
         return
     if stay is not None:
         stay.tick = tick
@@ -339,7 +339,7 @@ def fail(run: "Instance", doing: Doing) -> None:
         raise run.failure(str(said.get("message") or "the definition says so"), str(said.get("type") or "Failed"))
 
     error = run.log.judged((*doing.path, ("error", 0)), refuse)
-    doing.then(error if isinstance(error, Err) else Err("fatal", ErrorInfo("Failed", "")))
+    doing.then(error if isinstance(error, Err) else Err("fatal", 1, ErrorInfo("Failed", "")))
 
 
 def approve(run: "Instance", doing: Doing) -> None:

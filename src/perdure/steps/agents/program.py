@@ -235,7 +235,7 @@ class _Agent:
                 if verdict.counted is not None:
                     use(ctx, verdict.counted)
                 return Message("tool", told(value, RESULT_CHARACTERS_MAX), call_id=call.id, name=call.name)
-            case Err(kind, error, attempts):
+            case Err(kind, attempts, error):
                 if error.type == Rollback.__name__:
                     raise Rollback(error.message)
                 if kind == "interrupted":
