@@ -2,7 +2,7 @@
 
     PerdureError
     ├── ProgrammingError        the caller's mistake: the code, the call or the data is wrong, and nothing was changed
-    │   ├── Unencodable, Undecodable, TooLarge, BadName, BadValue, DuplicateName
+    │   ├── Unencodable, Undecodable, TooLarge, Unstorable, BadName, BadValue, DuplicateName
     │   ├── WrongVerb           something in a workflow that replay could not repeat, with what to use instead
     │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
@@ -44,6 +44,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from perdure.core.error_text import repaired
+
 if TYPE_CHECKING:
     from perdure.core.paths import Path
 
@@ -55,6 +57,13 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     message: str
     traceback: str = ""
     data: bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Makes its text storable, whoever made it of what."""
+        for name in ("type", "message", "traceback"):
+            text = getattr(self, name)
+            if not text.isascii() and (sound := repaired(text)) is not text:
+                msgspec.structs.force_setattr(self, name, sound)
 
 
 class PerdureError(Exception):
@@ -87,6 +96,14 @@ class TooLarge(ProgrammingError):
     def __init__(self, where: str, size_bytes: int, max_bytes: int) -> None:
         super().__init__(f"{where}: the value takes {size_bytes:,} bytes, the limit is {max_bytes:,}; store it elsewhere and pass where it is")
         self.where, self.size_bytes, self.max_bytes = where, size_bytes, max_bytes
+
+
+class Unstorable(ProgrammingError):
+    """A program asked for an operation that no log can hold, such as a message to a key that is no text."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the code asked for what the log can't hold: {why}; nothing new was run. Give names, ids and options of the types that they have, and resume")
+        self.why = why
 
 
 class BadName(ProgrammingError):
@@ -548,6 +565,10 @@ class CommandLost(WorkflowError):
         self.command = command
 
 
+RETRY_AFTER_MAX_S = 10 * 365 * 86_400
+"""The longest wait that a step may ask for: ten years."""
+
+
 class RetryAfter(Exception):
     """Raised by a step: it failed, and is to be tried again when so many seconds have passed, as the ``Retry-After`` of a server says.
 
@@ -555,10 +576,16 @@ class RetryAfter(Exception):
     """
 
     def __init__(self, after_s: float, message: str = "") -> None:
-        if not 0 <= after_s < 10 * 365 * 86_400:
+        if not 0 <= after_s < RETRY_AFTER_MAX_S:
             raise BadValue("RetryAfter", after_s, "a number of seconds from 0 on")
         super().__init__(message or f"to be tried again after {after_s:g} s")
         self.after_s = float(after_s)
+
+    @property
+    def wanted_s(self) -> float | None:
+        """The seconds; None, where a subclass has set none, or no number that can be waited for."""
+        found = getattr(self, "after_s", None)
+        return float(found) if isinstance(found, int | float) and 0 <= found < RETRY_AFTER_MAX_S else None
 
 
 class Fatal(Exception):

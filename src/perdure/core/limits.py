@@ -6,6 +6,18 @@ BLOB_BYTES_MIN = 64 * 1024
 VALUE_BYTES_MAX = 16 * 1024 * 1024
 """A larger value is a terminal error that names the operation."""
 
+ERROR_TYPE_CHARACTERS_MAX = 500
+"""The longest name of an exception's class that is kept."""
+
+ERROR_MESSAGE_CHARACTERS_MAX = 10_000
+"""The longest text of an exception that is kept; of a longer one, the beginning and the end."""
+
+ERROR_TRACEBACK_CHARACTERS_MAX = 20_000
+"""The longest traceback that is kept; of a longer one, the beginning and the end."""
+
+ERROR_DATA_BYTES_MAX = 64 * 1024
+"""The largest arguments and attributes of an exception that are kept, so that it can be rebuilt."""
+
 NAME_BYTES_MAX = 1024
 """The longest name of an operation, branch, message or workflow, in UTF-8."""
 

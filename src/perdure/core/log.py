@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import wire
-from perdure.core.errors import LogDamaged
+from perdure.core import limits, wire
+from perdure.core.error_text import said_by, shortened
+from perdure.core.errors import LogDamaged, Unstorable
 from perdure.core.events import Event
 
 OLDEST = 2
@@ -28,8 +29,17 @@ _decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Ev
 
 
 def encode(events: Sequence[Event]) -> bytes:
-    """One row of the log."""
-    return wire.stamp(VERSION, _encoder.encode(events))
+    """One row of the log, which can be read again.
+
+    Raises:
+        Unstorable: an event holds what is of another type than it says, or has no encoding; written, the row could never be read.
+    """
+    try:
+        raw = _encoder.encode(events)
+        _ = _decoder.decode(raw)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Unstorable(shortened(said_by(error), limits.ERROR_MESSAGE_CHARACTERS_MAX)) from error
+    return wire.stamp(VERSION, raw)
 
 
 def decode(row: bytes) -> list[Event]:

@@ -37,7 +37,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 DEFAULT_RETRY = Retry()
 
-CallKind = Literal["exhausted", "timeout", "fatal", "interrupted"]
+CallKind = Literal["exhausted", "timeout", "fatal", "interrupted", "rollback"]
 
 
 class Ok(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):

@@ -7,15 +7,18 @@ from perdure.core.ops import Call, Err
 from perdure.core.paths import UNDO, Key, text
 from perdure.core.promise import Promise
 
+FINAL = ("fatal", "interrupted", "rollback")
+"""The kinds of failures after which a call is not tried again."""
+
 
 def failed(key: Key, promise: Promise, op: Call, failure: Err, now_s: float) -> e.Event:
     """It is tried again after a while, or not any more. What undoes something is never given up: then the execution needs attention."""
     failures = promise.failures + 1
-    if failure.kind in ("fatal", "interrupted") or failures >= op.retry.max:
+    if failure.kind in FINAL or failures >= op.retry.max:
         if promise.path[0] == UNDO:
             why = f"{text(promise.path[1:])} could not be undone: {failure.error.type}: {failure.error.message}"
             return e.Parked("undo", now_s, (why,), promise.path)
-        kept = failure.kind if failure.kind in ("fatal", "timeout", "interrupted") else "exhausted"
+        kept = failure.kind if failure.kind in FINAL or failure.kind == "timeout" else "exhausted"
         return e.Settled(promise.path, Err(kept, failures, failure.error), now_s)
     wait_s = op.retry.delay_s(failures, f"{key}:{promise.path}:{failures}") if failure.after_s is None else failure.after_s
     return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, now_s + wait_s, now_s)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import limits, wire
+from perdure.core.error_text import said_by, text_of
 from perdure.core.errors import LogDamaged, TooLarge, Undecodable, Unencodable
 from perdure.core.paths import ROOT, Path, text
 
@@ -57,8 +58,8 @@ def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
     """
     try:
         raw = _encoder.encode(value)
-    except (TypeError, OverflowError, ValueError, RecursionError) as error:
-        raise Unencodable(_where(what, path), type(value).__qualname__, str(error)) from error
+    except BaseException as error:  # a model may raise anything
+        raise Unencodable(_where(what, path), type(value).__qualname__, said_by(error)) from error
     if len(raw) > limits.VALUE_BYTES_MAX:
         raise TooLarge(_where(what, path), len(raw), limits.VALUE_BYTES_MAX)
     return raw
@@ -72,8 +73,8 @@ def decode(raw: bytes | msgspec.Raw, kind: Any, what: str, path: Path = ROOT) ->
     """
     try:
         return decoder(kind)(raw)
-    except (msgspec.DecodeError, msgspec.ValidationError, TypeError, ValueError) as error:
-        raise Undecodable(_where(what, path), str(kind), str(error)) from error
+    except BaseException as error:  # a model may raise anything
+        raise Undecodable(_where(what, path), text_of(lambda: str(kind), "its type"), said_by(error)) from error
 
 
 def _where(what: str, path: Path) -> str:

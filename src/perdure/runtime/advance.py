@@ -13,6 +13,7 @@ from perdure.core.attributes import Indexed, indexed
 from perdure.core.compact import compact, worth_it
 from perdure.core.decide import decide
 from perdure.core.decision import Decision, Host
+from perdure.core.error_text import text_of
 from perdure.core.errors import Diverged, LogDamaged
 from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
 from perdure.core.execution import Execution
@@ -107,6 +108,8 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     execution = Execution(warm.key, None if found is None else found.head.root)
     workflow = engine.workflows[warm.key.workflow]
     instance = program(workflow, warm.key, engine.variables)
+    if warm.defect:
+        instance.refuse(Diverged((), (warm.defect,)))
     try:
         awake = any(isinstance(item.message, messages.Undo) for item in warm.undecided)
         diverged = await drive(engine.payloads, rebuild(execution, events, instance, awake))
@@ -115,7 +118,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
         raise
     warm.execution, warm.program = execution, instance
     if isinstance(diverged, Diverged) and execution.ended is None:
-        diff = await drive(engine.payloads, explain(workflow, warm.key, events, diverged))
+        diff = diverged.diff if warm.defect else await drive(engine.payloads, explain(workflow, warm.key, events, diverged))
         instance.refuse(Diverged(diverged.path, diff))  # so that a retry in vain says the same
         if execution.parked is None:
             warm.undecided.appendleft(Item(messages.Diverge(diff)))
@@ -231,5 +234,9 @@ async def _compact(engine: "Engine", warm: Warm) -> None:
 
 def _say(decision: Decision) -> None:
     for line in decision.lines:
-        fields = "".join(f" {name}={value!r}" for name, value in line.fields)
-        lines.log(line.level, "%s%s", line.text, fields)
+        fields = "".join(f" {name}={_shown(value)}" for name, value in line.fields)
+        lines.log(line.level, "%s%s", text_of(lambda: str(line.text), "(no text)"), fields)  # noqa: B023  # it is called at once
+
+
+def _shown(value: object) -> str:
+    return text_of(lambda: repr(value), f"({type(value).__name__}, whose __repr__ failed)")

@@ -13,9 +13,10 @@ from contextvars import copy_context
 from secrets import randbits
 from typing import Any
 
-from perdure.core import messages
+from perdure.core import limits, messages
 from perdure.core.decision import Host
-from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.error_text import said_by, shortened
+from perdure.core.errors import ProgrammingError, SealedPayload, StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
 from perdure.core.messages import Message
 from perdure.core.paths import Key
@@ -175,13 +176,20 @@ class Engine:
         self._closed = True
         await self._give_back()
         self._warm.clear()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_tasks()
         if self.threads is not None:
             self.threads.shutdown()
         await self.resources.close()
         await self._membership.leave()
+
+    async def _end_tasks(self) -> None:
+        """End what runs in tasks. A step that goes on though it is cancelled is left where it stands: whoever takes over runs it again."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=GIVE_BACK_S)
+            for task in left:
+                logger.warning("%s goes on though it was cancelled, and is left behind; let CancelledError leave the step", task.get_name())
 
     async def _give_back(self) -> None:
         """Have the log say what is given back unfinished, if the store answers in time."""
@@ -332,8 +340,18 @@ class Engine:
                 except NewEpoch as new:
                     await self._enter(new.epoch)
                 except Exception as defect:
-                    self._doom(warm, defect)
-                    raise
+                    if warm.defect or not warm.exists:
+                        self._doom(warm, defect)
+                        raise
+                    if not isinstance(defect, ProgrammingError):
+                        logger.error("%s can't go on and is parked; this is a defect of Perdure", warm.key, exc_info=defect)
+                    warm.defect = shortened(said_by(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
+                    warm.forget()
+        except asyncio.CancelledError:
+            if not self._closed:  # by code of a step that knows the task in which it ran: another goes on
+                warm.forget()
+                asyncio.get_running_loop().call_soon(self._kick, warm)
+            raise
         finally:
             warm.busy = False
         if self._warm.get(warm.key) is warm:

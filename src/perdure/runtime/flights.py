@@ -15,7 +15,7 @@ from perdure.core.values import Value
 from perdure.programs.code.info import StepInfo, StepLife
 from perdure.programs.graph.declare import GraphWorkflow
 from perdure.runtime.beats import Beats
-from perdure.runtime.perform import perform
+from perdure.runtime.perform import failed_from_outside, perform, uncancelled
 from perdure.runtime.secrets import finding
 from perdure.runtime.transact import in_transaction, transact
 from perdure.runtime.warm import Item, Warm
@@ -93,8 +93,12 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
     life = StepLife(beats.beat, op.secrets, find)
     info = StepInfo(warm.key, path, attempt, reported, life, op.timeout_s)
+    me = asyncio.current_task()
     try:
-        outcome = await engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
+        trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
+        outcome = await uncancelled(trying, lambda: _is_wanted(warm, path, attempt))
+    except GeneratorExit as error:
+        outcome = failed_from_outside(fn, error, me, info.mask)
     finally:
         life.over = True
         beats.close()
@@ -103,6 +107,12 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
     _land(warm, path, attempt)
     warm.put(Item(messages.Settle(path, attempt, outcome)))
     await engine.go_on(warm)  # in this task, which saves one
+
+
+def _is_wanted(warm: Warm, path: Path, attempt: int) -> bool:
+    """Whether the outcome of a try in flight is still waited for: who ends it takes it out of the flights first."""
+    flight = warm.flights.get(path)
+    return flight is not None and flight[0] == attempt
 
 
 def _finder(engine: "Engine", warm: Warm) -> Find:
@@ -122,8 +132,7 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
     """Carry out a step in a transaction. From its beginning until its answer is decided on, nothing else is: neither a timeout nor a cancel comes between."""
 
     def is_wanted() -> bool:
-        flight = warm.flights.get(info.path)
-        return flight is not None and flight[0] == info.attempt
+        return _is_wanted(warm, info.path, info.attempt)
 
     while warm.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way, which is short
         await asyncio.sleep(0.0005)
@@ -132,7 +141,7 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
     warm.busy = True
     guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=messages.answer_key(info.path, info.attempt))
     try:
-        outcome = await transact(engine.store, call, info, guard, engine.threads)
+        outcome = await uncancelled(transact(engine.store, call, info, guard, engine.threads), is_wanted)
     finally:
         warm.busy = False
     _land(warm, info.path, info.attempt)

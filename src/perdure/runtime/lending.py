@@ -16,6 +16,7 @@ from perdure.core.errors import ErrorInfo, LogDamaged, ProgrammingError, StoreEr
 from perdure.core.mail import Mail
 from perdure.core.messages import Lost, Work
 from perdure.core.ops import Err, Ok, Outcome
+from perdure.programs.code.failures import error_info
 from perdure.runtime import answers
 from perdure.runtime.answers import Answer
 from perdure.runtime.beats import Beats
@@ -225,7 +226,7 @@ class Lender:
 
     def refuse(self, loan: Loan, error: Exception) -> None:
         """A loan can't be handed to anybody as it is, so it has failed for good."""
-        failed = Err("fatal", 1, ErrorInfo(type(error).__name__, str(error)))
+        failed = Err("fatal", 1, error_info(error, loan.mask))
         self._finish(loan, answers.settled(loan.work, failed, {}), "answered")
 
     # Answers.

@@ -17,6 +17,7 @@ from perdure.core.messages import Work
 from perdure.core.ops import Outcome
 from perdure.core.paths import UNDO
 from perdure.core.values import NOTHING, Blob
+from perdure.programs.code.failures import carried
 from perdure.runtime.beats import Beats
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import of_what_is_undone, payload
@@ -203,7 +204,7 @@ async def given(work: Work, payloads: Payloads, find: Find) -> tuple[Given, Mask
     if work.path[:1] == (UNDO,) and not isinstance(named, dict):  # the handler of a step, whose result comes before its arguments
         raw = await of_what_is_undone(raw, payloads)
     if work.secrets:
-        raw, mask = await asyncio.get_running_loop().run_in_executor(None, revealed, raw, work.secrets, find)
+        raw, mask = await asyncio.get_running_loop().run_in_executor(None, carried(revealed), raw, work.secrets, find)
     args, named = msgspec.msgpack.decode(raw)
     progress = None if work.progress == NOTHING or isinstance(work.progress, Blob) else msgspec.msgpack.decode(work.progress)
     return Given(args, named, progress), mask

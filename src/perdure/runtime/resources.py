@@ -45,6 +45,12 @@ class Resources:
         self._loop = asyncio.get_running_loop()
 
     async def _enter(self, resource: Resource[Any]) -> Any:
+        try:
+            return await self._opened(resource)
+        except (KeyboardInterrupt, SystemExit) as error:  # from a task, these would end the loop, and the engine with it
+            raise RuntimeError(f"{type(error).__name__} while {resource.name} was opened") from error
+
+    async def _opened(self, resource: Resource[Any]) -> Any:
         made = resource.opens()
         if hasattr(made, "__aenter__"):
             return await self._stack.enter_async_context(made)
@@ -61,7 +67,7 @@ class Resources:
         self._open.clear()
         try:
             await self._stack.aclose()
-        except Exception:
+        except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
             logger.exception("a resource could not be closed")
 
 

@@ -14,6 +14,7 @@ import msgspec
 from perdure.core import values
 from perdure.core.errors import LogDamaged, MissingSecret
 from perdure.core.masks import CHARACTERS_MIN, Find, Mask, maskable, nothing
+from perdure.programs.code.failures import carried
 from perdure.programs.code.info import StepLife
 from perdure.runtime.masked_logs import mask_logs
 
@@ -81,7 +82,7 @@ def revealed(raw: bytes, places: Sequence[str], find: Find) -> tuple[bytes, Mask
 
 async def reveal(raw: bytes, life: StepLife, threads: Executor | None) -> bytes:
     """The arguments of a step with its secrets, found in a thread; from then on they are hidden in what it says."""
-    found, life.mask = await asyncio.get_running_loop().run_in_executor(threads, revealed, raw, life.places, life.find)
+    found, life.mask = await asyncio.get_running_loop().run_in_executor(threads, carried(revealed), raw, life.places, life.find)
     return found
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeVar
+
+from perdure.programs.code.failures import carried
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +40,7 @@ class DaemonThreads(Executor):
             elif self._begun < self._most:
                 self._begun += 1
                 Thread(target=self._run, name=f"perdure-step-{self._begun}", daemon=True).start()
-        self._work.put((future, lambda: fn(*args, **kwargs)))
+        self._work.put((future, partial(carried(fn), *args, **kwargs)))
         return future
 
     def _run(self) -> None:

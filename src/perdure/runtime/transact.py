@@ -4,6 +4,7 @@ The answer is mail to the execution, as a worker's is. So it is there exactly if
 execution finds it before anything else.
 """
 
+import asyncio
 from concurrent.futures import Executor
 from typing import Any
 
@@ -43,8 +44,10 @@ async def transact(
         raw = await of_what_is_undone(raw, payloads) if isinstance(fn, Undo) else raw
         raw = await reveal(raw, info.life, threads) if info.life is not None and info.life.places else raw
         positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
-    except Exception as error:
-        return info.mask.outcome(failure(step, error))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return info.mask.outcome(failure(step, error, info.mask))
 
     settled: list[Ok] = []
 
@@ -62,5 +65,5 @@ async def transact(
 
     answer = await persistently(lambda: database.transact(guard, work))
     if isinstance(answer, Raised):
-        return info.mask.outcome(failure(step, answer.error))
+        return info.mask.outcome(failure(step, answer.error, info.mask))
     return settled[0] if isinstance(answer, Committed) else None

@@ -37,6 +37,7 @@ class Warm:
     not begun. `compact_from` is how many events its log is to have before compacting it is tried again. `attributes` are those that its head has, and
     `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more. `postponing` is
     what the next commit postpones: mail that was handed over and can't be read.
+    `defect` is why its program can't go on here, though its log does not say so yet: it is parked for that.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Warm:
         "born",
         "busy",
         "compact_from",
+        "defect",
         "execution",
         "exists",
         "flights",
@@ -87,6 +89,7 @@ class Warm:
         self.taken = 0
         self.compact_from = 0
         self.leaving = False
+        self.defect = ""
 
     @property
     def parks(self) -> bool:

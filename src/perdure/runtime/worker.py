@@ -15,6 +15,7 @@ from typing import Any
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo, StoreError
 from perdure.core.mail import Ack, Mail
+from perdure.core.masks import NO_MASK
 from perdure.core.messages import Work, answer_key
 from perdure.core.ops import Err, Outcome
 from perdure.programs.code.declare import Step, Undo
@@ -26,7 +27,7 @@ from perdure.runtime.beats import Beats
 from perdure.runtime.claims import Claims
 from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
 from perdure.runtime.payloads import Payloads
-from perdure.runtime.perform import perform
+from perdure.runtime.perform import failed_from_outside, perform, uncancelled
 from perdure.runtime.presence import here
 from perdure.runtime.queues import declare, declared
 from perdure.runtime.resources import Resources
@@ -84,6 +85,7 @@ class Worker:
                     await self._serve()
                 finally:
                     tasks = [*self._at_work.values()]
+                    self._at_work.clear()
                     for task in tasks:
                         task.cancel()
                     _ = await asyncio.gather(*tasks, return_exceptions=True)
@@ -142,9 +144,11 @@ class Worker:
         elif (given_up := answers.given_up(work, mail.deliveries)) is not None:
             answer = given_up
         else:
-            beats = Beats(partial(self._tell, work))
+            beats, me = Beats(partial(self._tell, work)), asyncio.current_task()
             try:
                 outcome = await self._outcome(work, beats)
+            except GeneratorExit as error:
+                outcome = failed_from_outside(step, error, me, NO_MASK)
             finally:
                 untold = beats.take()
             answer = answers.settled(work, outcome, blobs)
@@ -166,8 +170,9 @@ class Worker:
         life = self._life(work, beats.beat)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
+        me = asyncio.current_task()
         try:
-            return await asyncio.wait_for(trying, work.timeout_s)
+            return await uncancelled(asyncio.wait_for(trying, work.timeout_s), lambda: me in self._at_work.values())
         except TimeoutError:
             return answers.late(work)
         finally:

@@ -5,6 +5,7 @@ however it ends: so who tries again, not knowing what became of a commit, waits 
 execution it holds as much as keeps others from claiming it, and not what would keep them from sending to it.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
@@ -94,7 +95,10 @@ async def carried_out(connection: Any, guard: Guard, work: Work, clock: Callable
     try:
         post = await work(PostgresTransaction(connection))
         await _must_be_whole(connection, fetch, *state)
-    except Exception as error:
+    except BaseException as error:  # whatever the user's code raises; unless it is the task that was cancelled
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
         if connection.is_closed() or getattr(error, "sqlstate", None) in CONFLICTS:
             raise StoreUnavailable(f"Postgres has ended the transaction of a step: {str(error) or type(error).__name__}; it is done again") from error
         return Raised(error)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import values
+from perdure.core.error_text import said_by
 from perdure.core.errors import BadValue, ErrorInfo, ProgrammingError, StoreError, TooLarge
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.lending import Lender, Wanted
@@ -86,8 +87,8 @@ class Each:
             await self._perform(loan, place)
         except ProgrammingError as error:
             self.lender.refuse(loan, error)
-        except OSError as error:
-            info = ErrorInfo(type(error).__name__, f"the task could not be handed to a program: {error}")
+        except (OSError, ValueError) as error:
+            info = ErrorInfo(type(error).__name__, f"the task could not be handed to a program: {said_by(error)}")
             _ = await self.lender.fail(loan.borrower, loan.id, info)
         except StoreError as error:
             logger.error("the answer to %s of %s could not be kept: %s", loan.work.target, loan.work.key, error)

@@ -14,6 +14,7 @@ import msgspec
 from perdure.core import limits, values
 from perdure.core.errors import BadValue, ErrorInfo, Unencodable
 from perdure.core.paths import text
+from perdure.programs.code.failures import Remains
 from perdure.runtime.loans import LEASE_MAX_S, LEASE_S, LIMIT_MAX, WAIT_MAX_S, Loan
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class Fail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.data is msgspec.UNSET:
             return ErrorInfo(self.type, self.message)
         given = self.data if isinstance(self.data, list) else [self.data]
-        return ErrorInfo(self.type, self.message, "", values.encode(given, "the data of an error"))
+        return ErrorInfo(self.type, self.message, "", values.encode(Remains(given, {}), "the data of an error"))
 
 
 class OfExecution(msgspec.Struct, frozen=True):

@@ -149,18 +149,16 @@ def test_a_task_of_a_real_loop_drives_it_up_to_python_3_13() -> None:
     asyncio.run(main())
 
 
-def test_an_interrupt_comes_through_and_what_was_ready_stays_ready() -> None:
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_interrupt_raised_by_a_task_is_its_failure_and_what_was_ready_runs(kind: type[BaseException]) -> None:
     async def interrupted() -> None:
-        raise KeyboardInterrupt
+        raise kind
 
     loop, seen = DeterministicLoop(), list[int]()
     task = loop.create_task(interrupted())
     loop.call_soon(seen.append, 1)
-    with pytest.raises(KeyboardInterrupt):
-        loop.drive()
-    assert not loop.driving and seen == []
-    assert isinstance(task.exception(), KeyboardInterrupt)
-    assert (loop.drive(), seen) == (1, [1])
+    assert (loop.drive(), seen, loop.driving) == (2, [1], False)
+    assert isinstance(task.exception(), kind)
 
 
 def test_a_callback_that_raises_is_kept_as_an_error_and_the_next_one_runs() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.core.error_text import repaired, said_by, text_of
 from perdure.core.errors import JoinFailed, RaceFailed, WrongVerb
 from perdure.core.paths import Path, text
 from perdure.programs.code.results import Won
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from perdure.programs.code.context import Context
 
 LABEL_BYTES_MAX = 200
+
+OWN_NAME_CHARACTERS_MAX = 200
+"""A function with a longer name is named after its place, as one without a name is."""
 
 Branch = tuple[str, Path, Callable[["Context"], Awaitable[Any]]]
 """A branch before it starts: its name in results, its path, and what it does with its context."""
@@ -73,7 +77,7 @@ class Branches:
                 self.done.set_result(name)
                 return
         else:
-            self.errors[name] = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            self.errors[name] = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {said_by(error)}")
         self._fill()
 
     def cancel(self) -> None:
@@ -155,5 +159,6 @@ def named(path: Path, positional: Iterable[Any], by_name: dict[str, Any]) -> lis
 
 def own_name(fn: Any, instead: str) -> str:
     """The name of a function, or `instead` for one that has none of its own."""
-    name = getattr(fn, "__name__", None)
-    return name if isinstance(name, str) and name != "<lambda>" else instead
+    name = text_of(lambda: fn.__name__, "")
+    usable = 0 < len(name) <= OWN_NAME_CHARACTERS_MAX and name != "<lambda>" and repaired(name) == name
+    return name if usable else instead

@@ -31,6 +31,7 @@ from perdure.programs.code.approving import Approving
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.declare import CodeWorkflow, Signal, Step, checked_name
 from perdure.programs.code.durations import Duration, seconds, shown, whole
+from perdure.programs.code.failures import rebuilt
 from perdure.programs.code.instance import Instance
 from perdure.programs.code.lines import Lines
 from perdure.programs.code.loops import Cell, Loop, refuse_outer
@@ -239,7 +240,12 @@ class Context:
 
     async def _attempt(self, path: Path, op: Call, fn: Any) -> Any:
         settlement = await self._settle(path, op, fn)
-        return settlement.outcome if isinstance(settlement.outcome, Err) else Ok(self._result(path, settlement, fn))
+        outcome = settlement.outcome
+        if isinstance(outcome, Err):
+            if outcome.kind == "rollback":
+                raise Rollback(outcome.error.message)
+            return outcome
+        return Ok(self._result(path, settlement, fn))
 
     def _result(self, path: Path, settlement: Settlement, fn: Any) -> Any:
         outcome = settlement.outcome
@@ -738,9 +744,9 @@ async def _with_item(fn: Callable[[Context, T], Awaitable[R]], item: T, context:
 
 def _raise(path: Path, failure: Err, fn: Any) -> NoReturn:
     """Raise the failure of a step: as the error itself where its class is declared, else as `StepFailed`."""
-    if failure.error.type == Rollback.__name__:
+    if failure.kind == "rollback":
         raise Rollback(failure.error.message)
-    for kind in fn.raises if isinstance(fn, Step) else ():
-        if kind.__qualname__ == failure.error.type and failure.error.data is not None:
-            raise kind(*values.decode(failure.error.data, list[Any], "the error of", path))
+    error = rebuilt(failure.error, fn.raises) if isinstance(fn, Step) else None
+    if error is not None:
+        raise error
     raise StepFailed(text(path), failure.kind, failure.attempts, failure.error)

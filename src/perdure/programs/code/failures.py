@@ -1,20 +1,147 @@
-"""Failures: what user code raised, as data that the log can keep and from which it is raised again."""
+"""Failures: what user code raised, as data that the log can keep and from which it is raised again.
 
-from traceback import TracebackException
-from typing import Any
+Nothing that user code raises can fail here: its text is repaired and bounded, and of what can't be read a placeholder is kept.
+"""
 
-from perdure.core import values
-from perdure.core.errors import ErrorInfo, StepFailed, TooLarge, Unencodable
+from collections.abc import Callable, Iterator, Sequence
+from traceback import StackSummary, TracebackException, walk_tb
+from types import BuiltinFunctionType, WrapperDescriptorType
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from perdure.core import limits, values
+from perdure.core.error_text import said_by, shortened, text_of
+from perdure.core.errors import ErrorInfo, ProgrammingError, StepFailed, TooLarge, Undecodable, Unencodable
+from perdure.core.masks import NO_MASK, Mask
 from perdure.core.paths import Path, text
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def error_info(error: BaseException) -> ErrorInfo:
-    """An exception as data, with its traceback from the user's first frame on."""
-    trace = TracebackException.from_exception(error, limit=-20)
-    return ErrorInfo(type(error).__qualname__, str(error), "".join(trace.format()))
+FRAMES_MAX = 20
+"""How many frames of a traceback are kept, the innermost."""
+
+RELATED_MAX = 50
+"""Up to how many causes, contexts and members of groups are shown with an exception; with more, it is shown alone."""
 
 
-def refused(error: Exception) -> bytes:
+class Remains(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What an exception is rebuilt from: its arguments, its attributes, and the class in `raises` by which it was declared, where that is known."""
+
+    args: list[Any]
+    attributes: dict[str, Any]
+    declared: str = ""
+
+
+def error_info(error: BaseException, mask: Mask = NO_MASK, data: bytes | None = None) -> ErrorInfo:
+    """An exception as data, with its traceback from the user's first frame on. `mask` hides secrets where a text is cut."""
+    name = shortened(text_of(lambda: type(error).__qualname__, "Exception"), limits.ERROR_TYPE_CHARACTERS_MAX)
+    message = shortened(said_by(error), limits.ERROR_MESSAGE_CHARACTERS_MAX, mask.cut)
+    trace = text_of(lambda: _traceback(error), "") or _frames(error) + f"{name}: {message}\n"
+    return ErrorInfo(name, message, shortened(trace, limits.ERROR_TRACEBACK_CHARACTERS_MAX, mask.cut), data)
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback as Python prints it; nothing for an exception that has too many others behind it."""
+    if sum(1 for _ in _related(error)) > RELATED_MAX:
+        return ""
+    return "".join(TracebackException.from_exception(error, limit=-FRAMES_MAX).format())
+
+
+def _related(error: BaseException) -> Iterator[BaseException]:
+    """An exception with its causes, contexts and members, up to more than `RELATED_MAX` of them."""
+    left, seen = [error], set[int]()
+    while left and len(seen) <= RELATED_MAX:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        members = one.exceptions[: RELATED_MAX + 1] if isinstance(one, BaseExceptionGroup) else ()
+        left += [other for other in (one.__cause__, one.__context__, *members) if other is not None]
+
+
+def _frames(error: BaseException) -> str:
+    """The frames alone of an exception whose traceback can't be made."""
+    return text_of(lambda: "".join(StackSummary.extract(walk_tb(BaseException.__traceback__.__get__(error)), limit=-FRAMES_MAX).format()), "")  # type: ignore[attr-defined]  # it is a slot
+
+
+def remains(error: BaseException, classes: Sequence[type[Exception]]) -> bytes | None:
+    """What an exception of one of these classes, or a class below one, is rebuilt from; None of any other, or if its arguments can't be kept.
+
+    Attributes that can't be kept are left out.
+    """
+    try:
+        declared = next((kind for kind in classes if isinstance(error, kind)), None)
+        if declared is None:
+            return None
+        kept = {name: value for name, value in vars(error).items() if name != "__notes__" and _is_plain(value)}
+        raw = values.encode(Remains(list(error.args), kept, declared.__qualname__), "the arguments of an error")
+    except BaseException:
+        return None
+    return raw if len(raw) <= limits.ERROR_DATA_BYTES_MAX else None
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        values.encode(value, "an attribute of an error")
+    except ProgrammingError:
+        return False
+    return True
+
+
+def rebuilt(info: ErrorInfo, classes: Sequence[type[Exception]]) -> Exception | None:
+    """The exception itself, if its class or one above it is among these; None if it can't be made of what remains of it.
+
+    Its own `__init__` is not called, which may take other arguments than those that were kept.
+    """
+    if info.data is None:
+        return None
+    try:
+        kept = values.decode(info.data, Remains, "an error")
+        kind = _class(info.type, kept.declared, classes)
+        made = _builtin(kind, "__new__", BuiltinFunctionType)(kind, *kept.args)
+        _builtin(kind, "__init__", WrapperDescriptorType)(made, *kept.args)
+        made.__dict__.update(kept.attributes)
+        made.args = tuple(kept.args)
+    except Exception:  # whatever the class makes of it, the error itself is known, and arrives as StepFailed
+        return None
+    return made if isinstance(made, Exception) else None
+
+
+def _class(name: str, declared: str, classes: Sequence[type[Exception]]) -> type[Exception]:
+    """The class of this name among `classes` or below them, of several the newest; else the one that was declared, as then the workflow can't name it either.
+
+    Raises:
+        LookupError: there is neither.
+    """
+    named, left = list[type[Exception]](), list(classes)
+    while left:
+        kind = left.pop(0)
+        named += [kind] if kind.__qualname__ == name else []
+        left += kind.__subclasses__()
+    return (named or [kind for kind in classes if kind.__qualname__ == declared])[-1]
+
+
+def _builtin(kind: type, method: str, of: type) -> Any:
+    """A method of the nearest class above that is not written in Python."""
+    return next(found for one in kind.__mro__ if isinstance(found := one.__dict__.get(method), of))
+
+
+def carried(fn: Callable[P, T]) -> Callable[P, T]:
+    """`fn` for a thread: a `StopIteration` comes as a `RuntimeError`, since asyncio's futures can't carry it and would never be done."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return fn(*args, **kwargs)
+        except StopIteration as error:
+            raise RuntimeError("a function in a thread raised StopIteration, as next() does on an empty iterator; give next() a default") from error
+
+    return call
+
+
+def refused(error: BaseException) -> bytes:
     """That the value of an operation could not be made or kept, as bytes."""
     match error:
         case Unencodable(where=where, kind=what, why=why):

@@ -240,7 +240,7 @@ class Instance:
             raise Evicted
         try:
             value = known.op.value if known is not None and isinstance(known.op, Keep) else make()
-        except Exception as error:
+        except BaseException as error:
             raw = refused(error)
             self._ask(aside(path), Keep(raw, label="refused"))
             raise refusal(path, raw) from error

@@ -159,7 +159,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         Raises:
             RuntimeError: it is being driven already.
             Evicted: it is closed.
-            KeyboardInterrupt, SystemExit: from a callback; what is ready stays so. Any other error goes to `errors`.
         """
         if self._closed:
             raise Evicted
@@ -175,8 +174,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                 ran += 1
                 try:
                     handle._context.run(handle._callback, *handle._args)
-                except (KeyboardInterrupt, SystemExit):
-                    raise
                 except BaseException as error:
                     # Without this frame, which would tie the error to the loop that holds it.
                     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next

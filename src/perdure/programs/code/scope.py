@@ -35,6 +35,8 @@ class Scope:
                 raise DuplicateName(explicit, text(self.path))
             self._explicit.add(explicit)
             default = explicit
+        elif not default.isascii():  # of a task or a title, which may be anything; an ASCII one is bounded where it is made
+            checked_name(default, "operation")
         number = self._counts.get(default, 0) + 1
         self._counts[default] = number
         return (*self.path, (default, number))

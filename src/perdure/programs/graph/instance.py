@@ -135,7 +135,12 @@ class Instance:
     def _take(self, event: e.Event) -> None:
         match event:
             case e.Settled(path) | e.Received(path) | e.Recalled(path):
-                self.log.told(path, self.execution.settled[path])
+                settlement = self.execution.settled[path]
+                if isinstance(settlement.outcome, Err) and settlement.outcome.kind == "rollback" and not self.ending.is_begun:
+                    self.log.forget(path)
+                    self.ending.fail(settlement.outcome)  # whatever would handle a failure of this step
+                else:
+                    self.log.told(path, settlement)
             case e.Started() | e.Reopened():
                 self._begin_anew()
                 self._begin()

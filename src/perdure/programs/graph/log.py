@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.core import events as e
-from perdure.core import values
+from perdure.core import limits, values
+from perdure.core.error_text import said_by, shortened
 from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
 from perdure.core.ops import Err, Keep, Op, Receive, settles_later
 from perdure.core.paths import Path, text
@@ -77,6 +78,11 @@ class Log:
         if told is not None:
             told(settlement)
 
+    def forget(self, path: Path) -> None:
+        """Wait no longer for an operation that has settled."""
+        self.steps.pop(path, None)
+        self._waiting.pop(path, None)
+
     def turned(self, event: e.Turned) -> None:
         """A compacted log goes on here with a turn of a loop: who waits for that is told."""
         self.receipts.use((*event.path, event.turn))
@@ -127,7 +133,7 @@ class Log:
 
     def fails(self, path: Path, error: Exception) -> Err:
         """Note that something could not be made or judged, and why."""
-        info = error.info if isinstance(error, Failure) else ErrorInfo(type(error).__name__, str(error))
+        info = error.info if isinstance(error, Failure) else ErrorInfo(type(error).__name__, shortened(said_by(error), limits.ERROR_MESSAGE_CHARACTERS_MAX))
         op = Keep(values.encode(info, "an error", path), label="error", port=error.kind if isinstance(error, Failure) else "fatal")
         _ = self.ask(path, op)
         return Err(op.port, 1, info)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from perdure.core.attributes import checked
-from perdure.core.errors import BadAnswer, JoinFailed, Rollback, StepFailed, Unauthorized
+from perdure.core.errors import BadAnswer, JoinFailed, StepFailed, Unauthorized
 from perdure.core.ops import Err
 from perdure.core.paths import Key
 from perdure.programs.code.composite import ABOUT, USED
@@ -236,8 +236,6 @@ class _Agent:
                     use(ctx, verdict.counted)
                 return Message("tool", told(value, RESULT_CHARACTERS_MAX), call_id=call.id, name=call.name)
             case Err(kind, attempts, error):
-                if error.type == Rollback.__name__:
-                    raise Rollback(error.message)
                 if kind == "interrupted":
                     return _failed(call, f"interrupted: it is not known whether it happened ({error.message})")
                 tries = f", {attempts} tries" if attempts > 1 else ""

@@ -12,6 +12,7 @@ import msgspec
 from perdure.core.errors import BadValue
 from perdure.expr import schema as schemas
 from perdure.programs.code.declare import CodeWorkflow, Step
+from perdure.programs.code.failures import carried
 from perdure.programs.graph.kind import Count, Kind, Result
 from perdure.steps.models.messages import ToolCall, ToolSpec
 
@@ -120,7 +121,7 @@ async def performed(kind: Kind, config: Any, input: Any = None) -> Any:
     if kind.step.is_async:
         found = await fn(**given)
     else:
-        found = await asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, lambda: fn(**given))
+        found = await asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, carried(lambda: fn(**given)))
         found = await found if inspect.isawaitable(found) else found
     return found.data if isinstance(found, Result) else found
 

@@ -1,0 +1,43 @@
+"""Makes text that can be stored of what user code raises or names: valid in UTF-8, of bounded length, whatever that code does meanwhile."""
+
+from collections.abc import Callable
+
+Cut = Callable[[str, str], tuple[str, str]]
+"""Takes the two sides of a cut through a text, and returns them as they may be shown, such as `Mask.cut`."""
+
+
+def repaired(text: str) -> str:
+    r"""`text` as UTF-8 can have it: a lone surrogate becomes ``\udXXX``."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def text_of(make: Callable[[], object], instead: str) -> str:
+    """The text that `make` returns; `instead`, where it raises anything or returns no text."""
+    try:
+        made = make()
+        return str.__str__(made) if isinstance(made, str) else instead
+    except BaseException:
+        return instead
+
+
+def said_by(error: BaseException) -> str:
+    """What an exception says of itself; a placeholder, where its `__str__` fails."""
+    name = text_of(lambda: type(error).__qualname__, "exception")
+    return text_of(lambda: str(error), f"(the text of this {name} can't be read: its __str__ failed)")
+
+
+def shortened(text: str, characters_max: int, cut: Cut | None = None) -> str:
+    """`text`, storable; of one that is longer, the beginning and the end, and between them how much was left out."""
+    if len(text) <= characters_max:
+        return repaired(text)
+    head, tail = text[: characters_max * 3 // 4], text[-(characters_max // 4) :]
+    left_out = len(text) - len(head) - len(tail)
+    if cut is not None:
+        head, tail = cut(head, tail)
+    return repaired(f"{head} … {left_out:,} characters left out … {tail}")
