@@ -33,14 +33,14 @@ class Exits(Exception):
 
 class NoText(Exception):
     def __str__(self) -> Any:
-        return 5
+        return 5  # noqa: PLE0307  # the hostility itself
 
 
 class Impostor(Exception):
     """Says that it is of another class, and fails when asked."""
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]  # the hostility itself
+    def __class__(self) -> Any:
         raise RuntimeError("of no class")
 
 
@@ -48,19 +48,19 @@ class Spoiled(Exception):
     """Whose parts fail when they are looked at."""
 
     @property
-    def args(self) -> Any:  # type: ignore[override]
+    def args(self) -> Any:  # type: ignore[override]  # the hostility itself
         raise RuntimeError("no arguments")
 
     @property
-    def __cause__(self) -> Any:  # type: ignore[override]
+    def __cause__(self) -> Any:  # type: ignore[override]  # the hostility itself
         raise RuntimeError("no cause")
 
     @property
-    def __traceback__(self) -> Any:  # type: ignore[override]
+    def __traceback__(self) -> Any:  # type: ignore[override]  # the hostility itself
         raise RuntimeError("no traceback")
 
     @property
-    def __dict__(self) -> Any:  # type: ignore[override]
+    def __dict__(self) -> Any:  # type: ignore[override]  # the hostility itself
         raise RuntimeError("no attributes")
 
 
@@ -68,7 +68,7 @@ class Endless(Exception):
     """Each has another as its cause."""
 
     @property
-    def __cause__(self) -> Any:  # type: ignore[override]
+    def __cause__(self) -> Any:  # type: ignore[override]  # the hostility itself
         return Endless("and behind it")
 
 
@@ -208,7 +208,7 @@ class Hostile:
     def _fails(self, *_: Any) -> Any:
         raise RuntimeError("not to be touched")
 
-    __eq__ = __hash__ = __reduce__ = __repr__ = __str__ = __bool__ = __len__ = __iter__ = _fails  # type: ignore[assignment]
+    __eq__ = __hash__ = __reduce__ = __repr__ = __str__ = __bool__ = __len__ = __iter__ = _fails
 
 
 class Dumps:

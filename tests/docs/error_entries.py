@@ -30,6 +30,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Give new fields a default, or take the hint back. What was kept is untouched.",
     ),
     "TooLarge": ("A value takes more than 16 MiB.", "Keep it in a file or a bucket, and pass its name."),
+    "Unstorable": (
+        "The code asked for an operation that the log can't hold: an id, a name or an option is not of its type, or is text without an encoding.",
+        "Mend the code that makes it, and resume the execution. Nothing new was run.",
+    ),
     "BadName": (
         "A name is empty, too long, no text, or is taken; or a step is undone by two functions.",
         "Choose a name of 1 to 1024 bytes; for an attribute, a word of up to 64 characters.",

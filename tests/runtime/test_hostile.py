@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Context, Err, JoinFailed, Queue, RaceFailed, Resource, Retry, SyncContext, Transaction, step, step_info, workflow
+from perdure import Context, Err, JoinFailed, Queue, RaceFailed, Resource, Retry, SyncContext, Transaction, step, workflow
 from perdure.core import events as e
 from perdure.core import log
-from perdure.core.errors import ErrorInfo, PerdureError
+from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.limits import ERROR_MESSAGE_CHARACTERS_MAX, ERROR_TRACEBACK_CHARACTERS_MAX
@@ -24,7 +24,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.sdk import Workflow
 from perdure.stores.sqlite.store import SqliteStore
-from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS, NAMES, ODD_VALUES, VALUE_SAMPLE, VALUES
+from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS
 
 ENDS_S = 15.0
 ONCE = Retry(max=2, wait=0.0)
@@ -268,7 +268,7 @@ async def racing(ctx: Context, name: str) -> None:
 @workflow
 async def keeping(ctx: Context, name: str) -> None:
     try:
-        ctx.keep("it", lambda: _raised(name))
+        _ = ctx.keep("it", lambda: _raised(name))
     except BaseException:
         await ctx.sleep(0)
         raise
@@ -393,9 +393,11 @@ class Place:
 async def place(file: Path, *more: Workflow[..., Any]) -> AsyncIterator[Place]:
     """With an engine that knows the workflows of this file, and a worker that has its steps."""
     store = SqliteStore(file, synchronous="OFF")
-    known = [attempts, sync_attempts, raises_from_step, is_undone, is_well, *WORKFLOWS, *more]
+    known: list[Workflow[..., Any]] = [attempts, sync_attempts, raises_from_step, is_undone, is_well, *WORKFLOWS, *more]
     engine = Engine(store, [one.code for one in known], poll_s=0.2)
-    worker = Worker(store, [far, far_awaiting, far_transacting, far_in_a_task, *CANCELLING, limited, limited_well], queues=["far", "line"], poll_s=0.2, limit=100)
+    worker = Worker(
+        store, [far, far_awaiting, far_transacting, far_in_a_task, *CANCELLING, limited, limited_well], queues=["far", "line"], poll_s=0.2, limit=100
+    )
     running = [asyncio.create_task(engine.run()), asyncio.create_task(worker.run())]
     await engine.ready()
     try:
@@ -450,7 +452,7 @@ def test_whatever_a_step_raises_is_a_recorded_failure_and_the_engine_goes_on(
 
 
 @exceptions
-@pytest.mark.parametrize("flow", WORKFLOWS, ids=lambda flow: str(flow.code.name))
+@pytest.mark.parametrize("flow", WORKFLOWS, ids=[flow.code.name for flow in WORKFLOWS])
 def test_whatever_workflow_code_raises_ends_its_execution_with_a_named_error_and_it_replays(
     flow: Workflow[..., Any], names: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

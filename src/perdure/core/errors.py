@@ -102,7 +102,9 @@ class Unstorable(ProgrammingError):
     """A program asked for an operation that no log can hold, such as a message to a key that is no text."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the code asked for what the log can't hold: {why}; nothing new was run. Give names, ids and options of the types that they have, and resume")
+        super().__init__(
+            f"the code asked for what the log can't hold: {why}; nothing new was run. Give names, ids and options of the types that they have, and resume"
+        )
         self.why = why
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -54,7 +54,7 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
         return info.mask.outcome(outcome) if info.mask else outcome
 
 
-async def uncancelled(trying: Coroutine[Any, Any, T], is_wanted: Callable[[], bool]) -> T | Err:
+async def uncancelled(trying: Awaitable[T], is_wanted: Callable[[], bool]) -> T | Err:
     """What comes of a try that runs in this task, though its function may cancel the task: while `is_wanted`, nobody else has.
 
     Raises:

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.core import limits, values
 from perdure.core.error_text import said_by, shortened, text_of
-from perdure.core.errors import ErrorInfo, ProgrammingError, StepFailed, TooLarge, Undecodable, Unencodable
+from perdure.core.errors import ErrorInfo, ProgrammingError, StepFailed, TooLarge, Unencodable
 from perdure.core.masks import NO_MASK, Mask
 from perdure.core.paths import Path, text
 
@@ -64,7 +64,7 @@ def _related(error: BaseException) -> Iterator[BaseException]:
 
 def _frames(error: BaseException) -> str:
     """The frames alone of an exception whose traceback can't be made."""
-    return text_of(lambda: "".join(StackSummary.extract(walk_tb(BaseException.__traceback__.__get__(error)), limit=-FRAMES_MAX).format()), "")  # type: ignore[attr-defined]  # it is a slot
+    return text_of(lambda: "".join(StackSummary.extract(walk_tb(error.__traceback__), limit=-FRAMES_MAX).format()), "")
 
 
 def remains(error: BaseException, classes: Sequence[type[Exception]]) -> bytes | None:
