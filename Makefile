@@ -9,6 +9,7 @@ PROGRAMS = $(filter-out bench/_%,$(wildcard bench/*.py))
 PACKAGE := $(VENV)/.package
 TOOLS := $(VENV)/.tools
 PEER := .venv-bench/.peers
+RELEASE := .venv-release/.tools
 INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
 	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
@@ -17,7 +18,7 @@ NO_INDEX = { echo "make: pip could not install (its own words are above). Is a p
 $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test style check prove real bench format clean
+.PHONY: help demo test style check prove real audit build bench format clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets
@@ -43,6 +44,13 @@ prove: $(TOOLS) ## Search for counter-examples for 100 minutes at most: simulato
 real: $(TOOLS) ## Run the tests against real servers and real inputs
 	@$(PY) -m pytest -q -n $(JOBS) -m real
 
+audit: $(TOOLS) $(RELEASE) ## Ask for known advisories on every package installed here; fails if there are any, and if none could be asked for
+	@$(PY) -m tools.audit
+
+build: $(TOOLS) $(RELEASE) ## Build a release into dist/: wheel, source distribution, and a bill of materials (CycloneDX)
+	@rm -rf dist && $(PY) -m build --no-isolation --outdir dist .
+	@$(PY) -m tools.bill_of_materials
+
 bench: $(TOOLS) $(PEER) ## Measure: run each program in bench/, beside DBOS, LangGraph, Prefect and the bare disk
 	@set -e; for program in $(PROGRAMS); do echo "== $$program"; PYTHONPATH=. $(PY) "$$program"; done
 
@@ -52,7 +60,7 @@ format: $(TOOLS) ## Format, mend what lint can mend, and say whether docs/proof.
 	@$(PY) -m tools.proof_page
 
 clean: ## Remove what make made: the environment, caches, builds
-	@rm -rf $(VENV) .venv-bench build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .venv-release build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
@@ -73,6 +81,12 @@ $(TOOLS): $(PACKAGE)
 $(PEER):
 	@set -e; $(find_python); echo "make: creating .venv-bench for DBOS, LangGraph and Prefect"; "$$python" -m venv --clear .venv-bench
 	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input 'dbos>=3,<4' 'langgraph>=1,<2' 'langgraph-checkpoint-sqlite>=3,<4' 'prefect>=3,<4' 'fastapi<0.150' || $(NO_INDEX)
+	@touch $@
+
+# What audits and describes a release, in an environment of its own, so that it is not among what it describes.
+$(RELEASE):
+	@set -e; $(find_python); echo "make: creating .venv-release for pip-audit and cyclonedx-bom"; "$$python" -m venv --clear .venv-release
+	@.venv-release/bin/python -m pip install -qq --disable-pip-version-check --no-input 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7.5,<8' || $(NO_INDEX)
 	@touch $@
 
 # Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing

@@ -85,7 +85,7 @@ def test_memory_is_a_store_of_its_own_each_time(url: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://host/name",
+        "mysql://host/name",
         "p.db",
         "/tmp/p.db",
         "C:\\p.db",
@@ -107,6 +107,23 @@ def test_what_names_no_store_is_refused_with_what_is_expected(url: str, tmp_path
     with pytest.raises(BadValue, match=r"database URL: .* is not sqlite:///path/to/file\.db or memory:"):
         open_store(url)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "store"),
+    [
+        ("postgresql://host/name", "Postgres"),
+        ("postgres://host/name", "Postgres"),
+        ("postgresql+asyncpg://host/name", "Postgres"),
+        ("redis://host", "Redis"),
+        ("rediss://host", "Redis"),
+        ("valkey://host", "Valkey"),
+    ],
+)
+def test_a_url_of_an_experimental_store_is_refused_with_that_and_what_to_use(url: str, store: str) -> None:
+    with pytest.raises(BadValue, match=rf"the store for {store} is experimental\. Use sqlite:///path/to/file\.db") as refused:
+        open_store(url.replace("//", "//ada:hunter2@"))
+    assert "hunter2" not in str(refused.value)
 
 
 def test_a_bad_perdure_db_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,9 @@ from perdure.stores.sqlite.store import SqliteStore
 
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
+EXPERIMENTAL = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis", "rediss": "Redis", "valkey": "Valkey", "valkeys": "Valkey"}
+"""The schemes of stores that are not opened by a URL yet: their tables have no version number, so a later Perdure could not tell what they hold."""
+
 
 def open_store(url: str | None = None, codec: Codec | None = None) -> Store:
     """The store of a URL: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``memory:``; by default `PERDURE_DB`, else a file in ``.perdure``.
@@ -51,6 +54,11 @@ def _bare(chosen: str) -> Store:
     if file := file_of(chosen):
         return SqliteStore(file)
     shown = chosen.replace(f":{parts.password}@", ":***@") if parts.password else chosen
+    if experimental := EXPERIMENTAL.get(parts.scheme.partition("+")[0]):
+        expected = (
+            f"a URL that can be opened yet: the store for {experimental} is experimental. Use sqlite:///path/to/file.db, which processes of one machine share"
+        )
+        raise BadValue("database URL", shown, expected)
     raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
 
 
