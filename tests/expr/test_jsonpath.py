@@ -80,12 +80,12 @@ def test_long_paths_are_read_or_refused_in_time(path: str) -> None:
 
 def test_how_many_it_finds_and_how_far_it_goes_is_bounded() -> None:
     many = {"a": [0] * (NODES_MAX + 1)}
-    with pytest.raises(Unfit, match="the path finds 100,001 values"):
+    with pytest.raises(Unfit, match="the path finds 40,001 values"):
         compiled("$.a[*]").find(many)
     wide = {str(place): {"x": [0] * 10} for place in range(2_000)}
     for path in ("$[?count($..*) > 1]", "$[*,*,*,*,*,*,*,*,*,*][*,*,*,*,*,*,*,*,*,*][*,*,*,*,*,*,*,*,*,*]"):
         began_s = time.process_time()
-        with pytest.raises(Unfit, match="takes more than 1,000,000 steps"):
+        with pytest.raises(Unfit, match="takes more than 100,000 steps"):
             compiled(path).find(wide)
         assert time.process_time() - began_s < 4
 

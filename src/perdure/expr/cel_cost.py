@@ -21,13 +21,13 @@ GROWTH_MAX = 1024
 FREE = 32
 """Up to so many looks at everything that is given cost too little to be counted."""
 
-VALUES_MAX = 200_000_000
-"""Values that are looked at, all in all: some seconds."""
+VALUES_MAX = 10_000_000
+"""Values that are looked at, all in all: a tenth of a second."""
 
-BYTES_MAX = 10_000_000_000
+BYTES_MAX = 500_000_000
 """Bytes of text that are looked at."""
 
-MADE_BYTES_MAX = 500_000_000
+MADE_BYTES_MAX = 100_000_000
 """Bytes that additions may make."""
 
 

@@ -16,8 +16,8 @@ from perdure.expr.refs import EXPRESSION_CHARACTERS_MAX, Path
 from perdure.expr.regexes import regex
 from perdure.expr.values import cut, equal
 
-NODES_MAX = 100_000
-STEPS_MAX = 1_000_000
+NODES_MAX = 40_000
+STEPS_MAX = 100_000
 _NOTHING: Any = object()
 _LENGTH = re.compile(r"\.length\(\)\s*\Z")
 

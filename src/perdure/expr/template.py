@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from perdure.core.errors import BadExpression, ExpressionFailed
-from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.expr import braces as language
 from perdure.expr import marks
+from perdure.expr.expansion import Expansion, bounded
 from perdure.expr.marks import escaped
 from perdure.expr.missing import Absent, Missing, Nowhere
 from perdure.expr.refs import TEXT_CHARACTERS_MAX, Read, Ref, Scope, getter, parse, scan
@@ -27,25 +27,27 @@ CACHED_BYTES_MAX = 16 * 1024
 PLAIN = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
 MARKS = frozenset((marks.SECRET, marks.TEXT))
 
-Maker = Callable[[Scope], Any]
+Maker = Callable[[Scope, Expansion], Any]
+"""What makes a value in a scope; text that it makes is counted."""
 
 
 class Template:
     """A value with references in it: what it `reads`, whether it is `constant`, and what it is in a scope."""
 
-    __slots__ = ("_make", "constant", "reads")
+    __slots__ = ("_expands", "_make", "constant", "reads")
 
-    def __init__(self, make: Maker, reads: frozenset[Read], constant: bool) -> None:
-        self._make, self.reads, self.constant = make, reads, constant
+    def __init__(self, make: Maker, reads: frozenset[Read], constant: bool, expands: bool = False) -> None:
+        self._make, self.reads, self.constant, self._expands = make, reads, constant, expands
 
     def evaluate(self, scope: Scope) -> Any:
         """Its value. What it shares with the template or the scope is not to be changed.
 
         Raises:
-            ExpressionFailed: something is missing that has to be there, or the text becomes too long.
+            ExpressionFailed: something is missing that has to be there, or what it comes to is too much.
         """
         try:
-            return self._make(scope)
+            made = self._make(scope, Expansion())
+            return bounded(made) if self._expands else made
         except RecursionError:
             raise ExpressionFailed("", "what is put into text nests too deep", "put in a part of it") from None
 
@@ -115,7 +117,23 @@ def _cached(key: bytes, missing: Missing, braces: bool) -> Template:
 def _compile(value: Any, missing: Missing, braces: bool) -> Template:
     reads: set[Read] = set()
     make = _maker(value, "", missing, braces, reads)
-    return Template(make or (lambda scope: value), frozenset(reads), make is None)
+    return Template(make or (lambda scope, expansion: value), frozenset(reads), make is None, make is not None and _expands(value, braces))
+
+
+def _expands(value: Any, braces: bool) -> bool:
+    """Whether a value may come to more than what one of its references refers to: it has several, or an expression of the other language."""
+    count, waiting = 0, [value]
+    while waiting and count < 2:
+        one = waiting.pop()
+        match one:
+            case str():
+                count += 2 if braces and "{{" in one else "@" in one
+            case list():
+                waiting.extend(one)
+            case dict():
+                waiting.extend(one.values())
+    return count > 1
+
 
 
 def _maker(value: Any, where: str, missing: Missing, braces: bool, reads: set[Read]) -> Maker | None:
@@ -140,21 +158,28 @@ def _maker(value: Any, where: str, missing: Missing, braces: bool, reads: set[Re
 def _of_braces(value: str, where: str, reads: set[Read]) -> Maker:
     expression = language.text(value, where)
     reads.update(read._replace(where=where) for read in expression.reads)
-    return lambda scope: expression.evaluate(scope, where)
+
+    def make_text(scope: Scope, expansion: Expansion) -> Any:
+        made = expression.evaluate(scope, where)
+        if type(made) is str:
+            expansion.text(len(made), where)
+        return made
+
+    return make_text
 
 
 def _of_list(value: list[Any], made: list[Maker | None]) -> Maker:
     parts = list(zip(value, made, strict=True))
-    return lambda scope: [item if make is None else make(scope) for item, make in parts]
+    return lambda scope, expansion: [item if make is None else make(scope, expansion) for item, make in parts]
 
 
 def _of_mapping(value: dict[str, Any], made: dict[str, Maker | None]) -> Maker:
     changing = [(key, make) for key, make in made.items() if make is not None]
 
-    def make_mapping(scope: Scope) -> Any:
+    def make_mapping(scope: Scope, expansion: Expansion) -> Any:
         result = value.copy()
         for key, make in changing:
-            result[key] = make(scope)
+            result[key] = make(scope, expansion)
         return result
 
     return make_mapping
@@ -169,14 +194,14 @@ def _of_text(value: str, where: str, missing: Missing, reads: set[Read]) -> Make
         parts = merged(parts_of(value, where))
     if all(isinstance(part, str) for part in parts):
         literal = "".join(map(str, parts))
-        return None if literal == value else lambda scope: literal
+        return None if literal == value else lambda scope, expansion: literal
     reads.update(part.read(where) for part in parts if isinstance(part, Ref))
     made = [part if isinstance(part, str) else found(part, where, missing) for part in parts]
     whole = made[0]
     if len(made) == 1 and not isinstance(whole, str):
         return whole
     if any(isinstance(part, Ref) and part.root == "secrets" for part in parts):
-        return _around_secrets([(make, isinstance(part, Ref) and part.root == "secrets") for part, make in zip(parts, made, strict=True)])
+        return _around_secrets([(make, isinstance(part, Ref) and part.root == "secrets") for part, make in zip(parts, made, strict=True)], where)
     return _joined(made, where)
 
 
@@ -223,7 +248,7 @@ def found(ref: Ref, where: str, missing: Missing) -> Maker:
     """How a reference's value is found; what is missing is taken as the dialect does."""
     find = getter(ref)
 
-    def or_failed(scope: Scope) -> Any:
+    def or_failed(scope: Scope, expansion: Expansion) -> Any:
         try:
             return find(scope)
         except Absent as absent:
@@ -235,17 +260,20 @@ def found(ref: Ref, where: str, missing: Missing) -> Maker:
 
 
 def _joined(made: list[str | Maker], where: str) -> Maker:
-    def join(scope: Scope) -> Any:
-        pieces = [part if isinstance(part, str) else text(part(scope)) for part in made]
-        if (length := sum(map(len, pieces))) > VALUE_BYTES_MAX:
-            raise ExpressionFailed(where, f"the text becomes {length:,} characters long", f"{VALUE_BYTES_MAX:,} are the most; pass the value itself")
-        return "".join(pieces)
+    def join(scope: Scope, expansion: Expansion) -> Any:
+        return "".join([_piece(part, scope, expansion, where) for part in made])
 
     return join
 
 
-def _around_secrets(made: list[tuple[str | Maker, bool]]) -> Maker:
-    def mark(scope: Scope) -> Any:
-        return marks.text([part if isinstance(part, str) else part(scope) if secret else text(part(scope)) for part, secret in made])
+def _around_secrets(made: list[tuple[str | Maker, bool]], where: str) -> Maker:
+    def mark(scope: Scope, expansion: Expansion) -> Any:
+        return marks.text([part(scope, expansion) if secret and callable(part) else _piece(part, scope, expansion, where) for part, secret in made])
 
     return mark
+
+
+def _piece(part: str | Maker, scope: Scope, expansion: Expansion, where: str) -> str:
+    made = part if isinstance(part, str) else text(part(scope, expansion))
+    expansion.text(len(made), where)
+    return made

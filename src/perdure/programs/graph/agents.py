@@ -17,7 +17,7 @@ from perdure.core.promise import Settlement
 from perdure.programs.code.children import own_id
 from perdure.programs.graph import timing, working
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.names import Done, Output
+from perdure.programs.graph.names import Done, Output, together
 from perdure.programs.graph.transforming import refused
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _task(run: "Instance", doing: Doing) -> dict[str, Any]:
 def _context(run: "Instance", doing: Doing, wanted: Any) -> dict[str, Any]:
     """Earlier results by name: all that can be seen here, or those that are named."""
     if wanted is True:
-        found = {id: output.value for id, output in doing.names.seen().items() if output.port != "skipped"}
+        found = together({id: output for id, output in doing.names.seen().items() if output.port != "skipped"}, "the context of an agent")
     elif isinstance(wanted, Mapping):
         found = run.evaluated(wanted, doing.names)
     else:

@@ -9,7 +9,7 @@ from perdure.core.ops import Err, Sleep
 from perdure.core.paths import Path
 from perdure.core.values import NOTHING
 from perdure.programs.graph.doing import Doing
-from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.names import Done, Names, Output, finished
 from perdure.programs.graph.walk import Firing, Frame
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Body:
         elif self.kind == "race":
             self.doing.then(Done("success", Output.of({"winner": None, "value": None}, "the result of a race")))
         elif self.kind == "parallel":
-            self.doing.then(Done(self.port, Output.of({id: output.value for id, output in self._outputs()}, "the results of branches")))
+            self.doing.then(finished(self.port, dict(self._outputs()), f"the results of the branches of {self.doing.node.id}"))
         else:
             last = [output for _, output in self._outputs()[-1:]]
             self.doing.then(Done(self.port, Output(last[0].raw if last else NOTHING)))
@@ -111,7 +111,8 @@ class Body:
         self._end_branch(firing.path)
         self._end_branch(self.doing.path)
         self._end()
-        self.doing.then(Done("success", Output.of({"winner": firing.place.node.id, "value": output.value}, "the result of a race")))
+        winner = firing.place.node.id
+        self.doing.then(finished("success", {"value": output}, f"the result of {self.doing.node.id}", lambda found: {"winner": winner, **found}))
 
     def _timed_out(self) -> None:
         self._end()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.core import events as e
 from perdure.core import values
-from perdure.core.errors import ErrorInfo
+from perdure.core.errors import ErrorInfo, TooLarge
+from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.core.ops import Call, Err, Keep, Sleep, Spawn
 from perdure.core.paths import Path
 from perdure.core.undo import UNDOABLE
@@ -144,7 +145,12 @@ class Eaching:
 
     def _end(self) -> None:
         self.is_over = True
-        self.doing.then(Done("success", Output.many([self.results[position] for position in sorted(self.results)])))
+        output = Output.many([self.results[position] for position in sorted(self.results)])
+        if output.size_bytes > VALUE_BYTES_MAX:
+            too_large = TooLarge(f"the results of the items of {self.doing.node.id}", output.size_bytes, VALUE_BYTES_MAX)
+            self.doing.then(Err("fatal", ErrorInfo("TooLarge", str(too_large))))
+        else:
+            self.doing.then(Done("success", output))
 
 
 class Repeating:

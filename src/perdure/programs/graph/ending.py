@@ -15,7 +15,7 @@ from perdure.programs.code.declare import Step
 from perdure.programs.code.undo import BEGIN, PLAN, Done
 from perdure.programs.graph import guarding
 from perdure.programs.graph.log import Failure
-from perdure.programs.graph.names import Names, Output
+from perdure.programs.graph.names import Names, Output, together
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -84,7 +84,7 @@ class Ending:
         done = {id: run.roots.outputs[id] for id in last if id in run.roots.outputs}
         if len(last) <= 1:
             return next(iter(done.values()), Output())
-        return Output.of({id: output.value for id, output in done.items() if output.port != "skipped"}, "the output")
+        return Output.of(together({id: output for id, output in done.items() if output.port != "skipped"}, "the output"), "the output")
 
     def _begin(self, status: Status, outcome: Outcome) -> None:
         if self.is_begun:

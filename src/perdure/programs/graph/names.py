@@ -1,11 +1,14 @@
 """Names: what the expressions of a node may read, and the results of steps by their ids."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from perdure.core import values
+from perdure.core.errors import ErrorInfo, TooLarge
+from perdure.core.limits import VALUE_BYTES_MAX
+from perdure.core.ops import Err
 from perdure.core.values import NOTHING
 from perdure.expr import schema
 
@@ -88,11 +91,31 @@ class Output:
         return {"type": self.kind, "data": self.value, "meta": self.meta, "port": self.port}
 
 
+def together(outputs: Mapping[str, Output], what: str) -> dict[str, Any]:
+    """The results of several steps as one mapping.
+
+    Raises:
+        TooLarge: they take more than one value may.
+    """
+    size_bytes = sum(output.size_bytes for output in outputs.values())
+    if size_bytes > VALUE_BYTES_MAX:
+        raise TooLarge(what, size_bytes, VALUE_BYTES_MAX)
+    return {id: output.value for id, output in outputs.items()}
+
+
 class Done(NamedTuple):
     """A node, or one item or turn of it, has settled by a port."""
 
     port: str
     output: Output
+
+
+def finished(port: str, outputs: Mapping[str, Output], what: str, made: Callable[[dict[str, Any]], Any] = dict) -> Done | Err:
+    """That a node has settled by `port` with what `made` makes of several results; an error, if they take more than one value may."""
+    try:
+        return Done(port, Output.of(made(together(outputs, what)), what))
+    except TooLarge as error:
+        return Err("fatal", ErrorInfo("TooLarge", str(error)))
 
 
 class World(Protocol):

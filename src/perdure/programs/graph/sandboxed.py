@@ -10,7 +10,7 @@ from perdure.core.paths import Path
 from perdure.core.promise import Settlement
 from perdure.expr.condition import Condition
 from perdure.programs.code.declare import Retry, Step
-from perdure.programs.graph.names import Names
+from perdure.programs.graph.names import Names, together
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -26,7 +26,7 @@ def judge(run: "Instance", path: Path, what: tuple[Condition, Names], told: Call
 
     def made() -> Op:
         output = _of(names, "self")
-        context = {id: {"output": output.value} for id, output in run.roots.outputs.items()}
+        context = {id: {"output": value} for id, value in together(run.roots.outputs, "what a condition in Python sees").items()}
         args = values.encode(((list(condition.python), output, context), {}), "what a condition sees", path)
         return Call(PYTHON, args, retry=Retry(max=1).rule(), timeout_s=10.0)
 

@@ -15,7 +15,7 @@ from perdure.programs.graph import asking, timing, tools, working
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ir import AFTER, ALWAYS
-from perdure.programs.graph.names import Done, Output
+from perdure.programs.graph.names import Done, Output, finished
 from perdure.programs.graph.ticks import Tick, first
 from perdure.programs.graph.tools import Child
 from perdure.programs.graph.transforming import refused
@@ -181,7 +181,7 @@ def listen(run: "Instance", doing: Doing) -> None:
     config = doing.node.config if isinstance(doing.node.config, dict) else {"names": doing.node.config}
     gather = config.get("gather")
     limit = int(config.get("limit") or (1 if gather is None else limits.MAILBOX_MESSAGES_MAX))
-    bodies: list[Any] = []
+    bodies: list[Output] = []
 
     def asked(timeout: Any, most: int, is_first: bool) -> Op:
         names = run.evaluated(config["names"], doing.names)
@@ -192,11 +192,12 @@ def listen(run: "Instance", doing: Doing) -> None:
         if isinstance(settlement.outcome, Err) and (is_first or settlement.outcome.kind != "timeout"):
             doing.then(Done("timeout", Output()) if settlement.outcome.kind == "timeout" else settlement.outcome)
             return
-        bodies.extend(Output(run.log.raw(letter.body)).value for letter in settlement.letters)
+        bodies.extend(Output(run.log.raw(letter.body)) for letter in settlement.letters)
         if is_first and gather is not None and len(bodies) < limit:
             wait((*doing.path, ("gather", 0)), gather, False)
         else:
-            doing.then(Done("success", Output.of(bodies[0] if limit == 1 else bodies, "what was received")))
+            letters = {str(place): body for place, body in enumerate(bodies[:1] if limit == 1 else bodies)}
+            doing.then(finished("success", letters, f"what {doing.node.id} has received", lambda found: found["0"] if limit == 1 else list(found.values())))
 
     def wait(path: Path, timeout: Any, is_first: bool) -> None:
         op = run.log.attempted(path, lambda: asked(timeout, limit - len(bodies), is_first))
