@@ -135,7 +135,6 @@ def _expands(value: Any, braces: bool) -> bool:
     return count > 1
 
 
-
 def _maker(value: Any, where: str, missing: Missing, braces: bool, reads: set[Read]) -> Maker | None:
     """How a value is made in a scope; None if it is the same in all."""
     match value:
