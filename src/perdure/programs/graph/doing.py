@@ -148,7 +148,7 @@ class Eaching:
         output = Output.many([self.results[position] for position in sorted(self.results)])
         if output.size_bytes > VALUE_BYTES_MAX:
             too_large = TooLarge(f"the results of the items of {self.doing.node.id}", output.size_bytes, VALUE_BYTES_MAX)
-            self.doing.then(Err("fatal", ErrorInfo("TooLarge", str(too_large))))
+            self.doing.then(Err("fatal", 1, ErrorInfo("TooLarge", str(too_large))))
         else:
             self.doing.then(Done("success", output))
 

@@ -115,7 +115,7 @@ def finished(port: str, outputs: Mapping[str, Output], what: str, made: Callable
     try:
         return Done(port, Output.of(made(together(outputs, what)), what))
     except TooLarge as error:
-        return Err("fatal", ErrorInfo("TooLarge", str(error)))
+        return Err("fatal", 1, ErrorInfo("TooLarge", str(error)))
 
 
 class World(Protocol):
