@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perdure.agent import Agent, Budget
     from perdure.client import AsyncClient, AsyncHandle, Client, Handle
     from perdure.core.errors import (
+        AlreadyDecided,
         AlreadyThere,
         Ambiguous,
         BadAnswer,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Agent",
     "Allowed",
+    "AlreadyDecided",
     "AlreadyThere",
     "Ambiguous",
     "AsyncClient",
@@ -157,6 +159,7 @@ _HOMES = {
     "perdure.steps.deployment": ("Allowed", "Deployment"),
     "perdure.client": ("AsyncClient", "AsyncHandle", "Client", "Handle"),
     "perdure.core.errors": (
+        "AlreadyDecided",
         "AlreadyThere",
         "Ambiguous",
         "BadAnswer",

@@ -146,6 +146,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The execution or the approval has ended, so what was asked would have no effect.",
         "`status` says how it ended. Rerun, fork or start another; only what has failed is retried.",
     ),
+    "AlreadyDecided": (
+        "A person decided on an approval that was decided before; a link was used twice, or two people answered.",
+        "`by`, `approved` and `at_s` have the decision that counts. If it has to be decided anew, start another execution.",
+    ),
     "DecisionRefused": (
         "Who decided is not among those who may, or has decided already.",
         "`why` says which. Decide as somebody else, or with the groups they are in.",

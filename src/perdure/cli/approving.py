@@ -227,12 +227,14 @@ def _called(one: Approval) -> str:
 def _explained(error: PerdureError) -> str:
     """What went wrong with a decision, and what to do."""
     from perdure.cli.complaints import complaint, complaint_lines
-    from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, NotFound, Timeout
+    from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, NotFound, Timeout
     from perdure.core.paths import Key
 
     match error:
         case DecisionRefused(why=why):
             return complaint_lines(f"the decision does not count: {why}", "--as NAME and --group NAME say who decides; perdure approvals ID shows who may")
+        case AlreadyDecided():
+            return complaint_lines(str(error).partition(";")[0], "perdure approvals lists those that wait")
         case HasEnded(key=Key() as key, status=status):
             return complaint_lines(f"{key.id} is decided: {status}", "perdure approvals lists those that wait")
         case Ambiguous(text=text):

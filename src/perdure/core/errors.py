@@ -8,7 +8,8 @@
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
     │   ├── UnknownProgram, NotFound, AlreadyThere
-    │   ├── Ambiguous, InputDiffers, HasEnded, Removed
+    │   ├── Ambiguous, InputDiffers, Removed, HasEnded
+    │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
     │   ├── ExpressionFailed    ... that is one, and has no value here and now
     │   ├── MissingExtra        a library that is optional, and is not installed
@@ -40,6 +41,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -203,6 +205,18 @@ class HasEnded(ProgrammingError):
     def __init__(self, key: object, status: str, what: str) -> None:
         super().__init__(f"the execution {key} has ended ({status}); {what} would have no effect, start another one")
         self.key, self.status, self.what = key, status, what
+
+
+class AlreadyDecided(HasEnded):
+    """An approval was decided before; `by` says by whom, `approved` how, `at_s` when."""
+
+    def __init__(self, key: object, status: str, decision: tuple[str, str, bool, float]) -> None:
+        title, self.by, self.approved, self.at_s = decision
+        super().__init__(key, status, "a decision")
+        when = datetime.fromtimestamp(self.at_s, UTC).isoformat(" ", "seconds")
+        self.args = (
+            f"the approval {title!r} was decided already: {'approved' if self.approved else 'denied'} by {self.by} at {when}; a later decision has no effect",
+        )
 
 
 class Removed(ProgrammingError):

@@ -6,17 +6,18 @@ a secret of the deployment.
 
 import base64
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from perdure.core import values
-from perdure.core.errors import Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
+from perdure.core import messages, values
+from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import APPROVAL, Spawn
-from perdure.core.paths import Key, text
+from perdure.core.paths import Key, Path, text
+from perdure.core.promise import Promise, Settlement
 from perdure.expr.schema import problems
 from perdure.programs.code.approval import SHOWN, VOTES, Answer, Shown, unfit
 from perdure.programs.code.declare import checked_name
@@ -130,7 +131,8 @@ async def find(access: Access, which: str, tenant: str, place: str | None = None
     if not exact and len(begun) > queries.CANDIDATES_MAX:
         raise Ambiguous(which, begun[: queries.CANDIDATES_MAX], more=True)
     asked: list[Key] = []
-    for key in exact or begun or [await queries.find(access, which, tenant)]:
+    keys = exact or begun or [await queries.find(access, which, tenant)]
+    for key in keys:
         asked += [key] if key.workflow == APPROVAL else open_in(await read(access, key), place)
     if len(asked) > 1:  # one that was just decided is not meant
         waiting = {head.key for head in await access.store.heads(Filter(keys=tuple(asked), statuses=OPEN, limit=len(asked)))}
@@ -139,12 +141,24 @@ async def find(access: Access, which: str, tenant: str, place: str | None = None
         raise Ambiguous(which, asked, more=False)
     if asked:
         return asked[0]
+    for key in reversed(keys):
+        if decided := decided_in(await read(access, key), place):
+            return decided[-1]
     raise NotFound(f"{which} that waits for an approval")
 
 
 def open_in(execution: Execution, place: str | None = None) -> list[Key]:
     """The approvals that an execution waits for, or those at a place of it, which may be named by its end."""
-    children = [(promise.path, promise.op) for promise in execution.open.values() if isinstance(promise.op, Spawn) and promise.op.workflow == APPROVAL]
+    return _approvals(execution, execution.open.items(), place)
+
+
+def decided_in(execution: Execution, place: str | None = None) -> list[Key]:
+    """The approvals that an execution has asked for and waits for no more, in the order in which it asked; or those at a place of it."""
+    return _approvals(execution, sorted(execution.settled.items(), key=lambda one: one[1].number), place)
+
+
+def _approvals(execution: Execution, known: Iterable[tuple[Path, Promise | Settlement]], place: str | None) -> list[Key]:
+    children = [(path, one.op) for path, one in known if isinstance(one.op, Spawn) and one.op.workflow == APPROVAL]
     return [Key(execution.key.tenant, APPROVAL, child.id) for path, child in children if place is None or f"/{text(path)}".endswith(f"/{place}")]
 
 
@@ -157,11 +171,11 @@ async def decide(access: Access, key: Key, vote: Vote) -> Answer:
         DecisionRefused: the vote does not count, and nothing was changed.
         BadValue: what was filled in does not fit the form.
     """
-    message = await _message(access, key, vote)
+    signal = await message(access, key, vote)
     try:
-        reply = await ask(access, key, message)
+        reply = await ask(access, key, signal)
     except NoReply as ended:
-        raise await _decided(access, key) or ended from ended
+        raise await already_decided(access, key) or ended from ended
     answer: Answer = values.decode(await access.payload(reply), Answer, "the answer to a vote")
     if not answer.taken:
         raise DecisionRefused(key, answer.why)
@@ -174,7 +188,7 @@ async def post(access: Access, key: Key, vote: Vote) -> None:
     Raises:
         NotFound, HasEnded, DecisionRefused, BadValue: as of now, it would not count.
     """
-    _ = await operations.send(access, key, await _message(access, key, vote))
+    _ = await operations.send(access, key, await message(access, key, vote))
 
 
 async def vote(access: Access, key: Key, vote: Vote, wait: bool, timeout: Duration | None) -> None:
@@ -187,8 +201,13 @@ async def vote(access: Access, key: Key, vote: Vote, wait: bool, timeout: Durati
         _ = await decide(access, key, vote)
 
 
-async def _message(access: Access, key: Key, vote: Vote) -> Any:
-    if (decided := await _decided(access, key)) is not None:
+async def message(access: Access, key: Key, vote: Vote, mail_key: str | None = None) -> messages.Signal:
+    """What gives a vote, under a key of its own if none is given.
+
+    Raises:
+        NotFound, HasEnded, DecisionRefused, BadValue: as of now, it would not count.
+    """
+    if (decided := await already_decided(access, key)) is not None:
         raise decided
     one = await look(access, key)
     if one is not None:
@@ -196,7 +215,7 @@ async def _message(access: Access, key: Key, vote: Vote) -> Any:
             raise DecisionRefused(key, why)
         if vote.approve and one.form is not None:
             check(one.form, vote.value)
-    return operations.signal(VOTES, vote)
+    return operations.signal(VOTES, vote, mail_key)
 
 
 def check(form: dict[str, Any], filled: Any) -> None:
@@ -205,21 +224,25 @@ def check(form: dict[str, Any], filled: Any) -> None:
     Raises:
         BadValue: it does not fit.
     """
+    plain = values.decode(values.encode(filled, "what was filled in"), Any, "what was filled in")
     try:
-        found = problems(form, filled)
+        found = problems(form, plain)
     except MissingExtra:
         return
     if found:
         raise BadValue("what was filled in", filled, f"what the form asks for: {'; '.join(found)}")
 
 
-async def _decided(access: Access, key: Key) -> HasEnded | None:
+async def already_decided(access: Access, key: Key) -> HasEnded | None:
+    """Why an approval takes no decision any more; None, if it does."""
     head = await access.head(key)
     if head.status not in ENDED:
         return None
-    one = await look(access, key)
-    said = "" if one is None or not one.votes else f", {'approved' if one.votes[-1].approve else 'denied'} by {one.votes[-1].by}"
-    return HasEnded(key, f"{head.status}{said}", "a decision")
+    ended, one = (await read(access, key)).ended, await look(access, key)
+    if head.status != "completed" or one is None or not one.votes or ended is None:
+        return HasEnded(key, head.status, "a decision")
+    vote = one.votes[-1]
+    return AlreadyDecided(key, head.status, (one.title, vote.by, vote.approve, ended.at_s))
 
 
 # links

@@ -28,12 +28,15 @@ SEED_BITS = 62
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A new execution that is to be made of another: under which key, with another encoded input, in another version (0: the engine's), from which step on."""
+    """A new execution that is to be made of another: under which key, with another encoded input, in another version (0: the engine's), from which step on.
+
+    Without a `seed`, a rerun draws its own."""
 
     key: Key
     input: bytes | None = None
     version: int | None = None
     from_step: str | None = None
+    seed: int | None = None
 
 
 async def read(access: Access, key: Key) -> Execution:
@@ -111,7 +114,8 @@ async def _begin(access: Access, execution: Execution, wanted: Repeat, started: 
     given: Value = started.input if wanted.input is None else values.offload(wanted.input, blobs)
     version = started.version if wanted.version is None else wanted.version
     deadline_s = None if started.deadline_at_s is None else started.deadline_at_s - started.at_s
-    seed = started.seed if copied is not None else secrets.randbits(SEED_BITS)  # what follows from chance stays as it is in a fork
+    fresh = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
+    seed = started.seed if copied is not None else fresh  # what follows from chance stays as it is in a fork
     known = execution.attributes if copied is not None and copied.trimmed else started.attributes  # turns that are gone do not change them again
     definition = started.definition if copied is None else execution.definition
     begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition)

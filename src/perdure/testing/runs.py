@@ -8,20 +8,23 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import log, messages, values, views
 from perdure.core.attributes import AttributeValue, shown
-from perdure.core.errors import ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
+from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
-from perdure.core.ops import Call, Err, Ok, Receive, Spawn, kind, target
+from perdure.core.ops import APPROVAL, Call, Err, Ok, Receive, Spawn, kind, target
 from perdure.core.paths import Key, Path, text
 from perdure.core.promise import Promise, Settlement
 from perdure.core.values import Value
 from perdure.core.views import PublicEvent
 from perdure.definition import Definition
+from perdure.programs import inputs
+from perdure.programs.code.approval import Answer
 from perdure.programs.code.codec import Codec, codec_of
-from perdure.programs.code.declare import Signal, Step, Undo
+from perdure.programs.code.declare import Signal, Step, Undo, checked_name
 from perdure.programs.code.durations import Duration, seconds
+from perdure.programs.code.results import Vote
 from perdure.runtime.endings import outcome
-from perdure.service import following, operations, patching, queries
+from perdure.service import approvals, following, operations, patching, queries, repeating
 from perdure.service.asking import Search
 from perdure.service.following import Emitted, Fold, Tail
 from perdure.testing.aside import unwaiting
@@ -132,6 +135,8 @@ class Run(Generic[R_co]):
         unknown = next((one.key.workflow for one in (self, *children) if one.key.workflow not in self._world.machine.codes), None)
         if execution.parked is not None:
             advice = "resume it: run.resume()"
+        elif any(child.key.workflow == APPROVAL for child in (self, *children)):
+            advice = "decide: run.approve(by=...) or run.reject(by=...)"
         elif unknown is not None:
             advice = f"tell the world of the workflow: world.use({unknown})"
         elif names:
@@ -259,7 +264,10 @@ class Run(Generic[R_co]):
         """
         __tracebackhide__ = True
         self._world.enter("ask")
-        message = operations.signal(signal, body, self._world.letter(None))
+        return self._ask("ask", operations.signal(signal, body, self._world.letter(None)), timeout)
+
+    def _ask(self, verb: str, message: messages.Signal, timeout: Duration) -> Any:
+        __tracebackhide__ = True
         before = unwaiting(operations.send(self._world.access, self.key, message))
         tail, search = Tail(self._world.machine.store, self.key, 0 if before is None else before.version, closely=True), Search(self.key, message)
 
@@ -268,8 +276,47 @@ class Run(Generic[R_co]):
                 search.take(row)
             return search.reply is not None
 
-        self._wait("ask", f"the reply of {self.key} to {message.name}", replied, timeout)
+        self._wait(verb, f"the reply of {self.key} to {message.name}", replied, timeout)
         return values.decode(self._world.machine.payload(search.reply or values.NOTHING), Any, f"the reply of {self.key}")
+
+    def approve(self, *, by: str, value: Any = None, comment: str = "", groups: Sequence[str] = (), place: str | None = None) -> None:
+        """Decide for the approval that it waits for, as `by`, with the form filled in as `value`; of several, for the one at a `place`.
+
+        Raises:
+            NotFound, Ambiguous: it waits for none there, or for several.
+            HasEnded: it was decided before.
+            DecisionRefused: `by` may not decide, or has decided already.
+            BadValue: `value` does not fit the form.
+        """
+        __tracebackhide__ = True
+        self._vote("approve", Vote(by, True, comment, value, tuple(groups)), place)
+
+    def reject(self, *, by: str, comment: str = "", groups: Sequence[str] = (), place: str | None = None) -> None:
+        """Decide against the approval that it waits for. What holds of `approve` holds here."""
+        __tracebackhide__ = True
+        self._vote("reject", Vote(by, False, comment, None, tuple(groups)), place)
+
+    def _vote(self, verb: str, vote: Vote, place: str | None) -> None:
+        __tracebackhide__ = True
+        self._world.enter(verb)
+        approval = self._world.run_of(self._approval(place))
+        message = unwaiting(approvals.message(self._world.access, approval.key, vote, self._world.letter(None)))
+        raw = approval._ask(verb, message, PATIENCE)
+        answer = msgspec.convert(raw, Answer)
+        if not answer.taken:
+            raise DecisionRefused(approval.key, answer.why)
+
+    def _approval(self, place: str | None) -> Key:
+        """The key of the approval that is meant."""
+        if self.key.workflow == APPROVAL:
+            return self.key
+        execution = self._execution()
+        found = approvals.open_in(execution, place) or approvals.decided_in(execution, place)[-1:]
+        if len(found) > 1:
+            raise Ambiguous(f"an approval of {self.key}", found, more=False)
+        if not found:
+            raise NotFound(f"of an approval that {self.key} waits for{'' if place is None else f' at {place}'}: {self.why}")
+        return found[0]
 
     def cancel(self, reason: str = "", *, undo: bool = True) -> None:
         """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled."""
@@ -309,6 +356,46 @@ class Run(Generic[R_co]):
     def retry(self, reason: str = "") -> None:
         """Have it go on from what failed; what had succeeded is not done again."""
         self._do("retry", operations.retry(self._world.access, self.key, reason, False))
+
+    def rerun(self, *, id: str | None = None, version: int | None = None) -> "Run[R_co]":
+        """Begin a new execution with the same input, under a new id; return its run. Without an `id`, it is the next number.
+
+        Raises:
+            AlreadyThere: the id is taken.
+        """
+        wanted = repeating.Repeat(key=self._anew(id), version=version, seed=self._world.seed_of(self._anew(id)))
+        self._do("rerun", repeating.rerun(self._world.access, self.key, wanted))
+        return Run(self._world, wanted.key, self._kind, True)
+
+    def fork(
+        self, from_step: str | None = None, *, input: Sequence[Any] | Mapping[str, Any] | None = None, id: str | None = None, version: int | None = None
+    ) -> "Run[R_co]":
+        """Begin a new execution with what this one had reached: all, or with `from_step` what was begun earlier; return its run.
+
+        What is open here is opened anew there; messages that this one has not read stay with it. `input` replaces the arguments, by position or,
+        as a mapping, by name; `version` the pinned version of the workflow.
+
+        Raises:
+            BadValue: it has not come to that step, or the workflow takes other arguments.
+            AlreadyThere: the id is taken.
+        """
+        args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
+        workflow = self._world.machine.codes.get(self.key.workflow, self.key.workflow)
+        raw = None if input is None else inputs.encoded(workflow, args, kwargs)
+        wanted = repeating.Repeat(key=self._anew(id), input=raw, version=version, from_step=from_step)
+        self._do("fork", repeating.fork(self._world.access, self.key, wanted))
+        return Run(self._world, wanted.key, self._kind, True)
+
+    def preset(self, step: str, value: Any = None) -> None:
+        """Give the result of a step in place of its work: of one that is open, now; of one that is yet to come or failed, when it is asked for.
+
+        Raises:
+            BadValue: the step has its result already.
+        """
+        self._do("preset", repeating.preset(self._world.access, self.key, step, repeating.encoded(value, step)))
+
+    def _anew(self, id: str | None) -> Key:
+        return self.key._replace(id=self._world.next_id(self.key.workflow) if id is None else checked_name(id, "id"))
 
     def _do(self, verb: str, work: Any) -> None:
         __tracebackhide__ = True

@@ -129,8 +129,8 @@ class World:
         self.enter("start")
         self.use(workflow)
         code = workflow.code
-        wanted, queue = starting.wanted(code, args, kwargs, verb, lambda: str(1 + sum(head.key.workflow == code.name for head in self.machine.heads())))
-        wanted = msgspec.structs.replace(wanted, seed=Random(f"{self.seed}: {wanted.key}").getrandbits(SEED_BITS))
+        wanted, queue = starting.wanted(code, args, kwargs, verb, lambda: self.next_id(code.name))
+        wanted = msgspec.structs.replace(wanted, seed=self.seed_of(wanted.key))
         if queue is not None:
             unwaiting(declare(self.machine.store, [queue]))
         key, created = unwaiting(operations.start(self.access, wanted))
@@ -354,6 +354,14 @@ class World:
             raise WrongVerb(f"{verb}() in a step or a workflow", "let the test do it; of a world, a step may use crash, effect and now")
         if asyncio._get_running_loop() is not None:
             raise WrongVerb(f"{verb}() inside a running event loop", "write the test as a plain `def`: a world has a loop of its own, in virtual time")
+
+    def next_id(self, workflow: str) -> str:
+        """The id of the next execution of a workflow that is given none."""
+        return str(1 + sum(head.key.workflow == workflow for head in self.machine.heads()))
+
+    def seed_of(self, key: Key) -> int:
+        """The seed of an execution: the same in every run of a test."""
+        return Random(f"{self.seed}: {key}").getrandbits(SEED_BITS)
 
     def letter(self, key: str | None) -> str:
         """The key of a message: the same in every run of a test."""
