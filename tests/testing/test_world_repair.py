@@ -1,5 +1,6 @@
 """Claims about what a test can do as people can: decide on approvals, and fork, rerun or preset an execution."""
 
+import itertools
 from dataclasses import dataclass
 
 import pytest
@@ -104,7 +105,8 @@ def test_an_approval_of_a_definition_is_decided_alike(world: World) -> None:
 
 
 def test_a_fork_takes_over_what_was_done_and_a_rerun_does_it_anew(world: World) -> None:
-    mock = world.mock(load, calls=lambda name: f"{name} {len(mock.calls)}")
+    numbers = itertools.count(1)
+    mock = world.mock(load, calls=lambda name: f"{name} {next(numbers)}")
     run = world.start(raising, "b")
     before = run.steps()[0].result
     fork, again, other = run.fork(), run.rerun(id="again"), run.fork(from_step="load", input=["c"], id="other")
