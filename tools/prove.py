@@ -196,7 +196,14 @@ def page(tests: list[str], state: State, source: str) -> str:
 
 def _output(arguments: list[str]) -> str:
     """What a program prints; that it failed, if it did."""
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+    )
     return done.stdout.rstrip() if done.returncode == 0 else f"FAILED with exit code {done.returncode}\n{(done.stdout + done.stderr).rstrip()[-2000:]}"
 
 

@@ -14,7 +14,7 @@ from perdure.core.compact import compact, worth_it
 from perdure.core.decide import decide
 from perdure.core.decision import Decision, Host
 from perdure.core.error_text import text_of
-from perdure.core.errors import Diverged, LogDamaged
+from perdure.core.errors import Diverged
 from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
@@ -136,7 +136,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
 async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> None:
     execution, instance = warm.execution, warm.program
     if execution is None or instance is None:
-        raise LogDamaged(f"execution {warm.key} is not in memory")
+        raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
     if isinstance(item.message, messages.Undo) and execution.ended is not None and not instance.awake:
         raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
     host = engine.host if not warm.threads else Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
@@ -152,7 +152,7 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
 async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> None:
     execution = warm.execution
     if execution is None:
-        raise LogDamaged(f"execution {warm.key} is not in memory")
+        raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
     release, attributes = warm.parks, _attributes(warm, execution)
     heard = {ack.key for ack in acks}
     unless = tuple(ack.answer for ack in decision.acks if ack.answer and ack.answer not in heard)
