@@ -5,7 +5,7 @@ read, these are said (`Attributed`); what else only the dropped events said (sta
 replaced goes to an archive blob, which names the one before it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha256
 
@@ -16,8 +16,10 @@ from perdure.core import log
 from perdure.core.attributes import Attributes, decoded, merged
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
-from perdure.core.ops import Keep
+from perdure.core.ops import Keep, settles_later
 from perdure.core.paths import Key, Path
+from perdure.core.promise import Settlement
+from perdure.core.turns import is_forgotten
 
 DEAD_EVENTS_MIN = 64
 """Fewer dead events than this are not worth a compaction."""
@@ -44,7 +46,8 @@ def compact(key: Key, rows: Sequence[bytes], archive: bool) -> Compacted | None:
     """
     events = log.decode_all(rows)
     execution = fold(key, events)
-    kept = _kept(events, execution.trimmed, execution.mailbox.letters.keys())
+    retained = {path: execution.settled[path] for path in execution.retained}
+    kept = _kept(events, execution.trimmed, execution.mailbox.letters.keys(), retained)
     if kept is None:
         return None
     blobs: dict[str, bytes] = {}
@@ -66,8 +69,8 @@ def compact(key: Key, rows: Sequence[bytes], archive: bool) -> Compacted | None:
     return Compacted((*kept, snapshot), snapshot, blobs)
 
 
-def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: AbstractSet[int]) -> list[e.Event] | None:
-    received = [(number, _dead(event.path, trimmed)) for event in events if isinstance(event, e.Received) for number in event.numbers]
+def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: AbstractSet[int], retained: Mapping[Path, Settlement]) -> list[e.Event] | None:
+    received = [(number, is_forgotten(event.path, trimmed)) for event in events if isinstance(event, e.Received) for number in event.numbers]
     alive_mail = waiting | {number for number, dead in received if not dead}
     dead_mail = {number for number, dead in received if dead and number not in alive_mail}
     consumed = {number for number, dead in dict(received).items() if dead and number in alive_mail and number not in waiting}
@@ -75,22 +78,24 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
         return None
     kept = _Kept(trimmed)
     unfed = False  # whether what a resuming will feed the program comes of a turn that is gone
+    settles = _Settles(events, retained)
     for given, asked in _groups(events):
         if isinstance(given, e.Parked):
             unfed = False
-        unfed = unfed or (type(given) in e.FED and _dead(_path(given), trimmed))
+        unfed = unfed or (type(given) in e.FED and is_forgotten(_path(given), trimmed))
         if isinstance(given, e.Snapshot | e.Evicted) or (isinstance(given, e.Arrived) and given.number in dead_mail):
             continue
-        if isinstance(given, e.Parked) and _dead(given.path, trimmed):
+        if isinstance(given, e.Parked) and is_forgotten(given.path, trimmed):
             given = msgspec.structs.replace(given, path=())  # that it was parked still matters: what came meanwhile was fed later
         if isinstance(given, e.Patched) and not given.refused and any(isinstance(one, e.Turned) for one in kept.events):
             return None  # it was taken by what is known of all turns, some of which would be gone
-        alive = [one for one in asked if not _dead(_path(one), trimmed) and not isinstance(one, e.Trimmed)]
-        if not _dead(_path(given), trimmed):
+        alive = [one for one in asked if not is_forgotten(_path(one), trimmed) and not isinstance(one, e.Trimmed)]
+        if not is_forgotten(_path(given), trimmed):
             if _resuming(alive, trimmed) is not None or (isinstance(given, e.Resumed) and unfed and alive):
                 return None
             kept.events += [] if isinstance(given, e.Attributed) else [given, *alive]
             kept.past((given, *asked), given.at_s)
+            kept.events += settles.among(given, asked)
             continue
         turn = _resuming(alive, trimmed)
         begins = len(asked) if turn is None else asked.index(turn)
@@ -103,7 +108,25 @@ def _kept(events: Sequence[e.Event], trimmed: dict[Path, int], waiting: Abstract
             kept.past(asked[begins:], at_s)
         elif alive:
             return None
+        kept.events += settles.among(given, asked)
     return kept.events
+
+
+class _Settles:
+    """Where operations settled for the last time that lie in turns that are gone, and are still to be undone."""
+
+    def __init__(self, events: Sequence[e.Event], retained: Mapping[Path, Settlement]) -> None:
+        self._retained = retained
+        self._last: dict[Path, e.Event] = {}
+        for event in events if retained else ():
+            if isinstance(event, e.Settled | e.Recalled | e.Retained | e.Dropped) or (isinstance(event, e.Opened) and not settles_later(event.op)):
+                self._last[event.path] = event
+
+    def among(self, given: e.Given, asked: Sequence[e.Asked]) -> list[e.Event]:
+        """These operations, of those that settled with this given event and what was asked for because of it."""
+        settled = [(event, getattr(event, "path", ())) for event in (given, *asked)] if self._retained else []
+        paths = [path for event, path in settled if path in self._retained and self._last.get(path) is event]
+        return [e.Retained(path, self._retained[path].op, self._retained[path].outcome, given.at_s) for path in paths]
 
 
 class _Kept:
@@ -125,7 +148,7 @@ class _Kept:
                     self._attributes, lost = attributes, True
                 case e.Opened(path, Keep(value, "attributes")):
                     self._attributes = merged(self._attributes, decoded(value))
-                    lost = lost or _dead(path, self._trimmed)
+                    lost = lost or is_forgotten(path, self._trimmed)
         if lost:
             if self.events and isinstance(self.events[-1], e.Attributed):
                 self.events.pop()
@@ -150,10 +173,6 @@ def _groups(events: Sequence[e.Event]) -> Iterable[tuple[e.Given, list[e.Asked]]
 def _path(event: e.Event) -> Path:
     path: Path = getattr(event, "path", ())
     return (*path, event.turn) if isinstance(event, e.Turned) else path
-
-
-def _dead(path: Path, trimmed: dict[Path, int]) -> bool:
-    return any(isinstance(segment, int) and segment < trimmed.get(path[:end], 0) for end, segment in enumerate(path))
 
 
 def _resuming(asked: Iterable[e.Asked], trimmed: dict[Path, int]) -> e.Opened | None:

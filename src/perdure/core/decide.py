@@ -44,6 +44,13 @@ def decide(execution: Execution, message: Message, program: Program, now_s: floa
     return draft.decision
 
 
+TOO_MUCH_TO_UNDO = (
+    f"more than {limits.UNDO_ENTRIES_MAX:,} operations of forgotten turns are to be undone, should the execution fail. Say how many turns are undone at most "
+    "(code: ctx.loop(undo_keep=N), definitions: repeat: {undo: {keep: N}}), or from where on nothing done before is undone (ctx.commit(), commit: true); "
+    "then resume the execution"
+)
+"""Why an execution parks whose loop has done more than is kept to be undone."""
+
 _LARGE: Mapping[type[Op], str] = {Call: "args", Keep: "value", Spawn: "input", Send: "body"}
 """The fields of operations that may be large."""
 
@@ -92,6 +99,8 @@ class _Draft:
             for command in commands:
                 if self.execution.ended is None or isinstance(command, Say):
                     self._carry_out(command)
+            if any(isinstance(command, Trim) for command in commands):
+                self._park_if_too_much_is_to_be_undone()
 
     def _record(self, event: e.Event) -> None:
         for effect in effects(self.execution, event):
@@ -111,8 +120,8 @@ class _Draft:
                 self._record(e.Dropped(path))
                 for letter in letters:
                     self.ready.extend(self.execution.mailbox.receivers(letter.name))
-            case Trim(path, before):
-                self._trim(path, before)
+            case Trim():
+                self._trim(command)
             case Finish(status, outcome):
                 self._finish(status, outcome)
             case Say():
@@ -142,13 +151,19 @@ class _Draft:
         light = offload(value := getattr(op, name), self.decision.blobs)
         return op if light is value else msgspec.structs.replace(op, **{name: light})
 
-    def _trim(self, path: Path, before: int) -> None:
+    def _trim(self, command: Trim) -> None:
+        path, before = command.path, command.before
         first = self.execution.trimmed.get(path, 0)
         end = next((turn for turn in range(first, before) if turn_holds_open(self.execution, (*path, turn))), before)
         while end > first and (*path, end) not in self.execution.settled:
             end -= 1
         if end > first:
-            self._record(e.Trimmed(path, end))
+            self._record(e.Trimmed(path, end, command.undo_before))
+
+    def _park_if_too_much_is_to_be_undone(self) -> None:
+        execution = self.execution
+        if len(execution.retained) > limits.UNDO_ENTRIES_MAX and execution.parked is None and execution.ended is None and not execution.undoing:
+            self._record(e.Parked("undo", self.now_s, (TOO_MUCH_TO_UNDO,)))
 
     def _finish(self, status: str, outcome: Outcome) -> None:
         cancelling, completed = self.execution.cancelling, self.execution.completed

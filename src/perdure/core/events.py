@@ -229,6 +229,15 @@ class Attributed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
     at_s: float
 
 
+class Retained(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="k", rename=_SHORT):
+    """In a compacted log: an operation of a turn that is gone, which is to be undone if it comes to that; or a note about that."""
+
+    path: Path
+    op: Op
+    outcome: Outcome | None
+    at_s: float
+
+
 class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_SHORT):
     """What it had done was removed, long after its end; of its input and its result (empty: it had none) their SHA-256 is kept."""
 
@@ -262,10 +271,11 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="t", rename=_SHORT):
-    """The turns of the loop at `path` before turn `before` are forgotten."""
+    """The turns of the loop at `path` before turn `before` are forgotten. What was done in them is still to be undone, but for turns before `undo_before`."""
 
     path: Path
     before: int
+    undo_before: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
@@ -316,6 +326,7 @@ Given = (
     | Evicted
     | Turned
     | Attributed
+    | Retained
     | Removed
     | Snapshot
     | Patched

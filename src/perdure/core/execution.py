@@ -19,10 +19,11 @@ from perdure.core.memo import Memo
 from perdure.core.messages import Parent
 from perdure.core.opened import Opened
 from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
-from perdure.core.paths import Key, Path
+from perdure.core.paths import UNDO, Key, Path, Segment
 from perdure.core.promise import Promise, Settlement, State
 from perdure.core.seen import Seen, Watermark
-from perdure.core.turns import Turns
+from perdure.core.turns import Turns, is_forgotten
+from perdure.core.undo import UNDOABLE, committed, is_commit, lies_in, retained
 from perdure.core.values import Blob, Value
 
 Status = Literal["pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
@@ -36,6 +37,7 @@ class Execution:
         "attributes",
         "backlog",
         "cancelling",
+        "committed",
         "completed",
         "dead_events",
         "deadline_at_s",
@@ -54,6 +56,7 @@ class Execution:
         "removed",
         "reopened",
         "resumes",
+        "retained",
         "root",
         "seen",
         "sent",
@@ -87,6 +90,8 @@ class Execution:
         self.opened = Opened()
         self.open = self.opened.open
         self.settled: dict[Path, Settlement] = {}
+        self.retained: dict[Path, None] = {}
+        self.committed: Path | None = None
         self.memo = Memo()
         self.backlog: list[e.Event] = []
         self.mailbox = Mailbox()
@@ -158,6 +163,7 @@ class Execution:
         self.forked = event.fork
         self.trimmed = dict(event.fork.trimmed)
         self.memo.copy(event.fork)
+        self._retain_all([path for path in self.memo.known if is_forgotten(path, self.trimmed)], self.memo.known)
 
     def _preset(self, event: e.Preset) -> None:
         self.now_s = event.at_s
@@ -218,6 +224,8 @@ class Execution:
             self.emitted += 1
         elif op.role == "undo":
             self.undoing = True
+        if op.role == "commit":
+            self._commit(path)
 
     def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
         promise = self.open[event.path]
@@ -286,13 +294,57 @@ class Execution:
 
     def _trim(self, event: e.Trimmed) -> None:
         for turn in range(self.trimmed.get(event.path, 0), event.before):
-            for path in self.turns.forget((*event.path, turn)):
-                settlement = self.settled.pop(path, None)
-                self.dead_events += 0 if settlement is None else settlement.events
+            inside = list(self.turns.forget((*event.path, turn)))
+            self._forget({path: self.settled[path] for path in inside if path in self.settled})
+            for path in inside:
                 if isinstance(path[-1], int):
                     self.trimmed.pop(path[:-1], None)
         self.trimmed[event.path] = event.before
         self.dead_events += 1
+        if event.undo_before:
+            depth = len(event.path)
+            self._release([path for path in self.retained if path[:depth] == event.path and _number(path[depth]) < event.undo_before])
+
+    def _forget(self, forgotten: dict[Path, Settlement]) -> None:
+        """Forget what lay in a turn, but for what is to be undone."""
+        kept = retained(forgotten)
+        blocks = {path[:-1] for path in kept if path[-1] == UNDOABLE}
+        if blocks and self.retained:  # these are undone as a whole, and so not by what loops in them have left
+            self._release([path for path in self.retained if lies_in(path, blocks)])
+        for path, known in forgotten.items():
+            if path in kept or path == self.committed:
+                self._retain(path, known)
+            else:
+                self.dead_events += self.settled.pop(path).events
+
+    def _retain(self, path: Path, known: Settlement) -> None:
+        self.settled[path] = Settlement(known.op, known.outcome, (), known.at_s, known.at_s, 1, 1, known.number)
+        self.dead_events += known.events - 1
+        self.retained[path] = None
+
+    def _retain_all(self, paths: list[Path], known: dict[Path, Settlement]) -> None:
+        for path in paths:
+            self._retain(path, known.pop(path))
+
+    def _release(self, paths: list[Path]) -> None:
+        """Undo these no longer: nothing of them is left."""
+        for path in paths:
+            del self.retained[path], self.settled[path]
+            self.dead_events += 1
+
+    def _commit(self, path: Path) -> None:
+        """Nothing that was done before the note at `path` is to be undone any more."""
+        for one, known in list(committed(self.settled, path)):
+            self.settled[one] = known
+        self._release([one for one in self.retained if one != path])
+        self.committed = path
+
+    def _retained(self, event: e.Retained) -> None:
+        self.now_s = event.at_s
+        self.settled[event.path] = Settlement(event.op, event.outcome, (), event.at_s, event.at_s, 1, 1, self.opened.count)
+        self.retained[event.path] = None
+        if is_commit(self.settled[event.path]):
+            self._commit(event.path)
 
     def _cancel(self, event: e.Cancelling) -> None:
         self.now_s, self.cancelling = event.at_s, event
@@ -323,10 +375,14 @@ class Execution:
         self.reopened += 1
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
+        undone = {path[1:] for path in self.settled if path[0] == UNDO}
+        kept = {path: self.settled[path] for path in self.retained if path not in undone and path[:-1] not in undone}
         self.memo.learn(self.settled, event.before)
         for path in self.settled.keys() - self.memo.known.keys():  # what is to be received anew is back in its place
             self._give_back(self.settled[path])
-        self.settled = {}
+        self.settled, self.retained = kept, dict.fromkeys(kept)
+        for path in kept.keys() & self.memo.known.keys():
+            del self.memo.known[path]
         self.opened.clear()
         self.backlog = []
         self.resumes = {}
@@ -366,6 +422,10 @@ class Execution:
         self.logged_events, self.dead_events = event.kept + 1, 0
 
 
+def _number(segment: Segment) -> int:
+    return segment if isinstance(segment, int) else 0
+
+
 _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Started: Execution._start,
     e.Forked: Execution._fork,
@@ -392,6 +452,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Trimmed: Execution._trim,
     e.Ended: Execution._end,
     e.Attributed: Execution._attribute,
+    e.Retained: Execution._retained,
     e.Removed: Execution._remove,
     e.Patched: Execution._patch,
     e.Snapshot: Execution._refresh,

@@ -33,6 +33,9 @@ INTERRUPTION_WAIT_S = 0.1
 INTERRUPTION_WAIT_MAX_S = 60.0
 """The longest wait after an interruption."""
 
+UNDO_ENTRIES_MAX = 10_000
+"""Operations of forgotten turns that an execution keeps to undo them; with more it parks."""
+
 OUTSIDE_KEYS_S = 24 * 3600.0
 """How long the key of a message from outside is remembered, so that sending it again does nothing."""
 

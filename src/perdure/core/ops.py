@@ -210,7 +210,7 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     about: Value = NOTHING
 
 
-KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "undoable", "version", "attributes"]
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "undoable", "undo_with", "commit", "version", "attributes"]
 
 
 _KEEP = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "o"}

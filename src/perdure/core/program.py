@@ -28,10 +28,11 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trim(msgspec.Struct, frozen=True, gc=False):
-    """Forget the turns of a loop before this one."""
+    """Forget the turns of a loop before this one. What was done in them is undone all the same, but for turns before `undo_before`."""
 
     path: Path
     before: int
+    undo_before: int = 0
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """Turns: what lies in which turn of which loop, so that forgetting a turn costs what is in it, and nothing else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from perdure.core.paths import Path
 
@@ -48,6 +48,11 @@ class Turns:
             yield path
             if path != turn and isinstance(path[-1], int):
                 yield from self.forget(path)
+
+
+def is_forgotten(path: Path, trimmed: Mapping[Path, int]) -> bool:
+    """Whether a path lies in a turn that was forgotten: `trimmed` says before which turn those of each loop are."""
+    return any(isinstance(segment, int) and segment < trimmed.get(path[:end], 0) for end, segment in enumerate(path))
 
 
 def _turn_end(path: Path, end: int) -> int:

@@ -13,7 +13,7 @@ from perdure.lint.scopes import Assigned, Definition, FunctionNode, Module, Scop
 WAITING = frozenset({"step", "attempt", "sleep", "sleep_until", "listen", "listen_many", "join", "map", "race", "call", "approve", "wait"})
 """The verbs that open an operation and wait until it has settled; on a `Context` they are to be awaited."""
 
-VERBS = WAITING | {"send", "start", "set", "set_attributes", "emit", "keep", "now", "random", "uuid", "version", "removed", "loop", "as_completed"}
+VERBS = WAITING | {"send", "start", "set", "set_attributes", "emit", "commit", "keep", "now", "random", "uuid", "version", "removed", "loop", "as_completed"}
 """All that belongs to one branch or turn; `log` and `execution` are the same everywhere."""
 
 BRANCHING = frozenset({"join", "race", "map"})

@@ -14,7 +14,7 @@ from perdure.testing.nodes import Json, Node, Program
 
 if TYPE_CHECKING:
     from perdure.programs.code.context import Context
-    from perdure.programs.code.declare import CodeWorkflow, Step
+    from perdure.programs.code.declare import CodeWorkflow, Step, Undo
     from perdure.programs.code.queues import Queue
 
 Workflow = Callable[..., Coroutine[Any, Any, Json]]
@@ -111,7 +111,7 @@ def children(program: Program, world: World, code: Code = FIRST) -> dict[str, Ch
             return await interpreter.value(call.body, ctx, _Scope(ctx.execution.key, where, "", turns))
 
         calling = Calling(undo=call.undo, queue=call.queue, line=code.queues.get(call.queue), priority=call.priority)
-        return Child(code.declared(workflow, call.name, calling=calling))
+        return Child(code.declared(workflow, call.name, calling=calling, handlers=interpreter.handlers(call.body)))
 
     later = {id(node) for one in n.walk(program.root) if isinstance(one, n.Changed) for way in one.ways[code.deploy + 1 :] for node in n.walk(way)}
     found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call) and id(call) not in later)
@@ -248,10 +248,18 @@ class _Interpreter:
 
     def _call(self, node: n.Step, scope: _Scope) -> tuple[Any, ...]:
         """What a verb is given to run a step: perhaps a name, the function and its arguments."""
+        named = (f"{node.name} by name",) if node.form == "named" else ()
+        return *named, self._step(node), node.name + scope.where, scope.turns
+
+    def _step(self, node: n.Step) -> Any:
         if node.name not in self._steps:
             self._steps[node.name] = _declared(node, self._world, self._code)
-        named = (f"{node.name} by name",) if node.form == "named" else ()
-        return *named, self._steps[node.name], node.name + scope.where, scope.turns
+        return self._steps[node.name]
+
+    def handlers(self, body: Node) -> "dict[str, Undo]":
+        """What undoes the steps in a node, also if a log that goes on from a later turn never opens these again."""
+        undone = [self._step(node) for node in n.walk(body) if isinstance(node, n.Step) and node.undo]
+        return {step.name: step.handlers[0] for step in undone}
 
 
 def _function(node: n.Step, world: World) -> Callable[[str, int], Any]:

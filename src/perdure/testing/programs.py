@@ -138,8 +138,8 @@ class _Generator:
         return n.Step(self._name("s"), behaviour, self._form(), tries, timeout_s, sync, self._chance(0.3), self._undo(place))
 
     def _undo(self, place: _Place) -> Literal["", "done", "in_doubt"]:
-        """When a step is undone; in loops not at all, as turns may be forgotten by then."""
-        return self._rng.choice(("", "done", "in_doubt")) if place.child and place.turns == 1 and self._chance(0.5) else ""
+        """When a step is undone: in children, which may fail by themselves."""
+        return self._rng.choice(("", "done", "in_doubt")) if place.child and self._chance(0.5) else ""
 
     def _form(self) -> n.Form:
         return self._rng.choice(get_args(n.Form))
@@ -236,7 +236,7 @@ class _Generator:
 
     def _call(self, size: int, place: _Place) -> Node:
         inside = place.within()._replace(turns=1, items=(), child=True)
-        undo = place.child and place.turns == 1 and self._chance(0.5)
+        undo = place.child and self._chance(0.5)
         return self._guarded(n.Call(self._name("child"), self.node(size - 1, inside), undo), place)
 
     def _race(self, size: int, place: _Place) -> Node:

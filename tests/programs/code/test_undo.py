@@ -1,12 +1,14 @@
 """Claims about undo: what an execution has done is undone if it fails or is cancelled, last first, each once, whatever crashes meanwhile."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
 from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, NeedsAttention, Retry, Rollback, StepFailed, step, workflow
-from perdure.core import messages
+from perdure.core import compact, limits, messages
+from perdure.core import events as e
 from perdure.core.errors import BadName
 from perdure.core.ops import Ok
 from perdure.core.paths import text
@@ -106,8 +108,7 @@ async def test_it_reaches_every_depth() -> None:
         done.clear()
         await w.failure(deep)
         assert undone(done)[:2] == ["-<gathered>", "-<deep>"]
-        assert {"-<won>", "-<turn 5>", "-<turn 4>", "-<turn 3>"} <= set(done)
-        assert "-<turn 0>" not in done, "turns that are not kept are forgotten"
+        assert {"-<won>", *(f"-<turn {number}>" for number in range(6))} <= set(done)
         assert ("-<lost>" in done) == ("lost" in done)
 
 
@@ -406,6 +407,174 @@ def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always
     assert not report.problems, "\n".join(report.problems)
     assert report.moments > 20
     assert any("~undo" in key for key in report.repeated)
+
+
+# turns that are forgotten
+
+
+CHARGES = 20
+
+
+@workflow
+async def charging(ctx: Context, fails: bool = True) -> None:
+    await ctx.step(do, "first")
+    async for turn in ctx.loop("turns", state=0, keep=1):
+        await turn.step(do, f"charge {turn.number}")
+        await turn.attempt(risky, f"risk {turn.number}")
+        await turn.join(lambda c, turn=turn: c.step(plain, f"plain {turn.number}"))
+        if turn.number == CHARGES - 1:
+            break
+    if fails:
+        raise Rollback("no")
+
+
+WANTED = ["-<first>", *(word for number in range(CHARGES) for word in (f"-<charge {number}>", f"-risk {number}?None"))][::-1]
+
+
+@virtually
+async def test_what_was_done_in_forgotten_turns_is_undone_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "DEAD_EVENTS_MIN", 8)
+    done.clear()
+    async with world(charging) as w:
+        key = await w.start(charging)
+        await settle(1000)
+        assert undone(done) == WANTED
+        assert any(isinstance(event, e.Retained) for event in await w.events(key)), "the log was compacted"
+        await w.replayed(key)
+
+
+@pytest.mark.parametrize("always_suspend", [False, True])
+def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_suspend: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "DEAD_EVENTS_MIN", 8)
+    monkeypatch.setattr(sys.modules[__name__], "CHARGES", 6)
+
+    async def script(stage: Stage) -> None:
+        await stage.start(charging)
+
+    report = crash_at_every_write(Play([charging], script, always_suspend=always_suspend), MemoryDisk, again_max=5)
+    assert not report.problems, "\n".join(report.problems)
+    assert report.moments > 20
+
+
+@virtually
+async def test_a_process_that_never_opened_a_step_finds_what_undoes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    @workflow
+    async def changing(ctx: Context) -> None:
+        async for turn in ctx.loop("turns", state=0, keep=1):
+            await turn.step(do if turn.number < 5 else plain, f"turn {turn.number}")
+            if turn.number == 30:
+                break
+        await ctx.sleep("1h")
+        raise Rollback("no")
+
+    monkeypatch.setattr(compact, "DEAD_EVENTS_MIN", 8)
+    done.clear()
+    async with world(changing) as w:
+        await w.start(changing)
+        await settle(100)
+        changing.code.handlers.clear()  # as a process that begins now has none
+        await w.crash()
+        await settle(3700)
+        assert undone(done) == [f"-<turn {number}>" for number in range(4, -1, -1)]
+
+
+@virtually
+async def test_a_loop_may_say_how_many_turns_back_are_undone() -> None:
+    @workflow
+    async def bounded(ctx: Context) -> None:
+        async for turn in ctx.loop("turns", state=0, keep=2, undo_keep=5):
+            await turn.step(do, f"turn {turn.number}")
+            async for inner in turn.loop("inner", state=0, keep=1):
+                await inner.step(do, f"inner {turn.number}.{inner.number}")
+                if inner.number == 3:
+                    break
+            if turn.number == 19:
+                break
+        raise Rollback("no")
+
+    done.clear()
+    async with world(bounded) as w:
+        error = await w.failure(bounded)
+        assert error.type == "Rollback"
+        wanted = [f"-<inner {turn}.{number}>" if number >= 0 else f"-<turn {turn}>" for turn in range(14, 20) for number in range(-1, 4)]
+        assert undone(done) == wanted[::-1]
+
+
+@virtually
+async def test_what_was_done_before_a_commit_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    @workflow
+    async def committing(ctx: Context) -> None:
+        await ctx.step(do, "before")
+        async for turn in ctx.loop("turns", state=0, keep=1):
+            await turn.step(do, f"a {turn.number}")
+            if turn.number in (3, 12):
+                turn.commit()
+            await turn.step(do, f"b {turn.number}")
+            if turn.number == 19:
+                break
+        await ctx.sleep(1)
+        raise Rollback("no")
+
+    monkeypatch.setattr(compact, "DEAD_EVENTS_MIN", 8)
+    done.clear()
+    async with world(committing) as w:
+        key = await w.start(committing)
+        await settle(100)
+        wanted = ["-<b 12>", *(f"-<{name} {number}>" for number in range(13, 20) for name in "ab")]
+        assert undone(done) == wanted[::-1]
+        assert (await w.fold(key)).ended is not None
+        await w.replayed(key)
+
+
+@virtually
+async def test_more_than_is_kept_to_be_undone_parks_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    @workflow
+    async def unbounded(ctx: Context) -> None:
+        async for turn in ctx.loop("turns", state=0, keep=1):
+            await turn.step(do, f"turn {turn.number}")
+
+    monkeypatch.setattr(limits, "UNDO_ENTRIES_MAX", 7)
+    done.clear()
+    async with world(unbounded) as w:
+        key = await w.start(unbounded)
+        await settle(100)
+        folded = await w.fold(key)
+        assert folded.status == "needs_attention" and folded.parked is not None
+        assert "undo_keep" in folded.parked.detail[0] and len(folded.retained) == 8
+        await w.tell(key, messages.Cancel("enough"))
+        await settle(100)
+
+
+@virtually
+async def test_what_was_done_in_forgotten_turns_is_undone_after_a_retry_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "DEAD_EVENTS_MIN", 8)
+
+    @workflow
+    async def retried(ctx: Context) -> None:
+        async for turn in ctx.loop("turns", state=0, keep=1):
+            await turn.step(do, f"turn {turn.number}")
+            if turn.number == 9:
+                break
+        await ctx.step(risky_once, "x")
+        await ctx.step(do, "after")
+        raise Rollback("again")
+
+    @step(retry=Retry(max=1))
+    async def risky_once(name: str) -> None:
+        if "retried" not in done:
+            raise ValueError(name)
+
+    done.clear()
+    async with world(retried) as w:
+        key = await w.start(retried)
+        await settle(100)
+        first = undone(done)
+        assert first == [f"-<turn {number}>" for number in range(9, -1, -1)]
+        done.clear()
+        done.append("retried")
+        await w.tell(key, messages.Retry())
+        await settle(100)
+        assert undone(done) == ["-<after>", *(f"-<turn {number}>" for number in (9, 8))], "what was undone already is not undone again"
 
 
 @virtually

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from perdure import Definition
+from perdure.core import events as e
 from perdure.core import log
+from perdure.programs.format import reading
 from perdure.testing import World
 
 REPEAT = """
@@ -54,3 +56,83 @@ def test_the_limits_of_a_definition_hold_for_one_turn_of_a_loop_without_end(worl
     run = world.start(Definition.of(f"{text}limits: {{max_steps: 12, max_hops: 12}}\n", tools=TOOLS))
     world.skip("121m")
     assert run.result() == 240
+
+
+UNDONE_REPEAT = """
+perdure: 1
+name: it
+order: listed
+steps:
+  - id: again
+    do:
+      - {id: nap, sleep: 1m}
+      - {id: order, tool: NEXT}
+      - {id: charge, tool: CHARGE, with: {order: "@order.id"}, undo: {tool: REFUND, with: {order: "@order.id", charge: "@self"}}}
+      - {id: booking, do: [{id: book, tool: CHARGE, with: {order: "@order.id"}, undo: REFUND}], undo: {tool: UNBOOK, with: {order: "@order.id"}}}
+    repeat: {until: {ref: "@order.id", gte: 20}, endless: true}
+  - {id: end, fail: enough}
+"""
+UNDONE_CYCLE = """
+perdure: 1
+name: it
+order: ports
+steps:
+  - {id: nap, sleep: 1m, next: order}
+  - {id: order, tool: NEXT, next: charge}
+  - {id: charge, tool: CHARGE, with: {order: "@order.id"}, undo: {tool: REFUND, with: {order: "@order.id", charge: "@self"}}, next: booking}
+  - id: booking
+    do: [{id: book, tool: CHARGE, with: {order: "@order.id"}, undo: REFUND}]
+    undo: {tool: UNBOOK, with: {order: "@order.id"}}
+    next: [{when: {ref: "@order.id", lt: 20}, to: nap, endless: true}, {to: end}]
+  - {id: end, fail: enough}
+"""
+
+
+def undone_in(world: World, text: str) -> tuple[Any, list[str]]:
+    """What a definition comes to whose turns are forgotten, and what is undone."""
+    told: list[str] = []
+    count = iter(range(1, 1000))
+    tools: Any = {
+        "NEXT": lambda: {"id": next(count)},
+        "CHARGE": lambda order: f"c{order}",
+        "REFUND": lambda order, charge: told.append(f"refund {order} {charge}"),
+        "UNBOOK": lambda order: told.append(f"unbook {order}"),
+    }
+    run = world.start(Definition.of(text, tools=tools))
+    world.skip("2h")
+    return run, told
+
+
+@pytest.mark.parametrize("always_suspend", [False, True])
+@pytest.mark.parametrize("text", [UNDONE_REPEAT, UNDONE_CYCLE], ids=["repeat", "cycle"])
+def test_what_was_done_in_forgotten_turns_is_undone_with_what_its_step_could_read(text: str, always_suspend: bool) -> None:
+    with World(always_suspend=always_suspend) as world:
+        run, told = undone_in(world, text)
+        assert run.status == "failed"
+        assert told == [word for order in range(20, 0, -1) for word in (f"unbook {order}", f"refund {order} c{order}")]
+        found = world.machine.read(run.key)
+        assert found is not None and any(isinstance(event, e.Retained) for event in log.decode_all(found.rows)), "the log was compacted"
+
+
+def test_a_repeat_may_say_how_many_turns_back_are_undone(world: World) -> None:
+    _, told = undone_in(world, UNDONE_REPEAT.replace("endless: true", "endless: true, undo: {keep: 3}"))
+    assert [word for word in told if word.startswith("refund")] == [f"refund {order} c{order}" for order in (20, 19, 18, 17)]
+
+
+COMMIT = 'tool: NEXT}\n      - {id: paid, if: {ref: "@order.id", eq: 8}, then: [{id: c, set: {x: 1}, commit: true}]}'
+
+
+def test_what_was_done_before_a_step_that_commits_is_not_undone(world: World) -> None:
+    _, told = undone_in(world, UNDONE_REPEAT.replace("tool: NEXT}", COMMIT))
+    assert [word for word in told if word.startswith("refund")] == [f"refund {order} c{order}" for order in range(20, 7, -1)]
+
+
+@pytest.mark.parametrize("text", [UNDONE_REPEAT, UNDONE_CYCLE], ids=["repeat", "cycle"])
+def test_turns_without_end_in_which_steps_are_undone_are_warned_of(text: str) -> None:
+    def codes(text: str) -> list[str]:
+        return [finding.code for finding in reading.read(text).findings]
+
+    assert "undo_unbounded" in codes(text)
+    assert "undo_unbounded" not in codes(text.replace("{id: order,", "{id: order, commit: true,"))
+    if text is UNDONE_REPEAT:
+        assert "undo_unbounded" not in codes(text.replace("endless: true", "endless: true, undo: {keep: 3}"))

@@ -504,15 +504,17 @@ class Context:
         finally:
             self._instance.branches.pop(cast("NumberedTask[Any]", self._task), None)
 
-    def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1) -> Loop[S]:
+    def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1, undo_keep: int | None = None) -> Loop[S]:
         """Turns with durable state: ``async for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
 
         The state is remembered at the start of every `commit_every`-th turn. The last `keep` turns are kept, older ones forgotten at every
-        `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs.
+        `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs. What forgotten turns have done is
+        undone all the same if the execution fails, up to 10,000 operations; with more it parks. With `undo_keep`, what lies more than
+        so many turns back is not undone any more.
         """
         scope = self._enter("loop")
         path = scope.take(checked_name(name, "loop"), name)
-        return Loop(self, scope, path, state, commit_every=commit_every, keep=keep, trim_every=trim_every)
+        return Loop(self, scope, path, state, commit_every=commit_every, keep=keep, trim_every=trim_every, undo_keep=undo_keep)
 
     def _turn(self, scope: Scope, cell: Cell[S], number: int, path: Path) -> Turn[S]:
         return Turn(self._instance, Scope(path), self._instance.loop.current, cell, number)
@@ -599,7 +601,7 @@ class Context:
         """Stand where an operation was removed from the code, so that executions that remember it go on: ``await ctx.removed("charge", "step")``.
 
         `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``call:receipt``), `kind` one of step, sleep, listen, call,
-        start, send, keep, set, set_attributes, emit. What is still open is waited for as it was; a step is not run again.
+        start, send, keep, set, set_attributes, emit, commit. What is still open is waited for as it was; a step is not run again.
         """
         path = self._enter("removed").take(checked_name(name, "operation"))
         return self._verb(path, self._removed(path, kind))
@@ -633,6 +635,11 @@ class Context:
         """Append `value` to the execution's stream."""
         path = self._enter("emit").take("emit")
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="stream")
+
+    def commit(self) -> None:
+        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
+        path = self._enter("commit").take("commit")
+        self._instance.remember(path, lambda: values.NOTHING, role="commit")
 
     @property
     def execution(self) -> ExecutionInfo:

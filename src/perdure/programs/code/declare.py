@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from weakref import ref
 
 import msgspec
 
@@ -123,7 +124,8 @@ class Step(Generic[P, R_co, X_co]):
                 raise BadName("undo of step", self.name, f"it is undone by {self.handlers[0].step.name} already")
             handler: Step[Any, Any, Any] = Step(fn, name=f"undo:{self.name}", queue=self.queue, **options)
             _ = handler.rule, handler.timeout_s
-            self.handlers.append(Undo(handler, in_doubt))
+            self.handlers.append(declared := Undo(handler, in_doubt))
+            _HANDLERS.setdefault(self.name, []).append(ref(declared))
             return fn
 
         return declare if fn is None else declare(fn)
@@ -205,6 +207,22 @@ class Undo:
 
     step: Step[Any, Any, Any]
     in_doubt: bool
+
+
+_HANDLERS: dict[str, list["ref[Undo]"]] = {}
+"""What undoes steps, by the names of these, as they are declared in this process."""
+
+
+def handler_of(name: str, workflow: "CodeWorkflow") -> Undo | None:
+    """What undoes the step called `name`, which a program has not opened since it came into memory, as its turn is forgotten.
+
+    It is the one that other executions of `workflow` have opened; else the one that was declared; of several, that of its module, if there is one.
+    """
+    known = [undo for one in _HANDLERS.get(name, ()) if (undo := one()) is not None]
+    _HANDLERS[name] = [ref(undo) for undo in known]
+    here = [undo for undo in known if getattr(undo.step.fn, "__module__", "") == getattr(workflow.fn, "__module__", None)]
+    found = known if len(known) == 1 else here
+    return workflow.handlers.get(name) or (found[0] if len(found) == 1 else None)
 
 
 def waits(fn: Any) -> bool:
@@ -340,7 +358,10 @@ def _unnamed(*_: Any, **__: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class CodeWorkflow:
-    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet."""
+    """An async function of a context, with what an engine needs to know of it. `sync` says that the user's own is a plain one, on a greenlet.
+
+    `handlers` are what undoes the steps that its executions have opened in this process, by the names of these.
+    """
 
     fn: Callable[..., Coroutine[Any, Any, Any]]
     name: str
@@ -350,6 +371,7 @@ class CodeWorkflow:
     archive: bool = True
     sync: bool = False
     calling: Calling = Calling()  # frozen, so shared safely
+    handlers: dict[str, Undo] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def codec(self) -> Codec:

@@ -29,6 +29,7 @@ KINDS: dict[str, type[Op]] = {
     "set": Keep,
     "set_attributes": Keep,
     "emit": Keep,
+    "commit": Keep,
 }
 """What may be removed, and the operation that the log has of it."""
 

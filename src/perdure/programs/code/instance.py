@@ -72,7 +72,7 @@ class Instance:
         self.workflow = workflow
         self.execution = Execution(key)
         self.steps: dict[Path, Any] = {}
-        self.handlers: dict[str, Undo] = {}
+        self.handlers: dict[str, Undo | None] = {}
         self.branches: dict[NumberedTask[Any], Scope] = {}
         self.receipts = Receipts()
         self.attributes: Attributes = ()
@@ -218,11 +218,17 @@ class Instance:
         self._ask(path, op)
         if step is not None:
             self.steps[path] = step
-            if isinstance(step, Step) and step.handlers:
-                self.handlers[step.name] = step.handlers[0]
+            if isinstance(step, Step):
+                self._know(step)
         future: NumberedFuture[Settlement] = self.loop.create_future()
         self._waiting[path] = future
         return future
+
+    def _know(self, step: Step[Any, Any, Any]) -> None:
+        """Know what undoes a step that the code has, or that nothing does."""
+        handler = self.handlers[step.name] = step.handlers[0] if step.handlers else None
+        if handler is not None:
+            self.workflow.handlers[step.name] = handler
 
     def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
         """Keep a value: made now if the log does not know it yet. Settles at once. That it could not be made is remembered as well."""
@@ -290,10 +296,10 @@ class Instance:
         for path in self.receipts.give_back(branch):
             self.drop(path)
 
-    def trim(self, path: Path, before: int) -> None:
+    def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
         """Forget turns of a loop. How far was decided with it, so replay has nothing to do or compare."""
         if self._remembered is None:
-            self._commands.append(Trim(path, before))
+            self._commands.append(Trim(path, before, undo_before))
 
     def wait_for_turn(self, path: Path) -> NumberedFuture[e.Turned]:
         """A future for the place in a compacted log from which the loop at `path` goes on."""

@@ -34,11 +34,12 @@ class Cell(Generic[S]):
 class Loop(Generic[S]):
     """The turns of one loop: an asynchronous iterator, and no generator, so that leaving it by `break` needs no cleanup."""
 
-    __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn")
+    __slots__ = ("__weakref__", "_cell", "_commit_every", "_context", "_keep", "_kind", "_path", "_scope", "_trim_every", "_turn", "_undo_keep")
 
-    def __init__(self, context: "Context", scope: Scope, path: Path, state: S, *, commit_every: int, keep: int, trim_every: int) -> None:
-        for name, number in (("commit_every", commit_every), ("keep", keep), ("trim_every", trim_every)):
-            whole(number, f"loop({name})")
+    def __init__(self, context: "Context", scope: Scope, path: Path, state: S, *, commit_every: int, keep: int, trim_every: int, undo_keep: int | None) -> None:
+        for name, number in (("commit_every", commit_every), ("keep", keep), ("trim_every", trim_every), ("undo_keep", undo_keep)):
+            if number is not None:
+                whole(number, f"loop({name})")
         self._context = context
         self._scope = scope
         self._path = path
@@ -47,6 +48,7 @@ class Loop(Generic[S]):
         self._commit_every = commit_every
         self._keep = keep
         self._trim_every = trim_every
+        self._undo_keep = undo_keep
         self._turn = -1
 
     def __aiter__(self) -> "Loop[S]":
@@ -83,7 +85,7 @@ class Loop(Generic[S]):
 
     def _trim(self, instance: Instance) -> None:
         if self._turn % self._trim_every == 0 and self._turn > self._keep:
-            instance.trim(self._path, self._turn - self._keep)
+            instance.trim(self._path, self._turn - self._keep, 0 if self._undo_keep is None else max(0, self._turn - self._undo_keep))
 
 
 def refuse_outer(scope: Scope, verb: str) -> None:

@@ -231,13 +231,13 @@ class SyncContext:
         """
         return self._strand.wait(self._own("map").map(_branch(fn), items, limit=limit, name=name))
 
-    def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1) -> "SyncLoop[S]":
+    def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1, undo_keep: int | None = None) -> "SyncLoop[S]":
         """Turns with durable state: ``for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
 
         The state is remembered at the start of every `commit_every`-th turn. The last `keep` turns are kept, older ones forgotten at every
         `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs.
         """
-        turns = self._own("loop").loop(name, state, commit_every=commit_every, keep=keep, trim_every=trim_every)
+        turns = self._own("loop").loop(name, state, commit_every=commit_every, keep=keep, trim_every=trim_every, undo_keep=undo_keep)
         return SyncLoop(turns, self)
 
     # children
@@ -285,6 +285,10 @@ class SyncContext:
     def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
         """Change what the execution is found by, from this commit on; None removes one."""
         self._own("set_attributes").set_attributes(changes)
+
+    def commit(self) -> None:
+        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
+        self._own("commit").commit()
 
     def emit(self, value: Any) -> None:
         """Append `value` to the execution's stream."""

@@ -13,9 +13,9 @@ from perdure.core.errors import Fatal
 from perdure.core.ops import Call, Ok, Sleep, Spawn
 from perdure.core.paths import UNDO, Path
 from perdure.core.program import Finish
-from perdure.core.undo import undoable
+from perdure.core.undo import undoable, undoing
 from perdure.core.values import NOTHING, Value
-from perdure.programs.code.declare import Step, Undo
+from perdure.programs.code.declare import Step, Undo, handler_of
 
 if TYPE_CHECKING:
     from perdure.programs.code.instance import Instance
@@ -36,9 +36,10 @@ async def undo(instance: "Instance", finish: Finish) -> None:
     instance.remember(PLAN, lambda: values.encode(finish.outcome, "the outcome"), role="undo", label=finish.status)
     await instance.open(BEGIN, Sleep(0.0))  # what the workflow has dropped with its last breath is known from then on
     for path in undoable(instance.execution.settled):
-        done = instance.execution.settled[path]
+        done = undoing(instance.execution.settled, path)
         if isinstance(done.op, Call):
-            handler = instance.handlers.get(done.op.target) or _missing(done.op)
+            name = done.op.target
+            handler = (instance.handlers[name] if name in instance.handlers else handler_of(name, instance.workflow)) or _missing(done.op)
             step, result = handler.step, done.outcome.value if isinstance(done.outcome, Ok) else NOTHING
             given = values.encode(Done(result, done.op.args), "what is to be undone", path)
             call = Call(step.name, given, step.queue, step.rule, step.timeout_s, transaction=step.transaction)

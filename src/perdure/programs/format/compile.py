@@ -22,6 +22,7 @@ from perdure.programs.format.nodes import constant_s, node, retry
 from perdure.programs.format.order import wire
 from perdure.programs.format.ports import FREE, must_lead_on, ports
 from perdure.programs.format.regions import placed
+from perdure.programs.format.undo_bounds import check_undo_bounds
 from perdure.programs.graph.ir import IR, Limits, Node, OnFailure
 
 
@@ -69,6 +70,7 @@ def _drafted(canonical: Mapping[str, Any]) -> tuple[Draft, Loops]:
     if not _errors(draft):
         check_reached(draft)
         check_effects(draft)
+        check_undo_bounds(draft, found)
     return draft, found
 
 

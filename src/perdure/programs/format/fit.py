@@ -308,6 +308,8 @@ def _beside(step: dict[str, Any]) -> Iterator[str]:
     call = step.get("call")
     if step.get("undo") is True and not (isinstance(call, str) and not call.startswith("py:")):
         yield "'undo: true' stands only beside 'call' of a workflow; name the tool that undoes the step"
+    if step.get("commit") is True and ("return" in step or "fail" in step):
+        yield "'commit: true' stands beside what completes; a 'return' or 'fail' ends what holds it"
     if "wait" in step and isinstance(call, str) and call.startswith("py:"):
         yield "'wait' stands only beside 'call' of a workflow; a function is always waited for"
 
@@ -321,6 +323,8 @@ def _of_repeat(repeat: dict[str, Any]) -> Iterator[str]:
         yield "'max' and 'endless: true' contradict each other; keep one"
     if "max" not in repeat and repeat.get("endless") is not True:
         yield "it has no bound; add max, or endless: true"
+    if "undo" in repeat and repeat.get("endless") is not True:
+        yield "'undo' stands beside 'endless: true'; other turns are not forgotten, and are all undone"
 
 
 def _of_rule(rule: dict[str, Any]) -> Iterator[str]:

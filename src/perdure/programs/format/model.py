@@ -110,6 +110,11 @@ REPEAT = Fields(
         Field("delay", Duration(template=True, roots=AFTER_TURN), "the time between turns"),
         Field("state", Value(roots=IN_EACH), "what the first turn finds as `@state`"),
         Field("keep", Whole(), "how many turns are remembered"),
+        Field(
+            "undo",
+            Fields("undo", (Field("keep", Whole(1), "how many", required=True),)),
+            "how many of the last turns are undone, if it comes to that; absent: all",
+        ),
         Field("on_max", Either((Choice(("fail", "go_on")), Id()), "'fail', 'go_on' or the id of a step"), "what the end of the turns comes to", default="fail"),
     ),
     one_of=("while", "until"),
@@ -284,6 +289,7 @@ MODIFIERS = (
         "what undoes it",
         default=False,
     ),
+    Field("commit", Flag(), "once it has completed, nothing done before is undone any more", default=False),
     Field(
         "on_error",
         Either((Choice(("fail", "go_on")), Steps(error=True, least=1)), "'fail', 'go_on', or steps that run instead"),

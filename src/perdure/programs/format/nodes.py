@@ -16,7 +16,16 @@ from perdure.programs.graph.ir import Each, Join, Node, Repeat, Retry, Undo
 BODIES: tuple[ListKind, ...] = ("then", "else", "do", "parallel", "race")
 
 
-PLAIN = {"with": "input", "when": "when", "idempotent": "idempotent", "schema": "schema", "env": "env", "transform": "transform", "name": "name"}
+PLAIN = {
+    "with": "input",
+    "when": "when",
+    "idempotent": "idempotent",
+    "schema": "schema",
+    "env": "env",
+    "transform": "transform",
+    "name": "name",
+    "commit": "commit",
+}
 """The modifiers that a node has as they were written."""
 
 
@@ -88,6 +97,7 @@ def _repeat(draft: Draft, repeat: Mapping[str, Any], pointer: str) -> Repeat:
         on_max="fail" if repeat.get("on_max", "fail") == "fail" else "go_on",
         keep=_whole(draft, repeat, "keep", pointer),
         state=repeat.get("state"),
+        undo_keep=_whole(draft, repeat.get("undo") or {}, "keep", joined(pointer, "undo")),
     )
 
 

@@ -195,7 +195,7 @@ class Repeating:
     def _begin_turn(self) -> None:
         if self.repeat.max == 0:
             ids = [id for body in self.doing.node.bodies for id in self.run.plan.ids_in(body)]
-            self.run.endless.begin(self.doing.path, self.turn, ids, self.doing.names, self.before, self.repeat.keep)
+            self.run.endless.begin(self.doing.path, self.turn, ids, self.doing.names, self.before, self.repeat)
         self._perform()
 
     def _perform(self) -> None:
@@ -267,6 +267,8 @@ def turns(run: "Instance", doing: Doing) -> None:
 def perform(run: "Instance", doing: Doing) -> None:
     """Do the verb of a node once. What it comes to is made over, held against the schema of the node, and noted if it is undone as a whole."""
     node = doing.node
+    if node.commit:
+        doing = doing._replace(then=partial(_committed, run, doing))
     if node.undo is not None:
         run.undo_names[doing.path] = doing.names
         doing = doing._replace(then=partial(_completed, run, doing))
@@ -304,6 +306,15 @@ def _completed(run: "Instance", doing: Doing, how: Done | Err) -> None:
         is_undone_itself = known is not None and isinstance(known.op, Call | Spawn) and bool(known.op.undo)
         if not is_undone_itself:
             _ = run.log.note((*doing.path, UNDOABLE), Keep(how.output.raw, "undoable"))
+        if run.endless.holds_turn(doing.path):
+            run.ending.note_undoing(doing.path, how.output)
+    doing.then(how)
+
+
+def _committed(run: "Instance", doing: Doing, how: Done | Err) -> None:
+    """Note that nothing done up to now is undone any more."""
+    if isinstance(how, Done) and how.port not in NOT_AFTER:
+        _ = run.log.note((*doing.path, ("commit", 0)), Keep(role="commit"))
     doing.then(how)
 
 

@@ -8,8 +8,8 @@ from perdure.core import values
 from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
 from perdure.core.ops import Call, Err, Keep, Ok, Outcome, Sleep, Spawn
 from perdure.core.paths import UNDO, Path
-from perdure.core.undo import undoable, undoing
-from perdure.core.values import NOTHING
+from perdure.core.undo import UNDO_WITH, undoable, undoing
+from perdure.core.values import NOTHING, Blob
 from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
 from perdure.programs.code.undo import BEGIN, PLAN, Done
@@ -24,6 +24,14 @@ Status = Literal["completed", "failed", "cancelled"]
 TOLD: Path = (("on_failure", 0),)
 OUTPUT: Path = (("output", 0),)
 NO_ARGUMENTS = "what it takes to undo this could not be made of the results; undo it by hand, and give the result: perdure preset"
+
+
+class GivenTo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What undoing a step is given: its arguments, encoded, and where in them secrets stand; or `why` these could not be made."""
+
+    args: bytes = NO_ARGS
+    secrets: tuple[str, ...] = ()
+    why: str = ""
 
 
 class Ending:
@@ -147,26 +155,45 @@ class Ending:
         tool = run.workflow.tool(undo.tool) if kind is None else kind.step
         if tool is None:
             return _missing(undo.tool), Call(undo.tool)
-        from perdure.programs.graph.tools import arguments, tuned
+        from perdure.programs.graph.tools import tuned
 
         step = tuned(tool, undo.retry, run.plan.ir.retry)
         timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
         op = Call(undo.tool, NO_ARGS, step.queue, step.rule, timeout_s)
-        if run.log.replaying:
-            noted = run.log.upcoming((UNDO, *path))
-            why = noted.about if isinstance(noted, Call) else NOTHING
+        if (noted := run.execution.settled.get((*path, UNDO_WITH))) is not None:
+            assert isinstance(noted.op, Keep)
+            given_to: GivenTo = values.decode(run.log.raw(noted.op.value), GivenTo, "what an undoing is given", path)
+        elif run.log.replaying:
+            known = run.log.upcoming((UNDO, *path))
+            why = known.about if isinstance(known, Call) else NOTHING
+            given_to = GivenTo(why=values.decode(run.log.raw(why), str, "why") if why != NOTHING else "")
         else:
-            try:
-                wanted = undo.input if kind is None else {"config": None, "input": undo.input}
-                done = self._done(result, isinstance(settled.op, Spawn) and node.kind == "agent")
-                given, secrets = self._given(wanted, path, done)
-                guarding.aside(run, undo.tool, given, node)
-                return step, msgspec.structs.replace(op, args=arguments(given, path), secrets=secrets)
-            except (ExpressionFailed, ProgrammingError, Failure) as error:
-                why = values.encode(f"{NO_ARGUMENTS}: {error}", "why")
-        if why == NOTHING:
-            return step, op
-        return _refusing(undo.tool, values.decode(run.log.raw(why), str, "why")), msgspec.structs.replace(op, about=why)
+            given_to = self._given_to(undo, node, path, self._done(result, isinstance(settled.op, Spawn) and node.kind == "agent"))
+        if given_to.why:
+            return _refusing(undo.tool, given_to.why), msgspec.structs.replace(op, about=values.encode(given_to.why, "why"))
+        return step, msgspec.structs.replace(op, args=given_to.args, secrets=given_to.secrets)
+
+    def note_undoing(self, path: Path, output: Output) -> None:
+        """Note what the undoing of a step is given, as soon as the step has completed: its turn may be forgotten by then."""
+        run, made = self.run, NOTHING
+        if not run.log.replaying:
+            known, node = run.execution.settled.get(path), self._node(path)
+            value = known.outcome.value if known is not None and isinstance(known.outcome, Ok) and isinstance(known.op, Call | Spawn) else None
+            is_here = value is not None and (not isinstance(value, Blob) or value.sha256 in run.log.payloads)
+            done = self._done(value, node.kind == "agent") if is_here else output.parted().value
+            made = values.encode(self._given_to(node.undo, node, path, done), "what an undoing is given", path)
+        _ = run.log.note((*path, UNDO_WITH), Keep(made, "undo_with"))
+
+    def _given_to(self, undo: Any, node: Any, path: Path, done: Any) -> "GivenTo":
+        from perdure.programs.graph.tools import arguments
+
+        is_kind = undo.tool in self.run.workflow.kinds and self.run.workflow.tool(undo.tool) is None
+        try:
+            given, secrets = self._given({"config": None, "input": undo.input} if is_kind else undo.input, path, done)
+            guarding.aside(self.run, undo.tool, given, node)
+            return GivenTo(arguments(given, path), secrets)
+        except (ExpressionFailed, ProgrammingError, Failure) as error:
+            return GivenTo(why=f"{NO_ARGUMENTS}: {error}")
 
     def _given(self, template: Any, path: Path, done: Any) -> tuple[Any, tuple[str, ...]]:
         """What undoes the operation at `path` is given: it reads what its step could read, and what that has come to as ``@self``."""

@@ -13,6 +13,7 @@ from perdure.core import values
 from perdure.core.ops import Keep
 from perdure.core.paths import Path
 from perdure.core.values import NOTHING
+from perdure.programs.graph.ir import Repeat
 from perdure.programs.graph.names import Names, Output
 from perdure.programs.graph.walk import Firing, Stay
 
@@ -43,9 +44,10 @@ class Endless:
         self.run = run
         self.counted: dict[Path, tuple[int, int]] = {}
 
-    def begin(self, path: Path, turn: int, ids: Sequence[str], names: Names, before: Output, keep: int = 0) -> None:
+    def begin(self, path: Path, turn: int, ids: Sequence[str], names: Names, before: Output, repeat: Repeat | None = None) -> None:
         """Note with what a turn begins, and forget turns."""
-        run = self.run
+        run, keep = self.run, (0 if repeat is None else repeat.keep) or KEEP
+        undo_before = turn - repeat.undo_keep if repeat is not None and repeat.undo_keep else 0
         hops, steps = self.counted.setdefault(path, (run.walk.hops, run.started_steps))
         run.walk.hops, run.started_steps = hops, steps
 
@@ -56,9 +58,9 @@ class Endless:
             return values.encode(Beginning(outputs, variables, before.raw, hops, steps), "the state of loop", path)
 
         _ = run.log.note((*path, turn), Keep(NOTHING if run.log.replaying else beginning(), "turn"))
-        if turn > (keep or KEEP):
-            run.log.trim(path, turn - (keep or KEEP))
-            self._forget_names(path, turn - (keep or KEEP))
+        if turn > keep:
+            run.log.trim(path, turn - keep, max(0, undo_before))
+            self._forget_names(path, turn - keep)
             run.walk.forget()
 
     def _forget_names(self, path: Path, before: int) -> None:
@@ -66,6 +68,10 @@ class Endless:
         depth, names = len(path), self.run.undo_names
         for one in [one for one in names if one[:depth] == path and len(one) > depth and isinstance(turn := one[depth], int) and turn < before]:
             del names[one]
+
+    def holds_turn(self, path: Path) -> bool:
+        """Whether a path lies in a turn that may be forgotten."""
+        return any(path[:end] in self.counted for end in range(1, len(path)))
 
     def resumes(self, path: Path) -> bool:
         """Whether the log was compacted, and the loop goes on from a later turn."""

@@ -40,7 +40,7 @@ class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Turn by turn: as long as `again` holds after a turn (with `until`, as long as it does not), at most `max` turns (0: without end).
 
     `on_max`: what being at the end of the turns comes to: "fail", or "go_on" by port ``max``. `state` is a value template for the first turn; each turn
-    sees the one before as ``@last_turn`` and its own result as ``@self``.
+    sees the one before as ``@last_turn`` and its own result as ``@self``. What was done more than `undo_keep` turns before is not undone (0: all is).
     """
 
     again: Any
@@ -50,6 +50,7 @@ class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
     on_max: Literal["fail", "go_on"] = "fail"
     keep: int = 0
     state: Any = None
+    undo_keep: int = 0
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,7 +92,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     `bodies` are the regions of a block: one of `do`, `parallel` and `race`, two of `if` (then, else). `on_error` is "fail", "go_on", or the region of
     the steps that stand in for what failed. With `rules` or `choose`, these say which edges are taken; otherwise the port does. `choose` is a closed list of
     ids, of which the node's result names one or several, and `default` the edges taken when it names none. By the ports `ended` it may be left, and nothing
-    follows. `pointer` is where it stands in the document.
+    follows. Once one with `commit` has completed, nothing done before it is undone any more. `pointer` is where it stands in the document.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     env: Any = None
     transform: Any = None
     ended: tuple[str, ...] = ()
+    commit: bool = False
     pointer: str = ""
 
 

@@ -94,10 +94,10 @@ class Log:
         """Have `told` told when the log comes to the turn from which the loop at `path` goes on."""
         self._turns[path] = told
 
-    def trim(self, path: Path, before: int) -> None:
+    def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
         """Forget turns of a loop. How far was decided with it, so a replay has nothing to do or compare."""
         if self._remembered is None:
-            self.commands.append(Trim(path, before))
+            self.commands.append(Trim(path, before, undo_before))
 
     # notes
 
