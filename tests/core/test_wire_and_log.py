@@ -102,6 +102,10 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Spawn("ship", "1", definition=Blob("ab" * 32, 9))),
     e.Opened(PAY, Keep(b"\xc3", port="true")),
     e.Patched(Blob("ab" * 32, 9), NOW_S, "mend it", ("pay has begun",)),
+    e.Retained((*TURN, *PAY), Call("pay", b"\x92\x90\x80", undo="done"), Ok(b"\x2a"), NOW_S),
+    e.Trimmed(TURN[:-1], 3, 2),
+    e.Opened(PAY, Keep(b"\x01", "undo_with")),
+    e.Opened(PAY, Keep(role="commit")),
 ]
 
 
