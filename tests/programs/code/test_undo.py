@@ -415,13 +415,18 @@ def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always
 CHARGES = 20
 
 
+def plainly(number: int) -> Any:
+    """A branch in which a step is done that nothing undoes."""
+    return lambda c: c.step(plain, f"plain {number}")
+
+
 @workflow
 async def charging(ctx: Context, fails: bool = True) -> None:
     await ctx.step(do, "first")
     async for turn in ctx.loop("turns", state=0, keep=1):
         await turn.step(do, f"charge {turn.number}")
         await turn.attempt(risky, f"risk {turn.number}")
-        await turn.join(lambda c, turn=turn: c.step(plain, f"plain {turn.number}"))
+        await turn.join(plainly(turn.number))
         if turn.number == CHARGES - 1:
             break
     if fails:
