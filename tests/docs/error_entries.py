@@ -127,8 +127,8 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The message says which, and what to do. Nothing was run.",
     ),
     "CommandFailed": (
-        "A shell command with `check: true` ended with another exit code than 0, or by a signal.",
-        "Look at what it says; `retry` tries it again, and without `check` the exit code is a result.",
+        "A shell command ended with another exit code than 0, or by a signal, and its step does not say `check: false`.",
+        "Look at what it says. It is tried again only where the definition says `retry`; with `check: false` the exit code is a result.",
     ),
     "CommandLost": (
         "The process that kept a shell command was killed from outside, for lack of memory for instance, and the command with it.",

@@ -22,7 +22,9 @@ def validate(config: str, input: dict[str, Any]) -> dict[str, Any]:
 
 def shell(exit_code: int) -> dict[str, Any]:
     """A shell in which every command ends so."""
-    return {"bash": lambda config, input=None, env=None: {"exit_code": exit_code, "stdout": f"{config} {env}"}}
+    return {
+        "bash": lambda config, input=None, env=None: {"exit_code": exit_code, "stdout": f"{config if isinstance(config, str) else config['command']} {env}"}
+    }
 
 
 def confident(confidence: float) -> dict[str, Any]:

@@ -50,7 +50,7 @@ EXAMPLES = [
             "allow": {"self_edit": True},
             "order": "listed",
             "steps": [
-                {"id": "test", "bash": "pytest -q --json-report", "env": {"BRANCH": "@vars.branch"}, "timeout": "10m"},
+                {"id": "test", "bash": {"command": "pytest -q --json-report", "check": False}, "env": {"BRANCH": "@vars.branch"}, "timeout": "10m"},
                 {
                     "id": "gate",
                     "if": {"ref": "@test.exit_code", "eq": 0},

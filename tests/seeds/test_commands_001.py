@@ -62,7 +62,7 @@ def test_a_command_has_its_variables_by_its_environment_and_an_at_is_an_at(world
 
 
 def test_a_condition_reads_how_a_command_ended(world: World, tmp_path: Path) -> None:
-    test = {"id": "test", "type": "bash", "command": "exit 3", "outputVariable": "tested"}
+    test = {"id": "test", "type": "bash", "command": "exit 3", "check": False, "outputVariable": "tested"}
     gate = {
         "type": "conditional",
         "condition": {"variable": "tested.exit_code", "equals": 0},

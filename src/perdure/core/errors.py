@@ -565,11 +565,11 @@ class Unauthorized(WorkflowError):
 
 
 class CommandFailed(WorkflowError):
-    """A shell command that was to succeed did not: its exit code is not 0. `signal` names the signal that ended it, if one did."""
+    """A shell command ended with another exit code than 0. `signal` names the signal that ended it, if one did."""
 
     def __init__(self, command: str, exit_code: int, signal: str | None, last_line: str) -> None:
         how = f"was ended by {signal}" if signal else f"ended with exit code {exit_code}"
-        super().__init__(f"{command!r} {how}{f': {last_line}' if last_line else ''}; without check: true, this would be its result")
+        super().__init__(f"{command!r} {how}{f': {last_line}' if last_line else ''}; with check: false, this would be its result")
         self.command, self.exit_code, self.signal, self.last_line = command, exit_code, signal, last_line
 
 

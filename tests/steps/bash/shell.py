@@ -31,11 +31,11 @@ class Shell:
         self._count = 0
 
     async def run(self, command: str, input: Any = None, *, env: dict[str, Any] | None = None, attempt: int = 1, step: str = "", **more: Any) -> dict[str, Any]:
-        """What comes of a command; all of its processes can be told by their environment."""
+        """What comes of a command, whatever its exit code is; all of its processes can be told by their environment."""
         self._count += 1
         path = ((step or f"s{self._count}", 0),)
         running.set(StepInfo(self.key, path, attempt, life=StepLife(self.beats.append)))
-        config = {"command": command, **more} if more else command
+        config = {"command": command, "check": False, **more}
         return await performed(self.deployment, config, input, {MARK: self.mark, **(env or {})})
 
     def begin(self, command: str, **more: Any) -> "asyncio.Task[dict[str, Any]]":

@@ -11,6 +11,8 @@ import pytest
 from perdure import Definition, ExecutionFailed
 from perdure.core.errors import BadDefinition, CommandFailed, CommandRefused, Timeout
 from perdure.expr import schema
+from perdure.programs.format.check import checked as format_checked
+from perdure.programs.format.finding import Finding
 from perdure.steps.bash import kind
 from perdure.steps.bash.kind import CONFIG, OUTPUT, bash
 from perdure.steps.deployment import Allowed, Deployment
@@ -47,10 +49,51 @@ async def test_who_is_ended_by_a_signal_says_which(shell: Shell) -> None:
     assert (found["exit_code"], found["signal"]) == (128 + 40, "40")
 
 
-async def test_an_exit_code_is_a_failure_only_for_who_checks_it(shell: Shell) -> None:
+def test_a_command_that_fails_fails_its_step_and_is_tried_again_only_where_retry_is_written(world: World, tmp_path: Path) -> None:
+    count = "echo x >> tries; exit 3"
+    for name, more, tries in (
+        ("once", {}, 1),
+        ("twice", {"retry": {"max": 2, "wait": "1s"}}, 2),
+        ("never", {"retry": {"max": 2, "fatal": ["CommandFailed"]}}, 1),
+    ):
+        with pytest.raises(ExecutionFailed, match=r"CommandFailed: 'echo x >> tries; exit 3' ended with exit code 3; with check: false"):
+            world.run(defined(tmp_path, {"id": "a", "bash": count, **more}, name=name))
+        (said,) = tmp_path.rglob(f"{name}/*/tries")
+        assert said.read_text() == "x\n" * tries
+    with pytest.raises(ExecutionFailed, match="CommandFailed"):
+        world.run(defined(tmp_path, {"id": "a", "bash": count}, name="all", retry={"max": 3}))
+    (said,) = tmp_path.rglob("all/*/tries")
+    assert said.read_text() == "x\n" * 3
+
+
+@pytest.mark.parametrize(
+    ("bash", "more", "warned"),
+    [
+        ("exit 1", {}, True),
+        ({"command": "exit 1"}, {}, True),
+        ({"command": "exit 1", "check": True}, {}, True),
+        ({"command": "exit 1", "check": False}, {}, False),
+        ("exit 1", {"on_error": "go_on"}, False),
+    ],
+)
+def test_a_condition_on_an_exit_code_that_is_always_zero_is_a_warning(bash: Any, more: dict[str, Any], warned: bool) -> None:
+    def of(*steps: dict[str, Any]) -> list[Finding]:
+        found = format_checked({"perdure": 1, "name": "it", "order": "listed", "steps": list(steps)})
+        return [one for one in found if one.code == "always_zero"]
+
+    gate = {"id": "gate", "if": {"ref": "@test.exit_code", "eq": 0}, "then": [{"id": "good", "return": 1}]}
+    found = of({"id": "test", "bash": bash, **more}, gate)
+    assert [(one.severity, one.pointer) for one in found] == [("warning", "/steps/1/if/ref")] * warned
+    if warned:
+        assert "'test' is always 0 here" in found[0].message and found[0].fix[0]["value"] == {"command": "exit 1", "check": False}
+    again = {"id": "test", "bash": bash, "repeat": {"until": {"ref": "@self.exit_code", "eq": 0}, "max": 3}, **more}
+    assert [one.pointer for one in of(again)] == ["/steps/0/repeat/until/ref"] * warned
+
+
+async def test_an_exit_code_is_data_only_for_who_asks_for_that(shell: Shell) -> None:
     assert (await shell.run("true", check=True))["exit_code"] == 0
     assert (await shell.run("false", check=False))["exit_code"] == 1
-    with pytest.raises(CommandFailed, match=r"'echo no >&2; exit 7' ended with exit code 7: no; without check: true") as failed:
+    with pytest.raises(CommandFailed, match=r"'echo no >&2; exit 7' ended with exit code 7: no; with check: false") as failed:
         await shell.run("echo no >&2; exit 7", check=True)
     assert (failed.value.exit_code, failed.value.signal, failed.value.last_line) == (7, None, "no")
     with pytest.raises(CommandFailed, match="was ended by SIGKILL"):
@@ -141,7 +184,7 @@ def test_nothing_is_run_that_is_not_allowed(world: World, tmp_path: Path) -> Non
 
 
 def test_a_definition_branches_by_an_exit_code(world: World, tmp_path: Path) -> None:
-    test = {"id": "test", "bash": 'echo "$N tests"; exit "$CODE"', "env": {"N": "@input.n", "CODE": "@input.code"}}
+    test = {"id": "test", "bash": {"command": 'echo "$N tests"; exit "$CODE"', "check": False}, "env": {"N": "@input.n", "CODE": "@input.code"}}
     gate = {"id": "gate", "if": {"ref": "@test.exit_code", "eq": 0}, "then": [{"id": "good", "return": "@test.stdout"}]}
     it = defined(tmp_path, test, gate, {"id": "bad", "return": "@test.exit_code"}, input={"n": {}, "code": {}})
     assert world.run(it, n=5, code=0) == "5 tests\n"
@@ -155,7 +198,9 @@ def test_what_is_evaluated_reaches_a_command_by_env_and_stdin_and_its_text_is_le
 
 
 def test_a_secret_reaches_a_command_and_nothing_that_is_kept(world: World, tmp_path: Path) -> None:
-    it = defined(tmp_path, {"id": "a", "bash": 'echo "${#TOKEN}"; exit 1', "env": {"TOKEN": "@secrets.TOKEN"}}, secrets={"TOKEN": CANARY})
+    it = defined(
+        tmp_path, {"id": "a", "bash": {"command": 'echo "${#TOKEN}"; exit 1', "check": False}, "env": {"TOKEN": "@secrets.TOKEN"}}, secrets={"TOKEN": CANARY}
+    )
     assert world.run(it)["stdout"] == f"{len(CANARY)}\n"
     checked = {"id": "a", "bash": {"command": "exit 1", "check": True}, "env": {"TOKEN": "@secrets.TOKEN"}, "retry": {"max": 1}}
     with pytest.raises(ExecutionFailed, match="CommandFailed: 'exit 1' ended with exit code 1"):
@@ -164,8 +209,8 @@ def test_a_secret_reaches_a_command_and_nothing_that_is_kept(world: World, tmp_p
 
 
 def test_a_command_is_told_its_key_and_its_try(world: World, tmp_path: Path) -> None:
-    flaky = {"command": 'echo "$PERDURE_KEY $PERDURE_ATTEMPT" >> tries; test "$PERDURE_ATTEMPT" = 3', "check": True}
-    world.run(defined(tmp_path, {"id": "a", "bash": flaky}).with_(id="x/y"))
+    flaky = {"command": 'echo "$PERDURE_KEY $PERDURE_ATTEMPT" >> tries; test "$PERDURE_ATTEMPT" = 3'}
+    world.run(defined(tmp_path, {"id": "a", "bash": flaky, "retry": {"max": 3}}).with_(id="x/y"))
     (said,) = tmp_path.rglob("tries")
     assert said.read_text() == "".join(f"default/it/x%2Fy:a {attempt}\n" for attempt in (1, 2, 3))
 

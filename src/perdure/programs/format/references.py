@@ -9,7 +9,7 @@ from perdure.core.errors import BadExpression
 from perdure.expr import condition, schema, template
 from perdure.expr.refs import Read
 from perdure.programs.format import model
-from perdure.programs.format.finding import Finding, at, closest, error, joined, parts, place, step_of
+from perdure.programs.format.finding import Finding, at, closest, error, joined, parts, place, step_of, warning
 from perdure.programs.format.fit import Expression, shown
 from perdure.programs.format.shapes import Condition, Id, Schema, Text, Value, is_template
 from perdure.programs.format.steps import Placed, placed
@@ -71,6 +71,21 @@ class References:
             seen = self._seen(expression)
             for read in sorted(reads, key=repr):
                 yield from self._read(read, expression, seen)
+                yield from self._always_zero(read, expression)
+
+    def _always_zero(self, read: Read, expression: Expression) -> Iterator[Finding]:
+        """A condition on the exit code of a command that is checked: such a command has failed its step unless its exit code is 0."""
+        if not isinstance(expression.shape, Condition) or read.path[-1:] != ("exit_code",):
+            return
+        step = self._steps.get(step_of(expression.pointer)) if read.root == "self" else self._ids.get(read.step)
+        said = None if step is None else step.step.get("bash")
+        if step is None or said is None or "on_error" in step.step or (isinstance(said, dict) and said.get("check") is False):
+            return
+        command = said if isinstance(said, dict) else {"command": said}
+        where = place(self.document, step_of(expression.pointer) or expression.pointer)
+        why = f"the exit code of {step.id!r} is always 0 here, since a command that ends with another one fails its step; write check: false in its bash"
+        fix = ({"op": "replace", "path": joined(step.pointer, "bash"), "value": {**command, "check": False}},) if self._native else ()
+        yield warning("always_zero", expression.pointer + read.where, f"{where}: {why}", fix=fix)
 
     def _read(self, read: Read, expression: Expression, seen: set[str]) -> Iterator[Finding]:
         spot = expression.pointer + read.where

@@ -13,7 +13,7 @@ _COMMANDED = Fields(
     (
         Field("command", COMMAND, "what bash does", required=True),
         Field("cwd", Text(template=True), "where, in the working directory of the execution, or from the root", default="."),
-        Field("check", Flag(), "whether an exit code other than 0 fails the step", default=False),
+        Field("check", Flag(), "whether an exit code other than 0 fails the step; false gives it as data", default=True),
         Field("stdin", Value(), "what it reads: text as it is, all else in JSON"),
         Field(
             "isolate", Choice((True, False, "none", "network", "all")), "from what it is kept: the network, or all but its working directory", default="none"

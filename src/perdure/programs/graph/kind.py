@@ -85,6 +85,8 @@ class Kind:
     known how far it came; `idempotency` says the rule to people. `check` gives what is wrong with a config beyond its schema, as (JSON pointer, what);
     references in it are not resolved yet; `check_step` the same of the whole step as it is written. `extra` is the extra of the package that it takes.
 
+    `retry` is how a step is tried again; the errors in its `fatal` fail a step at once unless its definition says `retry`.
+
     `written` makes of a config, as it stands in a definition, the one whose references are resolved. `counts` says of both, the one that `written` has made and
     the one that came of it, what a step of it counts as a use of, if of anything.
     """

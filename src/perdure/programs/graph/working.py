@@ -82,7 +82,10 @@ def prepared(run: "Instance", node: ir.Node, kind: Kind) -> Step[Any, Any, Any]:
     if isinstance(cached, tuple) and cached[0] is kind:
         step: Step[Any, Any, Any] = cached[1]
         return step
-    step = tools.tuned(kind.step, node.retry, run.plan.ir.retry)
+    step, rule = kind.step, node.retry or run.plan.ir.retry
+    if rule is not None and step.retry.fatal:
+        step = dataclasses.replace(step, retry=dataclasses.replace(step.retry, fatal=()))
+    step = tools.tuned(step, node.retry, run.plan.ir.retry)
     if node.timeout_s is not None:
         step = dataclasses.replace(step, timeout=node.timeout_s)
     memory[key] = (kind, step)

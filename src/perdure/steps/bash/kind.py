@@ -1,7 +1,7 @@
 """The kind `bash`: a shell command, in the working directory of its execution, with nothing of the engine's environment.
 
-What comes of it is data, also when it fails: ``{exit_code, signal, stdout, stderr, truncated, duration_s}``, `exit_code` being 128 and the number of the
-signal if one ended it. With ``check: true``, only 0 is a success.
+What comes of it is ``{exit_code, signal, stdout, stderr, truncated, duration_s}``. A command that ends with another exit code than 0 fails its step, and is
+not tried again unless the definition says `retry`. With ``check: false`` every exit code is data: 128 and the number of the signal, if one ended the command.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from perdure.core.errors import BadValue, CommandFailed, CommandLost, CommandRefused, NotAllowed, SandboxFailed, Timeout
+from perdure.programs.code.declare import Retry
 from perdure.programs.code.durations import seconds
 from perdure.programs.code.info import step_info
 from perdure.programs.graph.kind import Kind, Limit
@@ -39,10 +40,10 @@ input: {text: {type: string, default: "to be or not to be"}}
 order: listed
 steps:
   - id: write
-    bash: {command: 'printf "%s" "$TEXT" > note.txt && wc -w < note.txt', check: true}
+    bash: 'printf "%s" "$TEXT" > note.txt && wc -w < note.txt'
     env: {TEXT: "@input.text"}
     timeout: 30s
-  - {id: sum, bash: sha256sum note.txt}
+  - {id: sum, bash: {command: sha256sum note.txt, check: false}}   # whatever its exit code is, it is data
 output: {words: "@write.stdout", sum: "@sum.stdout", exit_code: "@sum.exit_code"}
 """
 
@@ -99,6 +100,7 @@ def bash(deployment: Deployment) -> Kind:
         idempotency="Never of itself: a command that was interrupted is not run again, unless the step says idempotent: true.",
         check=check,
         check_step=check_step,
+        retry=Retry(fatal=(CommandFailed,)),
         timeout=TIMEOUT_S,
         example=EXAMPLE,
     )
@@ -126,7 +128,7 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
 
     Raises:
         NotAllowed, CommandRefused, BadValue: it was not run.
-        CommandFailed: it failed, and was to be checked.
+        CommandFailed: it failed, and check: false was not said.
         Timeout: it took longer than any may.
         CommandLost: who kept it was killed, and all of it with that.
         SandboxFailed: what keeps commands fails by itself.
@@ -155,7 +157,7 @@ async def performed(deployment: Deployment, config: Any, input: Any, env: Any) -
     if ended["why"] == "limit":
         raise Timeout(f"bash: {shown}", TIMEOUT_S_MAX)
     result = outcome(hiding.streams(ended, info.mask, hiding.kept))
-    if isinstance(config, Mapping) and config.get("check") is True and result["exit_code"] != 0:
+    if result["exit_code"] != 0 and not (isinstance(config, Mapping) and config.get("check") is False):
         raise CommandFailed(shown, result["exit_code"], result["signal"], last_line(result["stderr"]))
     return result
 

@@ -118,7 +118,8 @@ class Steps:
             )
             timeout_s = BASH_MAX_S
         env = {name: self._variables.value(value, step.at("env", name)) for name, value in step.mapping("env").items()}
-        return {"bash": command, "timeout": timeout_s} | without_nothing({"env": env})
+        bash = command if step.flag("check", default=True) else {"command": command, "check": False}
+        return {"bash": bash, "timeout": timeout_s} | without_nothing({"env": env})
 
     def _tool(self, one: Listed) -> Step:
         step = one.step

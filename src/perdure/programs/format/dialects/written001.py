@@ -78,6 +78,8 @@ class Writer:
         match step:
             case {"bash": str(command)} | {"bash": {"command": str(command)}} if step["bash"] in (command, {"command": command}):
                 return {"type": "bash", "command": command} | without_nothing({"env": self._value(step.get("env", {}))})
+            case {"bash": {"command": str(command), "check": False}} if len(step["bash"]) == 2:
+                return {"type": "bash", "command": command, "check": False} | without_nothing({"env": self._value(step.get("env", {}))})
             case {"tool": tool}:
                 return {"type": "tool", "tool": tool} | without_nothing({"arguments": self._value(step.get("with"))})
             case {"agent": dict(agent)}:
