@@ -176,7 +176,7 @@ def _declared(
     version: int = 1,
     replays: Sequence[int] = (),
     deadline: Duration | None = None,
-    archive: bool = True,
+    archive: bool = False,
     queue: str | Queue = "",
 ) -> Workflow[Any, Any]:
     code = _asynchronous(fn)

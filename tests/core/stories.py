@@ -42,6 +42,7 @@ class Scripted:
         self.closed = False
         self._divergence: Diverged | None = None
         self.awake = True
+        self.keeps_archives = False
 
     def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
         if self._divergence is not None:

@@ -106,6 +106,7 @@ EVENTS: list[e.Event] = [
     e.Trimmed(TURN[:-1], 3, 2),
     e.Opened(PAY, Keep(b"\x01", "undo_with")),
     e.Opened(PAY, Keep(role="commit")),
+    e.Started(1, NOW_S, archive=True),
 ]
 
 
@@ -226,3 +227,10 @@ def test_a_step_of_a_plain_workflow_takes_few_bytes() -> None:
         for number in range(1, 1001)
     ]
     assert sum(map(len, steps)) / len(steps) <= 155
+
+
+@pytest.mark.parametrize("rules", [0, e.RULES + 1])
+def test_a_log_of_an_execution_started_under_unknown_rules_is_refused_with_what_to_do(rules: int) -> None:
+    row = log.encode([e.Started(1, NOW_S, rules=rules)])
+    with pytest.raises(LogVersionUnsupported, match=f"started under rules {rules}, .* needs a newer Perdure"):
+        log.decode(row)

@@ -1,13 +1,22 @@
-"""Compacting, where it is not possible: what is tried in vain is not tried at every commit."""
+"""Compacting: what is tried in vain is not tried at every commit, and what is replaced is kept only where that is wanted."""
 
 import asyncio
+from collections.abc import Sequence
+from textwrap import dedent
+from typing import Any
 
-from perdure import Context, step, workflow
+import pytest
+
+from perdure import Context, Definition, step, workflow
+from perdure.core import events as e
+from perdure.core import log
 from perdure.core.paths import Key
+from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import finished
 from perdure.stores.base import Log
 from perdure.stores.memory import MemoryStore
+from perdure.testing import World
 from perdure.testing.virtual import run
 
 TURNS = 300
@@ -60,3 +69,60 @@ def test_a_log_that_cannot_be_compacted_is_not_read_at_every_commit() -> None:
         return store.reads
 
     assert run(world) < 20
+
+
+async def turning(ctx: Context) -> None:
+    async for turn in ctx.loop("l", state=0, keep=1):
+        await turn.step(work)
+        if turn.number == TURNS:
+            await ctx.listen("never")
+
+
+def archives(workflows: Sequence[Any]) -> list[bool]:
+    """Whether what is replaced is kept, after turns by the code of each of these in turn."""
+
+    async def world() -> list[bool]:
+        store, found, key = MemoryStore(asyncio.get_running_loop().time), list[bool](), Key("t", "turning", "1")
+        for number, one in enumerate(workflows):
+            engine = Engine(store, [one])
+            running = asyncio.create_task(engine.run())
+            await engine.ready()
+            if not number:
+                await engine.start(key, one.codec.encode_args((), {}, "the input"))
+            await asyncio.sleep(200)
+            rows = await store.read(key)
+            assert rows is not None
+            snapshots = [event for event in log.decode_all(rows.rows) if isinstance(event, e.Snapshot)]
+            found.append(any(event.archive is not None for event in snapshots))
+            engine.stop()
+            await running
+        return found
+
+    return run(world)
+
+
+@pytest.mark.parametrize("archive", [False, True])
+def test_what_compaction_replaces_is_kept_only_where_that_was_said_when_the_execution_began(archive: bool) -> None:
+    at_first, later = (CodeWorkflow(turning, "turning", archive=one) for one in (archive, not archive))
+    assert archives([at_first, later]) == [archive, archive]
+
+
+@pytest.mark.parametrize("archive", ["", "archive: false", "archive: true"])
+def test_a_definition_says_whether_what_compaction_replaces_is_kept(archive: str) -> None:
+    text = f"""
+    perdure: 1
+    name: turning
+    {archive}
+    order: listed
+    steps:
+      - id: again
+        do: [{{id: nap, sleep: 1s}}, {{id: add, set: {{n: 1}}}}]
+        repeat: {{while: {{expr: "true"}}, endless: true}}
+    """
+    with World() as world:
+        run = world.start(Definition.of(dedent(text)))
+        world.skip("5m")
+        found = world.machine.read(run.key)
+        assert found is not None
+        (snapshot,) = [event for event in log.decode_all(found.rows) if isinstance(event, e.Snapshot)]
+        assert (snapshot.archive is not None) is (archive == "archive: true")

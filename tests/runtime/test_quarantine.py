@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from perdure import Context, step, workflow
-from perdure.core import messages, wire
+from perdure.core import events as events_
+from perdure.core import log, messages, wire
 from perdure.core.errors import LogDamaged
 from perdure.core.mail import Send
 from perdure.core.messages import Signal, Work
@@ -93,6 +94,28 @@ def test_an_execution_whose_log_is_damaged_needs_attention_is_tried_again_and_go
         assert (group.type, group.count) == (LogDamaged.__name__, 1) and "its checksum is wrong" in group.message
         assert [(found.key, found.message) async for found in unreadable(c.store)] == [(key, "")]
         execution.rows = [whole]
+        await came(c, key, "completed")
+
+    claim()
+    assert reported(caplog) == [f"execution default/waits/e {ASIDE}"]
+
+
+def test_an_execution_started_under_rules_that_are_not_known_here_waits_for_a_newer_perdure(caplog: pytest.LogCaptureFixture) -> None:
+    @virtually
+    async def claim(c: Cluster) -> None:
+        _ = await c.engine(waits, idle_s=0.0)
+        key = await c.post(waits)
+        await came(c, key, "waiting")
+        execution = c.store._executions[key]
+        ((version, row),) = execution.rows
+        events = [msgspec.structs.replace(event, rules=events_.RULES + 1) if isinstance(event, events_.Started) else event for event in log.decode(row)]
+        execution.rows = [(version, log.encode(events))]
+        await c.store.commit([Post(sends=(Send(key, "go", messages.encode(Signal("go", encode("came", "it")))),))])
+        await came(c, key, "needs_attention")
+        (found,) = [found async for found in unreadable(c.store)]
+        assert (found.key, found.message) == (key, "") and "it needs a newer Perdure" in found.why
+        assert execution.rows == [(version, log.encode(events))], "nothing was written to its log"
+        execution.rows = [(version, row)]
         await came(c, key, "completed")
 
     claim()

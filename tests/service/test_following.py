@@ -44,8 +44,8 @@ async def turning(ctx: Context, turns: int, waits_at: int = 0, takes_s: float = 
     ctx.emit("last")
 
 
-archiving = workflow(name="archiving")(turning)
-forgetting = workflow(name="forgetting", archive=False)(turning)
+archiving = workflow(name="archiving", archive=True)(turning)
+forgetting = workflow(name="forgetting")(turning)
 
 
 async def taken(handle: AsyncHandle[Any], **options: Any) -> list[Emitted]:

@@ -12,6 +12,9 @@ from perdure.core.where import written
 from perdure.runtime.endings import ENDED
 from perdure.service.queries import EngineView, Listed, Status
 
+LOOPS_MAX = 5
+"""Of how many loops it is said which turns are forgotten."""
+
 
 def executions(listed: Sequence[Listed], programs: Container[str], now_s: float) -> Table:
     """Executions, a row each. `programs` are those that a living engine knows."""
@@ -92,6 +95,8 @@ def _facts(one: Status, program: str, now_s: float) -> Iterator[tuple[str, str]]
         yield "found by", " ".join(written(name, value) for name, value in one.attributes.items())
     if one.version:
         yield "log", f"{words.count(one.version, 'event')}; {one.settled} settled, {one.open} open"
+    for loop, turns in list(one.forgotten.items())[:LOOPS_MAX]:
+        yield "history", f"{loop}: {'turn 1' if turns == 1 else f'turns 1–{turns:,}'} forgotten"
 
 
 def progress(one: Status, programs: Container[str], steps: Sequence[Node], now_s: float) -> tuple[Node, ...]:

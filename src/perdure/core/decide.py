@@ -212,7 +212,7 @@ class _Draft:
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
         given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition)
-        yield e.Started(version, self.now_s, value, message.seed, *given)
+        yield e.Started(version, self.now_s, value, message.seed, *given, rules=e.RULES, archive=execution.key.workflow in self.host.archives)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""

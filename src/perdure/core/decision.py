@@ -16,12 +16,14 @@ class Host(msgspec.Struct, frozen=True):
 
     A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
     whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin.
+    Of executions of the workflows in `archives`, what compaction replaces is kept.
     """
 
     holder: str
     queues: frozenset[str] = frozenset(("",))
     versions: Mapping[str, int] = msgspec.field(default_factory=dict)
     busy: frozenset[Path] = frozenset()
+    archives: frozenset[str] = frozenset()
 
     def takes(self, op: Call) -> str | None:
         """The holder, if it performs the call itself."""

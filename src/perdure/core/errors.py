@@ -420,16 +420,19 @@ class StoreUnavailable(StoreError):
 
 
 class LogVersionUnsupported(StoreError):
-    """Something was stored in a format that this version of Perdure does not read."""
+    """Something was stored in a format that this version of Perdure does not read, or an execution was started under rules that it does not know."""
 
-    def __init__(self, found: int, oldest: int, newest: int) -> None:
+    def __init__(self, found: int, oldest: int, newest: int, *, are_rules: bool = False) -> None:
         reads = f"format {newest}" if oldest == newest else f"formats {oldest} to {newest}"
         hint = (
             "use a Perdure at least as new as the one that wrote it"
             if found > newest
             else "a development version of Perdure wrote it; begin with a new database, or export from that version what you need"
         )
-        super().__init__(f"it was stored in format {found}, and this Perdure reads {reads}; {hint}")
+        if are_rules:
+            super().__init__(f"it was started under rules {found}, and this Perdure knows rules up to {newest}: it needs a newer Perdure; {hint}")
+        else:
+            super().__init__(f"it was stored in format {found}, and this Perdure reads {reads}; {hint}")
         self.found, self.oldest, self.newest = found, oldest, newest
 
 

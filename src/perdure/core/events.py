@@ -38,8 +38,15 @@ _SHORT = {
 }
 
 
+RULES = 1
+"""The number of the rules that executions are started under: what their events mean, and what programs make of them."""
+
+
 class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
-    """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one."""
+    """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one.
+
+    `rules` numbers what its events mean; with `archive`, what compaction replaces is kept.
+    """
 
     version: int
     at_s: float
@@ -51,6 +58,8 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     depth: int = 0
     attributes: Attributes = ()
     definition: Blob | None = None
+    rules: int = 1
+    archive: bool = False
 
 
 class Forked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_SHORT):

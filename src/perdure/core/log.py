@@ -11,8 +11,8 @@ import msgspec
 
 from perdure.core import limits, wire
 from perdure.core.error_text import said_by, shortened
-from perdure.core.errors import LogDamaged, Unstorable
-from perdure.core.events import Event
+from perdure.core.errors import LogDamaged, LogVersionUnsupported, Unstorable
+from perdure.core.events import RULES, Event, Started
 
 OLDEST = 2
 """The oldest version that this code reads."""
@@ -46,10 +46,14 @@ def decode(row: bytes) -> list[Event]:
     """Read one row.
 
     Raises:
-        LogVersionUnsupported: it is in a format that is not read here.
+        LogVersionUnsupported: it is in a format that is not read here, or says that the execution was started under rules that are not known here.
         LogDamaged: it is no row of a log.
     """
-    return read(row, VERSION, UPCASTS)
+    events = read(row, VERSION, UPCASTS)
+    for event in events:
+        if type(event) is Started and not 1 <= event.rules <= RULES:
+            raise LogVersionUnsupported(event.rules, 1, RULES, are_rules=True)
+    return events
 
 
 def decode_all(rows: Iterable[bytes]) -> list[Event]:

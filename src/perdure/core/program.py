@@ -61,6 +61,11 @@ class Program(Protocol):
         """Whether it was fed; the program of an execution that has ended is not, until that is to be undone."""
         ...
 
+    @property
+    def keeps_archives(self) -> bool:
+        """Whether what compaction replaces is kept."""
+        ...
+
     def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
         """Take one given event, already folded into `execution`; return what the program wants because of it.
 

@@ -8,11 +8,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from perdure.core import log, messages
 from perdure.core.attributes import Indexed, indexed
 from perdure.core.compact import compact, worth_it
 from perdure.core.decide import decide
-from perdure.core.decision import Decision, Host
+from perdure.core.decision import Decision
 from perdure.core.error_text import text_of
 from perdure.core.errors import Diverged
 from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
@@ -139,7 +141,7 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
         raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
     if isinstance(item.message, messages.Undo) and execution.ended is not None and not instance.awake:
         raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
-    host = engine.host if not warm.threads else Host(engine.holder, engine.queues, engine.versions, frozenset(warm.threads))
+    host = engine.host if not warm.threads else msgspec.structs.replace(engine.host, busy=frozenset(warm.threads))
     number = 0 if item.mail is None else item.mail.number
     decision = await drive(engine.payloads, decide(execution, item.message, instance, engine.clock.now_s(), host, number), total.blobs)
     total.events += decision.events
@@ -223,7 +225,7 @@ async def _compact(engine: "Engine", warm: Warm) -> None:
     found = await engine.store.read(warm.key)
     if found is None or found.head.version != warm.version:
         return
-    result = compact(warm.key, found.rows, engine.workflows[warm.key.workflow].archive)
+    result = compact(warm.key, found.rows, warm.program is not None and warm.program.keeps_archives)
     if result is None:
         warm.compact_from = 2 * execution.logged_events  # reading the whole log at every commit would cost more the longer it is
         logger.debug("the log of %s can't be compacted at this point: its branches wait for each other outside of it", warm.key)

@@ -138,7 +138,7 @@ class Engine:
         silence = bell(self.store, self._ring)
         self.watch.listen()
         try:
-            self.host = Host(self.holder, self.queues, self.versions)
+            self.host = self._as_host()
             self.clock.told((await self._membership.join()).now_s)
             await self._housekeeping.begin()
             keeping = self.spawn(self._membership.keep_alive(self._renewed))
@@ -204,9 +204,13 @@ class Engine:
         while any(warm.busy for warm in flying) and loop.time() < ends_s:
             _ = await asyncio.wait(self._tasks, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
 
+    def _as_host(self) -> Host:
+        archives = frozenset(one.name for one in self.workflows.values() if one.archive)
+        return Host(self.holder, self.queues, self.versions, archives=archives)
+
     def _serve(self, queues: frozenset[str]) -> None:
         self.queues = queues | {""}
-        self.host = Host(self.holder, self.queues, self.versions)
+        self.host = self._as_host()
 
     async def _renewed(self, moment: Moment) -> None:
         self.clock.told(moment.now_s)
@@ -232,7 +236,7 @@ class Engine:
         """Come back as another holder, holding nothing."""
         self._warm.clear()
         self._membership.rename()
-        self.host = Host(self.holder, self.queues, self.versions)  # before anything can be held under the new name
+        self.host = self._as_host()  # before anything can be held under the new name
         self.clock.told((await self._membership.join()).now_s)
         self._ring.set()
 

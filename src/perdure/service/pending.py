@@ -99,6 +99,7 @@ class _Never:
     """The program of an execution that never begins; it is asked for nothing."""
 
     awake = False
+    keeps_archives = False
 
     def feed(self, *_: Any) -> Any:
         raise RuntimeError("an execution that has not begun was fed an event")

@@ -13,7 +13,7 @@ from perdure.core.attributes import AttributeValue
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import COMPOSITE, Call
-from perdure.core.paths import Key
+from perdure.core.paths import Key, text
 from perdure.core.program import shown
 from perdure.core.where import Where, conditions
 from perdure.programs.code.durations import Duration, seconds, whole
@@ -47,7 +47,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 class Status(msgspec.Struct, frozen=True):
     """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
-    the one by which it goes on, if it is not of code."""
+    the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten."""
 
     key: Key
     status: str
@@ -64,6 +64,7 @@ class Status(msgspec.Struct, frozen=True):
     emitted: int
     attributes: dict[str, AttributeValue] = {}
     definition: str = ""
+    forgotten: dict[str, int] = {}
 
 
 class EngineView(msgspec.Struct, frozen=True):
@@ -110,6 +111,7 @@ async def status(access: Access, fold: Fold) -> Status:
         execution.emitted,
         attributes.shown(head.attributes),
         "" if execution.definition is None else f"sha256:{execution.definition.sha256}",
+        {text(path): before for path, before in execution.trimmed.items() if before},
     )
 
 

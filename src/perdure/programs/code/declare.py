@@ -368,7 +368,7 @@ class CodeWorkflow:
     version: int = 1
     replays: tuple[int, ...] = ()
     deadline_s: float | None = None
-    archive: bool = True
+    archive: bool = False
     sync: bool = False
     calling: Calling = Calling()  # frozen, so shared safely
     handlers: dict[str, Undo] = dataclasses.field(default_factory=dict, compare=False, repr=False)

@@ -115,6 +115,11 @@ class Instance:
         """Whether it has begun, or would not any more."""
         return self._root is not None or self._divergence is not None
 
+    @property
+    def keeps_archives(self) -> bool:
+        """Whether what compaction replaces is kept, as its workflow said when the execution was started."""
+        return self.execution.started is not None and self.execution.started.archive
+
     def unfit(self, definition: bytes) -> tuple[str, ...]:
         """Why it can't go on by a definition: it is code."""
         return (f"{self.workflow.name} is code, and no definition; deploy other code instead",)

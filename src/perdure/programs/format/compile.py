@@ -124,4 +124,5 @@ def _head(draft: Draft, canonical: Mapping[str, Any]) -> IR:
         limits=Limits(**counts, deadline_s=constant_s(draft, limits.get("deadline"), "/limits/deadline")),
         retry=retry(draft, canonical.get("retry"), "/retry"),
         on_failure=OnFailure(on_failure.get("undo", True), str(on_failure.get("call") or "")),
+        archive=canonical.get("archive") is True,
     )

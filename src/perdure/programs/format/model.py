@@ -380,6 +380,7 @@ DOCUMENT = Fields(
             "what a failure comes to",
             default={},
         ),
+        Field("archive", Flag(), "what compaction of a long log replaces is kept", default=False),
         Field("order", Choice(("refs", "listed", "ports")), "what orders the steps: references, the list, or `next`", default="refs"),
         Field("steps", Steps(), "the steps", required=True),
         Field("output", Value(), "the result; absent: that of the last step"),

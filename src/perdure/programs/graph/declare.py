@@ -49,7 +49,7 @@ class GraphWorkflow:
     agent: str = ""
     version: int = WALK_VERSION
     deadline_s: float | None = None
-    archive: bool = True
+    archive: bool = False
     calling: Calling = dataclasses.field(default_factory=Calling)
     sync: bool = False
     replays: tuple[int, ...] = ()

@@ -104,6 +104,11 @@ class Instance:
         """The dialect in which its definition was written."""
         return self.plan.ir.dialect
 
+    @property
+    def keeps_archives(self) -> bool:
+        """Whether what compaction replaces is kept, as its definition says."""
+        return self.is_begun and self.plan.ir.archive
+
     def unfit(self, definition: bytes) -> tuple[str, ...]:
         """Why it can't go on by another definition; empty, if it can."""
         return patching.unfit(self, definition)

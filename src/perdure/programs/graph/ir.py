@@ -191,6 +191,7 @@ class IR(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: Limits = Limits()
     retry: Retry | None = None
     on_failure: OnFailure = OnFailure()
+    archive: bool = False
 
 
 VERSION = 1
