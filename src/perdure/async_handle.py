@@ -24,6 +24,7 @@ from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.following import Emitted, Fold
 from perdure.service.queries import Status
+from perdure.short_traceback import short_traceback
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,8 +62,9 @@ class AsyncHandle(Generic[R_co]):
             Timeout: it did not end in time; it goes on.
             NotFound: there is no such execution any more.
         """
-        async with within(timeout, f"the result of {self.key}"):
-            raw = await endings.result(self._access.watch, self._access.store, self.key, self._after)
+        with short_traceback:
+            async with within(timeout, f"the result of {self.key}"):
+                raw = await endings.result(self._access.watch, self._access.store, self.key, self._after)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
 

@@ -7,6 +7,7 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
+from perdure.short_traceback import short_traceback
 from perdure.stores.base import Store
 from perdure.stores.connections import is_asynchronous
 from perdure.stores.joining import driven, joining
@@ -42,7 +43,8 @@ class LoopThread:
                 raise StoreUnavailable(CLOSED)
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result()
+            with short_traceback:
+                return future.result()
         except CancelledError as error:
             raise StoreUnavailable(CLOSED) from error
         except BaseException:

@@ -25,6 +25,7 @@ from perdure.programs.code.options import DEFAULT_TENANT, Options, chosen
 from perdure.programs.code.queues import Queue, called
 from perdure.programs.code.strand import greenlets
 from perdure.programs.code.sync import SyncContext, asynchronous
+from perdure.short_traceback import short_traceback
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -89,11 +90,16 @@ class Workflow(Generic[P, R_co]):
         with suppress(RuntimeError):  # which says that none is running
             asyncio.get_running_loop()
             raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
-        return asyncio.run(self._run("run", args, kwargs))
+        with short_traceback:
+            return asyncio.run(self._run("run", args, kwargs))
 
     def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """As `run`, inside a running event loop."""
-        return self._run("arun", args, kwargs)
+        return self._arun(args, kwargs)
+
+    async def _arun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
+        with short_traceback:
+            return await self._run("arun", args, kwargs)
 
     async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
         from perdure.runtime.host import hosting  # here, so that importing a workflow costs no engine

@@ -112,9 +112,15 @@ def chosen_url(url: str | None = None) -> str:
 
 
 def file_of(url: str) -> Path | None:
-    """The file of a database; None if the URL names none."""
+    """The file of a database; None if the URL names none.
+
+    Raises:
+        BadValue: it means a store in memory, which SQLite's own name for it would not be here.
+    """
     parts = urlsplit(url)
     file = unquote(parts.path[1:])
+    if file.rpartition("/")[2] == ":memory:":
+        raise BadValue("database URL", url, "a file's name; a store in memory is memory:, without sqlite")
     named = url[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment
     return Path(file).absolute() if named else None
 

@@ -228,27 +228,6 @@ ROWS = [
         failed="the engine that runs here has no tool 'LASER'",
     ),
     Row(
-        "an input that is missing fails the execution before anything is done",
-        """
-        input: {who: {type: string}, n: {type: integer, default: 1}}
-        steps:
-          - {id: a, tool: SAY, with: {value: "@input.who"}}
-        """,
-        failed="BadInput: the input lacks who; it takes n, who",
-        ran="",
-    ),
-    Row(
-        "an input that does not fit its schema fails the execution before anything is done",
-        """
-        input: {n: {type: integer}}
-        steps:
-          - {id: a, tool: SAY, with: {value: "@input.n"}}
-        """,
-        {"n": "five"},
-        failed="BadInput: input n:",
-        ran="",
-    ),
-    Row(
         "an output that can't be made fails the execution",
         """
         steps:

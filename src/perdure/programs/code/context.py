@@ -465,8 +465,10 @@ class Context:
 
     def _branches(self, verb: str, positional: tuple[Any, ...], by_name: dict[str, Any], name: str | None) -> tuple[Path, list[flow.Branch]]:
         scope = self._enter(verb)
-        if (positional and by_name) or not (positional or by_name):
-            raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give at least one, and all in the same way")
+        if positional and by_name:
+            raise WrongVerb(f"ctx.{verb} with {len(positional)} branches by position and {len(by_name)} by name", "give all in the same way")
+        if verb == "race" and not by_name:
+            raise WrongVerb("ctx.race of nothing has no winner, so it would wait for ever", "give at least one branch: ctx.race(paid=wait_paid, ...)")
         for branch in by_name:
             checked_name(branch, "branch")
         path = scope.take(verb, name)

@@ -45,9 +45,13 @@ def checked_name(name: object, what: str) -> str:
     return name
 
 
+MAX_WAIT_S = DEFAULT_RETRY.max_wait_s
+"""The longest wait between two tries, unless a step says another one or the first wait is longer."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and when a step is tried again: `max` tries in all, the first wait, its growth, the longest wait.
+    """How often and when a step is tried again: `max` tries in all, the first wait, its growth, the longest wait (60 s, or `wait` if that is longer).
 
     Only errors of the classes in `only` are tried again (all, if empty), those in `fatal` never; `should_retry` is asked of the rest. A step
     that raises `RetryAfter` says itself when it is tried again.
@@ -56,7 +60,7 @@ class Retry:
     max: int = 3
     wait: Duration = 1.0
     factor: float = 2.0
-    max_wait: Duration = 60.0
+    max_wait: Duration | None = None
     jitter: float = 0.1
     only: tuple[type[BaseException], ...] = ()
     fatal: tuple[type[BaseException], ...] = ()
@@ -73,7 +77,11 @@ class Retry:
             raise BadValue("Retry(factor)", self.factor, "a number from 1")
         if not 0 <= self.jitter <= 1:
             raise BadValue("Retry(jitter)", self.jitter, "a number from 0 to 1")
-        rule = RetryRule(self.max, seconds(self.wait, "Retry(wait)"), float(self.factor), seconds(self.max_wait, "Retry(max_wait)"), float(self.jitter))
+        wait_s = seconds(self.wait, "Retry(wait)")
+        max_wait_s = max(wait_s, MAX_WAIT_S) if self.max_wait is None else seconds(self.max_wait, "Retry(max_wait)")
+        if max_wait_s < wait_s:
+            raise BadValue("Retry(max_wait)", self.max_wait, f"at least the first wait, {self.wait!r}; raise max_wait=, or leave it out")
+        rule = RetryRule(self.max, wait_s, float(self.factor), max_wait_s, float(self.jitter))
         return DEFAULT_RETRY if rule == DEFAULT_RETRY else rule
 
     def again(self, error: BaseException) -> bool:

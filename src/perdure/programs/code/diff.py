@@ -127,6 +127,7 @@ class Comparison:
 
     def _unmatched(self, lost: list[Node], new: list[Node], left: Sequence[Node], right: Sequence[Node], ended: Path | None) -> Differences:
         """What is only remembered, and what is only asked, between two operations that are both."""
+        new = [node for node in new if not _is_gate(node.op)]  # one that is not remembered is passed the oldest way, and is no difference
         by_sort: dict[str, list[Node]] = {}
         for node in new:
             by_sort.setdefault(_sort(node), []).append(node)
@@ -230,6 +231,10 @@ def _difference(what: str, remembered: Node | None, asked: Node | None, line: st
 
 def _is_branches(op: Op | None) -> bool:
     return isinstance(op, Keep) and op.role == "branches"
+
+
+def _is_gate(op: Op | None) -> bool:
+    return isinstance(op, Keep) and op.role == "version"
 
 
 def _is_race(op: Op | None) -> bool:

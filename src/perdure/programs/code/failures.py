@@ -10,9 +10,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+import perdure
 from perdure.core import limits, values
 from perdure.core.error_text import said_by, shortened, text_of
-from perdure.core.errors import ErrorInfo, ProgrammingError, StepFailed, TooLarge, Unencodable
+from perdure.core.errors import ErrorInfo, PerdureError, ProgrammingError, StepFailed, TooLarge, Unencodable
 from perdure.core.masks import NO_MASK, Mask
 from perdure.core.paths import Path, text
 
@@ -20,7 +21,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FRAMES_MAX = 20
-"""How many frames of a traceback are kept, the innermost."""
+"""How many frames of a traceback are kept, the innermost that are the user's."""
+
+FRAMES_SEEN_MAX = 10 * FRAMES_MAX
+"""Among how many frames these are looked for."""
+
+LIBRARY = perdure.__path__[0] + "/"
+"""Where Perdure's own code is, whose frames say nothing to the user."""
 
 RELATED_MAX = 50
 """Up to how many causes, contexts and members of groups are shown with an exception; with more, it is shown alone."""
@@ -46,7 +53,29 @@ def _traceback(error: BaseException) -> str:
     """The traceback as Python prints it; nothing for an exception that has too many others behind it."""
     if sum(1 for _ in _related(error)) > RELATED_MAX:
         return ""
-    return "".join(TracebackException.from_exception(error, limit=-FRAMES_MAX).format())
+    found = TracebackException.from_exception(error, limit=-FRAMES_SEEN_MAX, lookup_lines=False)
+    for one, shown in _pairs(error, found):
+        shown.stack = _of_the_user(shown.stack, keeps_end=not isinstance(one, PerdureError))
+    return "".join(found.format())
+
+
+def _pairs(error: BaseException, shown: TracebackException) -> Iterator[tuple[BaseException, TracebackException]]:
+    """An exception and what is shown of it, then those of its causes, contexts and members that are shown."""
+    left = [(error, shown)]
+    while left:
+        one, found = left.pop()
+        yield one, found
+        behind = [(one.__cause__, found.__cause__), (one.__context__, found.__context__)]
+        members = zip(one.exceptions, found.exceptions or (), strict=False) if isinstance(one, BaseExceptionGroup) else ()
+        left += [(other, its) for other, its in (*behind, *members) if other is not None and its is not None]
+
+
+def _of_the_user(stack: StackSummary, keeps_end: bool) -> StackSummary:
+    """The innermost frames without Perdure's own; with them, where there are no others. `keeps_end` leaves those behind the user's last."""
+    own = [number for number, frame in enumerate(stack) if not frame.filename.startswith(LIBRARY)]
+    last = own[-1] if own else -1
+    kept = [frame for number, frame in enumerate(stack) if not own or number in set(own) or (keeps_end and number > last)]
+    return StackSummary.from_list(kept[-FRAMES_MAX:])
 
 
 def _related(error: BaseException) -> Iterator[BaseException]:

@@ -42,6 +42,7 @@ class Instance:
     """One workflow function, which finds context variables as they are in `variables`, by default in its caller. Satisfies `perdure.core.program.Program`."""
 
     __slots__ = (
+        "_closing",
         "_commands",
         "_divergence",
         "_enter",
@@ -76,7 +77,7 @@ class Instance:
         self.branches: dict[NumberedTask[Any], Scope] = {}
         self.receipts = Receipts()
         self.attributes: Attributes = ()
-        self.closed = False
+        self.closed = self._closing = False
         self.dry = self.keeping = False
         self.loop = DeterministicLoop()
         self._enter = enter
@@ -132,12 +133,15 @@ class Instance:
     def close(self) -> None:
         """Leave memory: coroutines are ended where they stand, and whatever they do then is not recorded."""
         if not self.closed:
-            self.closed = True
-            for coroutine in self._unstarted.values():
-                coroutine.close()
-            self._unstarted.clear()
-            self.loop.close()
-            self._waiting.clear()
+            self.closed = self._closing = True
+            try:
+                for coroutine in self._unstarted.values():
+                    coroutine.close()
+                self._unstarted.clear()
+                self.loop.close()
+                self._waiting.clear()
+            finally:
+                self._closing = False
 
     def _take(self, event: e.Event) -> None:
         match event:
@@ -353,6 +357,11 @@ class Instance:
         Raises:
             WrongVerb: it is not called from the running workflow, or by a function whose value is to be kept.
         """
+        if self.closed and not self._closing:
+            raise WrongVerb(
+                f"ctx.{verb} on a context whose execution has left memory or ended",
+                "a context belongs to one run of its workflow: pass it on to what the workflow calls, and keep it nowhere else",
+            )
         if self.closed or self._divergence is not None:
             raise Evicted
         task = self.loop.current

@@ -121,11 +121,16 @@ def retry(draft: Draft, policy: Any, pointer: str) -> Retry | None:
         case int():
             return Retry(max=policy)
         case Mapping():
+            wait_s = constant_s(draft, policy.get("wait"), joined(pointer, "wait"))
+            max_wait_s = constant_s(draft, policy.get("max_wait"), joined(pointer, "max_wait"))
+            if wait_s is not None and max_wait_s is not None and max_wait_s < wait_s:
+                what = f"{max_wait_s:g} s is shorter than the first wait, {wait_s:g} s; raise it, or leave it out"
+                draft.error("bad_value", joined(pointer, "max_wait"), what)
             return Retry(
                 max=policy.get("max"),
-                wait_s=constant_s(draft, policy.get("wait"), joined(pointer, "wait")),
+                wait_s=wait_s,
                 factor=None if policy.get("factor") is None else float(policy["factor"]),
-                max_wait_s=constant_s(draft, policy.get("max_wait"), joined(pointer, "max_wait")),
+                max_wait_s=max_wait_s,
                 only=_names(policy.get("only")),
                 fatal=_names(policy.get("fatal")),
             )

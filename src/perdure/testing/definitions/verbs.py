@@ -49,7 +49,7 @@ def _tool(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcome:
             kind = "fatal" if fatal else "timeout" if late else "exhausted"
             reading.trace.append(Trace("work", step["id"], where.place, at, now, None, kind, attempt))
             return Failed(now, error(kind, "Fatal" if not late and isinstance(answer, Failure) and answer.fatal else name))
-        wait_s = min(retry.get("wait", 1.0) * retry.get("factor", 2.0) ** (attempt - 1), retry.get("max_wait", 60.0))
+        wait_s = min(retry.get("wait", 1.0) * retry.get("factor", 2.0) ** (attempt - 1), retry.get("max_wait", max(60.0, retry.get("wait", 1.0))))
         now = (now[0] + wait_s, now[1])
     raise AssertionError(most)
 
