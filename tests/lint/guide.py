@@ -30,7 +30,7 @@ It exits with 0 if there are no errors, with 11 if there are, and with `--strict
 **warning** is right today, and may not be after a deploy, a crash, or a year.
 
 What is looked into is workflow code: functions decorated with `@workflow`, those whose first parameter is hinted at as `Context`, `Turn`, `SyncContext` or
-`SyncTurn`, branches, functions in these, and functions of the same module that they call. Steps, undo handlers and what is handed to `ctx.step`,
+`SyncTurn`, branches, functions in these, and functions and methods of the same module that they call. Steps, undo handlers and what is handed to `ctx.step`,
 `ctx.attempt` and `ctx.keep` run once and are remembered: they may do what they like. Names are followed through imports and aliases; what a local name
 shadows is left alone. Other modules are not followed.
 

@@ -70,6 +70,23 @@ AWAITED = [
     "c = ctx\nc.sleep(1)",
     "async def branch(c):\n    c.sleep(1)\nawait ctx.join(branch)",
     "async for turn in ctx.loop('x', state=0):\n    turn.sleep(1)",
+    "return ctx.step(charge, 'a')",
+    "return {'a': ctx.step(charge, 'a'), 'b': 1}",
+    "return [ctx.step(charge, name) for name in names]",
+    "return ctx.step(charge, 'a') if flag else None",
+    "receipt = ctx.step(charge, 'a')",
+    "receipt = ctx.step(charge, 'a')\nreturn receipt",
+    "receipt: str = ctx.step(charge, 'a')\nreturn f'{receipt}!'",
+    "receipt = ctx.step(charge, 'a')\nif receipt:\n    return receipt.lower()",
+    "if receipt := ctx.step(charge, 'a'):\n    return receipt",
+    "total = 1\ntotal += ctx.step(charge, 'a')",
+    "for name in ctx.step(charge, 'a'): ...",
+    "return len(ctx.listen('x'))",
+    "ctx.set('a', ctx.step(charge, 'a'))",
+    "await ctx.step(mail, ctx.step(charge, 'a'))",
+    "await ctx.call(other, to=ctx.listen('x'))",
+    "async for turn in ctx.loop('x', state=0):\n    turn.state = turn.step(charge, 'a')",
+    "async def branch(c):\n    return c.step(charge, 'a')\nawait ctx.join(branch)",
 ]
 
 
@@ -88,6 +105,15 @@ def test_a_verb_that_is_not_awaited_is_found(text: str) -> None:
         "await asyncio.gather(ctx.sleep(1), ctx.sleep(2))",
         "await ctx.join(lambda c: c.sleep(1), lambda c: c.sleep(2))",
         "waits = ctx.sleep(1)\nawait waits",
+        "waits = [ctx.sleep(1), ctx.sleep(2)]\nawait asyncio.gather(*waits)",
+        "waits = ctx.sleep(1)\nif flag:\n    await waits",
+        "waits = ctx.sleep(1)\nasync def late():\n    await waits\nawait late()",
+        "waits = ctx.sleep(1) if flag else ctx.sleep(2)\nawait waits",
+        "await (ctx.sleep(1) if flag else ctx.sleep(2))",
+        "waits = ctx.sleep(1)\nreturn await asyncio.gather(waits)",
+        "def later(c):\n    return c.step(charge, 'a')\nreturn await ctx.join(later, lambda c: c.sleep(1))",
+        "return [await ctx.step(charge, name) for name in names], (await ctx.listen('x'))",
+        "waits: dict = {}\nwaits['a'] = ctx.sleep(1)\nawait waits['a']",
         "names.sleep(1)\nflag.step(charge)",
     ],
 )
@@ -331,3 +357,67 @@ def test_cancellation_that_passes_is_right(text: str) -> None:
 
 def test_a_sync_workflow_keeps_no_cancellation_either() -> None:
     assert codes(sync_body("try:\n    ctx.sleep(1)\nexcept BaseException:\n    return 1")) == ["PD501"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def note(name):\n    names.append(name)\nawait ctx.step(note, 'a')",
+        "await ctx.step('note', lambda: names.append('a'))",
+        "await ctx.keep('note', lambda: names.append('a'))",
+        "found = {}\nasync def note(name):\n    found[name] = 1\nawait ctx.attempt(note, 'a')",
+        "count = 0\ndef note():\n    nonlocal count\n    count += 1\nawait ctx.step(note)",
+        "found = set()\ndef note(name):\n    found.add(name)\nawait ctx.step(partial(note, 'a'))",
+        "found = []\n@step\ndef note(name):\n    found.append(name)\nawait ctx.step(note.with_(name='n'), 'a')",
+        "async for turn in ctx.loop('x', state=0):\n    def note():\n        turn.state = 1\n    await turn.step(note)",
+    ],
+)
+def test_a_step_that_changes_the_workflow_s_variables_is_found(text: str) -> None:
+    assert codes(body(text, imports="from functools import partial")) == ["PD404"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def note(name):\n    found = []\n    found.append(name)\n    return found\nnames.extend(await ctx.step(note, 'a'))",
+        "def note(names):\n    names.append('a')\n    return names\nnames = await ctx.step(note, names)",
+        "found = []\ndef note(name):\n    found.append(name)\nnote('a')",
+        "found = []\nasync def branch(c):\n    found.append(await c.step(charge, 'a'))\nawait ctx.join(branch)",
+        "client = await ctx.step(charge, 'a')\nawait ctx.step(lambda: client.update())",
+    ],
+)
+def test_what_a_step_keeps_to_itself_or_returns_is_right(text: str) -> None:
+    assert [code for code in codes(body(text)) if code != "PD310"] == []
+
+
+ADDING = "async def add(c, name):\n    nonlocal total\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "total = 0\n" + ADDING.format("total += await c.step(charge, name)") + "await ctx.map(add, names)",
+        "total = 0\n" + ADDING.format("total = total + await c.step(charge, name)") + "await ctx.map(add, names)",
+        "total = 0\n" + ADDING.format("total += 2 * len(await c.step(charge, name))") + "await ctx.join(add, add)",
+        "sums = {}\nasync def add(c, name):\n    sums['a'] += await c.step(charge, name)\nawait ctx.map(add, names)",
+        "n = 0\nasync def one(c):\n    nonlocal n\n    n += await c.step(charge, 1)\nasync def two(c):\n    nonlocal n\n    n -= 1\nawait ctx.join(one, two)",
+        "total = 0\nasync def one():\n    nonlocal total\n    total += await ctx.step(charge, 1)\nawait asyncio.gather(one(), one())",
+    ],
+)
+def test_a_sum_that_branches_share_and_that_waits_is_found(text: str) -> None:
+    assert codes(body(text, imports="import asyncio")) == ["PD205"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "total = 0\nfor name in names:\n    total += await ctx.step(f'charge {name}', charge, name)",
+        "total = 0\n" + ADDING.format("found = await c.step(charge, name)\n    total += found") + "await ctx.map(add, names)",
+        "total = 0\n" + ADDING.format("total = await c.step(charge, name) + total") + "await ctx.map(add, names)",
+        "total = 0\nasync def one(c):\n    nonlocal total\n    total += await c.step(charge, 1)\nawait ctx.join(one, lambda c: c.sleep(1))",
+        "total = 0\nasync def one():\n    nonlocal total\n    total += await ctx.step(charge, 1)\nawait one()\nawait one()",
+        "async def one(c):\n    total = 0\n    total += await c.step(charge, 1)\nawait ctx.map(one, names)",
+    ],
+)
+def test_a_sum_that_nothing_else_writes_while_it_waits_is_right(text: str) -> None:
+    assert codes(body(text, imports="import asyncio")) == []

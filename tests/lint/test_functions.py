@@ -126,3 +126,75 @@ def test_a_helper_that_is_given_a_context_has_verbs() -> None:
 def test_helpers_that_call_each_other_are_looked_into_once() -> None:
     helpers = "import time\nfrom perdure import workflow\ndef a(): b()\ndef b():\n    a()\n    time.time()\n"
     assert codes(f"{helpers}@workflow\nasync def f(ctx): a()\n@workflow\nasync def g(ctx): b()") == ["PD101"]
+
+
+SETTINGS = """
+import os
+
+class Base:
+    def inherited(self) -> int:
+        return int(os.environ["LIMIT"])
+
+class Settings(Base):
+    def limit(self) -> int:
+        return self.below()
+
+    def below(self) -> int:
+        return int(os.environ["LIMIT"])
+
+    @property
+    def region(self) -> str:
+        return os.environ["REGION"]
+
+    def made_step(self) -> object:
+        def read() -> str:
+            return os.environ["LIMIT"]
+        return read
+
+    @staticmethod
+    def of(name: str) -> str:
+        return os.environ[name]
+
+    @classmethod
+    def made(cls) -> str:
+        return os.environ["MADE"]
+
+class Read:
+    def __init__(self) -> None:
+        self.limit = os.environ["LIMIT"]
+
+settings = Settings()
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "return Settings().limit()",
+        "return Settings().inherited()",
+        "return settings.limit()",
+        "mine = Settings()\nreturn mine.region",
+        "return Settings.of('X')",
+        "return Settings.made()",
+        "return Read().limit",
+        "def ask(given: Settings) -> int:\n    return given.limit()\nreturn ask(bag)",
+        "def ask(given: 'Settings') -> str:\n    return given.region\nreturn ask(bag)",
+    ],
+)
+def test_methods_of_the_module_are_followed(text: str) -> None:
+    assert codes(body(text, imports=SETTINGS)) == ["PD108"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "return await ctx.step(settings.limit)",
+        "return await ctx.keep('region', lambda: settings.region)",
+        "settings = names\nreturn settings.limit()",
+        "return names.limit(), bag.region",
+        "def ask(given) -> int:\n    return given.limit()\nreturn ask(bag)",
+        "return await ctx.step(settings.made_step())",
+    ],
+)
+def test_methods_that_steps_run_or_that_are_not_known_are_not_followed(text: str) -> None:
+    assert codes(body(text, imports=SETTINGS)) == []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeVar
 
-from perdure.lint.names import Names
+from perdure.lint.names import Names, ours
 from perdure.lint.scopes import Assigned, Definition, FunctionNode, Module, Scope
 
 WAITING = frozenset({"step", "attempt", "sleep", "sleep_until", "listen", "listen_many", "join", "map", "race", "call", "approve", "wait"})
@@ -70,7 +70,8 @@ def text_of(node: ast.expr) -> str | None:
 class Code:
     """What is known of a module: its scopes, names and contexts, and which of its functions are what.
 
-    `steps` holds undo handlers too, `workflows` has their names, `functions` are those that are workflow code, `called` those that it calls.
+    `steps` holds undo handlers too, `workflows` has their names, `functions` are those that are workflow code, `called` those that it calls,
+    `branches` those that it gives to `join`, `race` and `map`, and `overlapping` those of which several runs may go on at a time.
     """
 
     module: Module
@@ -80,6 +81,8 @@ class Code:
     workflows: dict[ast.AST, str] = field(default_factory=dict)
     functions: "dict[FunctionNode, Function]" = field(default_factory=dict)
     called: set[FunctionNode] = field(default_factory=set)
+    branches: set[FunctionNode] = field(default_factory=set)
+    overlapping: set[FunctionNode] = field(default_factory=set)
 
     def context(self, expression: ast.expr, scope: Scope, depth: int = 0) -> ContextName | None:
         """The context that an expression names in a scope."""
@@ -104,6 +107,21 @@ class Code:
                 return None if context is None else Verb(name, context, node)
             case _:
                 return None
+
+    def functions_in(self, given: ast.expr, scope: Scope) -> Iterator[FunctionNode]:
+        """The functions of this module that are given, where something like a step or a branch is wanted."""
+        match given:
+            case ast.Lambda():
+                yield given
+            case ast.Name():
+                if (node := self.names.definition(given, scope)) is not None:
+                    yield node
+            case ast.Call(func=ast.Attribute(value=value, attr="with_")):
+                yield from self.functions_in(value, scope)
+            case ast.Call(func=function, args=[first, *_]) if self.names.full(function, scope) == "functools.partial":
+                yield from self.functions_in(first, scope)
+            case ast.Call(func=function, args=[first, *_]) if ours(self.names.full(function, scope)) == "step":
+                yield from self.functions_in(first, scope)
 
     def is_step(self, expression: ast.expr, scope: Scope) -> bool:
         """Whether it names a step of this module."""
@@ -211,6 +229,13 @@ class Function:
 
 def _binds(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.For | ast.AsyncFor) and isinstance(node.target, ast.Name) and node.target.id == name
+
+
+def base_name(node: ast.expr) -> ast.Name | None:
+    """The name that attributes and items are taken of."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
 
 
 def shown(expression: ast.expr) -> str:

@@ -1,13 +1,12 @@
 """Which functions of a module are workflow code.
 
 These are: functions decorated with `@workflow`; those whose first parameter is hinted at as a context or a turn; the branches that are given to
-`join`, `race` and `map`; functions defined in workflow code; and functions of the module that workflow code calls. Steps, their undo handlers and
+`join`, `race` and `map`; functions defined in workflow code; and functions and methods of the module that workflow code calls. Steps, their undo handlers and
 what is handed to `step`, `attempt` or `keep` run once and are remembered, so these are not.
 """
 
 import ast
 from collections import deque
-from collections.abc import Iterator
 
 from perdure.lint.code import BRANCHING, Code, ContextName, Function, Role, Verb, text_of
 from perdure.lint.names import Names, ours
@@ -90,21 +89,7 @@ class _Finder:
                 match node:
                     case ast.Call(func=ast.Attribute(attr="step" | "attempt" | "keep"), args=given, keywords=named):
                         for one in (*given[:2], *(keyword.value for keyword in named)):
-                            self.remembered.update(self._functions_in(one, scope))
-
-    def _functions_in(self, given: ast.expr, scope: Scope) -> Iterator[FunctionNode]:
-        match given:
-            case ast.Lambda():
-                yield given
-            case ast.Name():
-                if (node := self.code.names.definition(given, scope)) is not None:
-                    yield node
-            case ast.Call(func=ast.Attribute(value=value, attr="with_")):
-                yield from self._functions_in(value, scope)
-            case ast.Call(func=function, args=[first, *_]) if self.code.names.full(function, scope) == "functools.partial":
-                yield from self._functions_in(first, scope)
-            case ast.Call(func=function, args=[first, *_]) if ours(self.code.names.full(function, scope)) == "step":
-                yield from self._functions_in(first, scope)
+                            self.remembered.update(self.code.functions_in(one, scope))
 
     def _drain(self) -> None:
         while self.left:
@@ -115,6 +100,13 @@ class _Finder:
                     self._branches(verb, function)
             for call in function.all(ast.Call):
                 self._called(call, function)
+            for attribute in function.all(ast.Attribute):
+                read = self.code.names.method(attribute, function.scope)
+                if read is not None and _is_property(read):
+                    self._add(read, "helper", function.workflow)
+                    self.code.called.add(read)
+            if function.role == "helper" and not any(owner is function.scope for owner, _ in self.code.contexts):
+                continue  # what it makes without a context may be a step; what it calls of that has been found
             for node in function.nodes:
                 if isinstance(node, FunctionNode) and node not in self.remembered and node not in self.code.steps:
                     self._add(node, "nested", function.workflow)
@@ -123,19 +115,25 @@ class _Finder:
         given = verb.call.args[:1] if verb.name == "map" else verb.call.args
         by_name = [keyword.value for keyword in verb.call.keywords if keyword.arg not in ("name", "limit")]
         for one in (*given, *by_name):
-            for node in self._functions_in(one, function.scope):
+            for node in self.code.functions_in(one, function.scope):
+                if verb.name == "map" or node in self.code.branches:
+                    self.code.overlapping.add(node)
+                self.code.branches.add(node)
                 self._add(node, "branch", function.workflow)
                 if isinstance(one, ast.Name | ast.Lambda):
                     self._name_first(node, sync=verb.context.sync and not isinstance(node, ast.AsyncFunctionDef))
 
     def _called(self, call: ast.Call, function: Function) -> None:
-        node = self.code.names.definition(call.func, function.scope)
+        method = self.code.names.method(call.func, function.scope)
+        node = method or self.code.names.definition(call.func, function.scope)
         if node is None or node in self.code.steps or node in self.code.workflows:
             return
         self._add(node, "helper", function.workflow)
         self.code.called.add(node)
+        if not isinstance(function.parent(call), ast.Await):
+            self.code.overlapping.add(node)
         scope = self.code.module.functions[node]
-        positional = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        positional = [one.arg for one in (*node.args.posonlyargs, *node.args.args)][method is not None and not _is_static(method) :]
         given = [*zip(positional, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg)]
         for name, value in given:
             context = self.code.context(value, function.scope)
@@ -166,6 +164,14 @@ class _Finder:
         if node not in self.code.functions and node not in self.code.steps:
             self.code.functions[node] = function = Function(self.code, node, role, workflow)
             self.left.append(function)
+
+
+def _is_static(method: Definition) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in method.decorator_list)
+
+
+def _is_property(method: Definition) -> bool:
+    return any(ast.unparse(one).rpartition(".")[2] in ("property", "cached_property") for one in method.decorator_list)
 
 
 def _given_name(decorator: ast.expr) -> str | None:

@@ -14,10 +14,10 @@ from perdure.lint.scopes import Module
 from perdure.lint.source import Place, Unreadable, decoded, lines_of, parsed, place
 
 CHECKS: tuple[Check, ...] = (
-    *(outside.outside, order.sets, order.bare_coroutines, order.identities),
+    *(outside.outside, order.sets, order.bare_coroutines, order.identities, order.lost_updates),
     *(verbs.not_awaited, verbs.outer_context, verbs.direct_calls, verbs.called_too_soon, verbs.context_in_step, verbs.waiting_keep),
     *(repeats.unnamed_repeats, repeats.repeated_names, repeats.unbounded_loops),
-    *(state.declared_elsewhere, state.shared, state.mutable_defaults, cleanup.swallowed, cleanup.work_in_cleanup),
+    *(state.declared_elsewhere, state.shared, state.changed_in_steps, state.mutable_defaults, cleanup.swallowed, cleanup.work_in_cleanup),
 )
 
 

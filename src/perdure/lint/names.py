@@ -30,6 +30,16 @@ def ours(name: str) -> str:
     return last if last in PUBLIC and name.startswith("perdure.") and "(" not in name else ""
 
 
+def _written(hint: ast.expr) -> ast.expr | None:
+    """A hint that may be text."""
+    if isinstance(hint, ast.Constant) and isinstance(hint.value, str):
+        try:
+            return ast.parse(hint.value.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            return None
+    return hint
+
+
 class Names:
     """The names of a module, with what was found of them."""
 
@@ -94,6 +104,47 @@ class Names:
                 return self.definition(value, owner, depth + 1)
             case _:
                 return None
+
+    def method(self, expression: ast.expr, scope: Scope) -> Definition | None:
+        """The method of a class of this module that an expression names; of the name of a class, what runs when it is called."""
+        match expression:
+            case ast.Attribute(value=value, attr=name) if (found := self._class_of(value, scope)) is not None:
+                return self._method_in(found, name)
+            case ast.Name() if (found := self._class_named(expression, scope)) is not None:
+                return self._method_in(found, "__init__") or self._method_in(found, "__post_init__")
+            case _:
+                return None
+
+    def _class_of(self, expression: ast.expr, scope: Scope, depth: int = 0) -> ast.ClassDef | None:
+        """The class of this module that an expression is, or is an instance of."""
+        if isinstance(expression, ast.Call):
+            return self._class_named(expression.func, scope)
+        if not isinstance(expression, ast.Name) or depth == 8:
+            return None
+        owner, bound = self.bindings(expression.id, scope)
+        match owner, bound:
+            case Scope() as owner, [Assigned(value)]:
+                return self._class_of(value, owner, depth + 1)
+            case Scope(node=ast.FunctionDef() | ast.AsyncFunctionDef() as node, parent=Scope(node=ast.ClassDef() as around)), [Hinted(None)]:
+                positional = [*node.args.posonlyargs, *node.args.args]
+                return around if positional and positional[0].arg == expression.id else None
+            case Scope() as owner, [Hinted(ast.expr() as hint)]:
+                return self._class_named(_written(hint), owner.parent or owner)
+        return self._class_named(expression, scope)
+
+    def _class_named(self, expression: ast.expr | None, scope: Scope) -> ast.ClassDef | None:
+        match self.bindings(expression.id, scope)[1] if isinstance(expression, ast.Name) else []:
+            case [Defined(ast.ClassDef() as node)]:
+                return node
+            case _:
+                return None
+
+    def _method_in(self, found: ast.ClassDef, name: str, depth: int = 0) -> Definition | None:
+        """The method of this name, of the class or else of a class of this module that it is made from."""
+        own = next((one for one in found.body if isinstance(one, Definition) and one.name == name), None)
+        bases = (self._class_named(base, self.module.scope) for base in found.bases) if own is None and depth < 8 else ()
+        inherited = (self._method_in(base, name, depth + 1) for base in bases if base is not None)
+        return own or next((one for one in inherited if one is not None), None)
 
     def _named(self, name: str, scope: Scope) -> str:
         owner = scope.owner(name)

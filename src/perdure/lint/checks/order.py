@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from perdure.lint.checks import Found
 from perdure.lint.checks.outside import DOES
-from perdure.lint.code import VERBS, Function, shown
+from perdure.lint.code import VERBS, Function, base_name, shown
 from perdure.lint.scopes import Assigned, Hinted, Scope
 
 SET_MAKERS = {"builtins.set()", "builtins.frozenset()"}
@@ -166,3 +166,34 @@ def identities(function: Function) -> Iterator[Found]:
         for keyword in call.keywords:
             if keyword.arg == "key" and function.full(keyword.value) in ("builtins.id", "builtins.hash"):
                 yield Found("PD204", keyword.value, f"sorting by `{shown(keyword.value)}` {DOES['PD204']}")
+
+
+def lost_updates(function: Function) -> Iterator[Found]:
+    """A variable of the workflow that is read before a wait and written after it, while other branches write it too."""
+    for node in (*function.all(ast.AugAssign), *function.all(ast.Assign)):
+        match node:
+            case ast.AugAssign(target=target, value=value):
+                waits = value
+            case ast.Assign(targets=[ast.Name() as target], value=ast.BinOp(left=left, right=waits)):
+                if not any(isinstance(inner, ast.Name) and inner.id == target.id for inner in function.within([left])):
+                    continue
+            case _:
+                continue
+        name = base_name(target)
+        if name is not None and any(isinstance(inner, ast.Await) for inner in function.within([waits])) and _is_written_elsewhere(name, function):
+            yield Found("PD205", node, f"`{shown(target)}` is read before this waits and written after it, while other branches write it too")
+
+
+def _is_written_elsewhere(name: ast.Name, function: Function) -> bool:
+    """Whether a name belongs to a function around this one, and another branch, or another run of this one, may write it meanwhile."""
+    owner, functions = function.scope.owner(name.id), function.code.functions
+    if owner is None or owner is function.scope or owner.node not in functions:
+        return False
+    others = (one for node, one in functions.items() if node not in (function.node, owner.node))
+    return function.node in function.code.overlapping or any(_writes(one, name.id, owner) for one in others)
+
+
+def _writes(function: Function, name: str, owner: Scope) -> bool:
+    written: list[ast.expr] = [*function.all(ast.Name), *function.all(ast.Attribute), *function.all(ast.Subscript)]
+    bases = (base_name(node) for node in written if not isinstance(getattr(node, "ctx", None), ast.Load))
+    return any(base is not None and base.id == name and function.scope.owner(name) is owner for base in bases)

@@ -5,26 +5,75 @@ from collections.abc import Iterator
 
 from perdure.lint.checks import Found
 from perdure.lint.code import BRANCHING, VERBS, WAITING, ContextName, Function, Verb, shown
-from perdure.lint.scopes import FunctionNode
+from perdure.lint.scopes import Assigned, FunctionNode
+
+COLLECTIONS = ast.Tuple | ast.List | ast.Set | ast.Dict | ast.ListComp | ast.IfExp
+TAKES_VALUES = {"set", "emit", "send", "step", "attempt", "call", "start"}
+"""Verbs whose arguments are data."""
+
+BUILTINS_OF_VALUES = {f"builtins.{name}" for name in ("len", "str", "repr", "int", "float", "bool", "round", "abs", "print")}
 
 
 def not_awaited(function: Function) -> Iterator[Found]:
     """Verbs whose coroutine is thrown away, or used as if it were the result."""
     for verb in function.verbs:
-        if verb.name in WAITING and not verb.context.sync and function.waits and _is_misused(verb.call, function.parent(verb.call)):
+        if verb.name in WAITING and not verb.context.sync and function.waits and _is_taken_for_result(verb.call, function):
             yield Found("PD301", verb.call, f"`{shown(verb.call.func)}(...)` is not awaited, so it does nothing")
 
 
-def _is_misused(call: ast.Call, parent: ast.AST | None) -> bool:
-    match parent:
-        case ast.Expr() | ast.BoolOp() | ast.Compare() | ast.BinOp() | ast.FormattedValue() | ast.UnaryOp() | ast.Attribute():
-            return True
-        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
-            return test is call
-        case ast.Subscript(value=value):
-            return value is call
+def _is_taken_for_result(call: ast.Call, function: Function) -> bool:
+    """Whether the coroutine itself is used, or put where it is used, as only its result can be."""
+    if _is_misused(call, function):
+        return True
+    match parent := function.parent(call):
+        case ast.Assign(targets=[ast.Name() as name]) | ast.AnnAssign(target=ast.Name() as name) | ast.NamedExpr(target=name):
+            return not (isinstance(parent, ast.NamedExpr) and not _is_misused(parent, function)) and _is_never_awaited(name, call, function)
+        case ast.Assign(targets=[ast.Attribute(value=value)]):
+            return function.code.context(value, function.scope) is not None  # the state of a turn
         case _:
             return False
+
+
+def _is_never_awaited(name: ast.Name, call: ast.Call, function: Function) -> bool:
+    """Whether a variable holds the coroutine alone, and wherever it is read its result was meant."""
+    if function.scope.bindings.get(name.id) != [Assigned(call)]:
+        return False
+    for scope in function.code.module.functions.values():
+        for node in scope.nodes:
+            if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load) and scope.owner(name.id) is function.scope:
+                used_here = scope is function.scope and _is_misused(node, function)
+                if not used_here:
+                    return False
+    return True
+
+
+def _is_misused(node: ast.expr, function: Function) -> bool:
+    """Whether a coroutine stands where only a result has a meaning."""
+    parent = function.parent(node)
+    match parent:
+        case ast.Expr() | ast.BoolOp() | ast.Compare() | ast.BinOp() | ast.FormattedValue() | ast.UnaryOp() | ast.Attribute() | ast.AugAssign():
+            return True
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test) if test is node:
+            return True
+        case ast.Subscript(value=value):
+            return value is node
+        case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated) | ast.comprehension(iter=iterated):
+            return iterated is node
+        case ast.Call(func=called) if function.full(called) in BUILTINS_OF_VALUES:
+            return True
+        case ast.Call() | ast.keyword():
+            outer = function.code.verb(parent if isinstance(parent, ast.Call) else function.parent(parent) or parent, function.scope)
+            return outer is not None and outer.name in TAKES_VALUES and outer.target is not node and outer.call.func is not node
+        case _:
+            return _is_returned(node, function)
+
+
+def _is_returned(node: ast.AST, function: Function) -> bool:
+    """Whether it is what the function returns, or a part of that."""
+    parent = function.parent(node)
+    while isinstance(parent, COLLECTIONS):
+        parent = function.parent(parent)
+    return isinstance(parent, ast.Return)
 
 
 def outer_context(function: Function) -> Iterator[Found]:

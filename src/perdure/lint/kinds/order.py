@@ -125,4 +125,47 @@ async def assign(ctx: Context, user: str) -> int:
     return zlib.crc32(user.encode()) % 8
 """,
     ),
+    Kind(
+        "PD205",
+        "lost-update",
+        "error",
+        "Adding up across a wait",
+        "Python reads the variable, then waits, and then writes what it read and the result: whatever another branch has added meanwhile is lost.",
+        "wait first: found = await ..., and then total += found",
+        """
+from perdure import Context, step, workflow
+
+@step
+def price(item: str) -> int: ...
+
+@workflow
+async def order(ctx: Context, items: list[str]) -> int:
+    total = 0
+
+    async def add(ctx: Context, item: str) -> None:
+        nonlocal total
+        total += await ctx.step(price, item)
+
+    await ctx.map(add, items)
+    return total
+""",
+        """
+from perdure import Context, step, workflow
+
+@step
+def price(item: str) -> int: ...
+
+@workflow
+async def order(ctx: Context, items: list[str]) -> int:
+    total = 0
+
+    async def add(ctx: Context, item: str) -> None:
+        nonlocal total
+        cents = await ctx.step(price, item)
+        total += cents
+
+    await ctx.map(add, items)
+    return total
+""",
+    ),
 )

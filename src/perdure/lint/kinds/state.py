@@ -82,4 +82,40 @@ async def order(ctx: Context, items: tuple[str, ...] = ()) -> int:
     return len((*items, "a receipt"))
 """,
     ),
+    Kind(
+        "PD404",
+        "changed-in-step",
+        "error",
+        "A step that changes the workflow's variables",
+        "A step runs once, and replay takes its result from the log: what else it has changed is so in the process that ran it, and nowhere after a restart.",
+        "return it from the step, and change the variable in the workflow",
+        """
+from perdure import Context, workflow
+
+@workflow
+async def collect(ctx: Context, names: list[str]) -> int:
+    found: list[str] = []
+
+    def look_up(name: str) -> None:
+        found.append(name.upper())
+
+    for name in names:
+        await ctx.step(f"look up {name}", look_up, name)
+    return len(found)
+""",
+        """
+from perdure import Context, workflow
+
+@workflow
+async def collect(ctx: Context, names: list[str]) -> int:
+    found: list[str] = []
+
+    def look_up(name: str) -> str:
+        return name.upper()
+
+    for name in names:
+        found.append(await ctx.step(f"look up {name}", look_up, name))
+    return len(found)
+""",
+    ),
 )
