@@ -1,7 +1,8 @@
 """Programs: pure functions from what the log says to what they want next. What the rules ask of one, and what it may ask for."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -90,11 +91,29 @@ class Program(Protocol):
         ...
 
 
-def program_name(workflow: str, version: int) -> str:
-    """What engines advertise and heads say: ``order@2``, or ``order@`` as long as no version is pinned. Never the same for two programs."""
-    return f"{workflow}@{version or ''}"
+def program_name(workflow: str, version: int, needs: Iterable[str] = ()) -> str:
+    """What heads say, and claims ask for: ``order@2``, or ``order@`` as long as no version is pinned. Never the same for two programs.
+
+    The capabilities that an engine `needs` for it follow in order, each on a line of its own: tools, kinds of steps, definitions that are called.
+    """
+    return "\n".join((f"{workflow}@{version or ''}", *sorted(needs)))
+
+
+def base(program: str) -> str:
+    """A program without the capabilities that it needs."""
+    return program.partition("\n")[0]
+
+
+def needs_of(program: str) -> frozenset[str]:
+    """The capabilities that an engine needs for a program."""
+    return frozenset(program.split("\n")[1:])
+
+
+def claimable(known: Iterable[str], programs: AbstractSet[str], capabilities: AbstractSet[str]) -> frozenset[str]:
+    """The programs among `known` that an engine can run: it has them among its `programs`, and whatever they need among its `capabilities`."""
+    return frozenset(one for one in known if base(one) in programs and needs_of(one) <= capabilities)
 
 
 def shown(program: str) -> str:
     """A program as people read it: ``order@2``, or ``order`` as long as no version is pinned."""
-    return program.removesuffix("@")
+    return base(program).removesuffix("@")

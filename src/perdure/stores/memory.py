@@ -18,6 +18,7 @@ from msgspec.structs import astuple, replace
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
+from perdure.core.program import needs_of
 from perdure.stores.base import (
     ALL,
     Answer,
@@ -65,6 +66,7 @@ class MemoryStore:
         self._epoch = 1
         self._executions: dict[Key, _Execution] = {}
         self._waiting: Lines[_Execution] = Lines()
+        self._programs: set[str] = set()
         self._arrivals = 0
         self._mail: dict[Address, dict[str, Mail]] = {}
         self._work: Lines[Mail] = Lines()
@@ -91,7 +93,7 @@ class MemoryStore:
 
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
-        now_s = self._clock()
+        now_s, claim = self._clock(), claim.of(self._programs)
         if claim.epoch != self._epoch or self._is_dead(claim.holder, now_s):
             return Claimed(now_s)
 
@@ -379,6 +381,7 @@ class MemoryStore:
 
     def _create(self, head: Head) -> _Execution:
         execution = self._executions[head.key] = _Execution(len(self._executions), head)
+        self._programs.update((head.program,) if needs_of(head.program) else ())
         if place := place_in_line(head):
             self._waiting.join(*place, execution.number, execution)
         return execution
@@ -386,6 +389,8 @@ class MemoryStore:
     def _change(self, execution: _Execution, head: Head) -> None:
         """Set the head, and keep its place in line if it waits for the same as before."""
         before, after = place_in_line(execution.head), place_in_line(head)
+        if head.program != execution.head.program and needs_of(head.program):
+            self._programs.add(head.program)
         execution.head = head
         if before != after:
             if before:

@@ -46,6 +46,9 @@ CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NU
 
 CREATE TABLE IF NOT EXISTS blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
 
+-- The programs that need capabilities, of all executions that there were.
+CREATE TABLE IF NOT EXISTS programs (name text PRIMARY KEY);
+
 -- Queues that have limits. What is in one is marked as `limited`: so it is in the indexes of queues, and in none where other claims would have
 -- to pass it by. A turn is when something was handed over; a lane remembers its last.
 CREATE TABLE IF NOT EXISTS queues (

@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
+from perdure.core.program import needs_of
 from perdure.stores import postgres_attributes as attributes
 from perdure.stores import postgres_queues as queues
 from perdure.stores.base import (
@@ -134,6 +135,7 @@ class Tables:
         if commit.attributes is not None:
             await attributes.write(self.fetch, number, commit.attributes)
         created = await self._carry_out(commit)
+        await self._know(commit.program)
         if commit.creates or commit.release:
             self.stirred |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
         self.stirred |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
@@ -160,12 +162,18 @@ class Tables:
         to, opens, opened = send.to, send.opens, None
         if isinstance(to, Key) and opens is not None:
             program, root, *more = astuple(opens)
+            await self._know(program)
             opened = await self._create(Head(to, program, root, 0, None, None, None, "pending", self.moment.now_s, None, *more))
         queue, due_at_s = to.name if isinstance(to, Queue) else None, max(send.due_at_s, self.moment.now_s)
         place = (due_at_s, queue, send.lane, send.priority)
         if await self.fetch(DELIVER, as_bytes(to), send.key.encode(), send.body, *place) and queue is None:
             await self.fetch(BRING_FORWARD, as_bytes(to), due_at_s)
         return opened is not None
+
+    async def _know(self, program: str) -> None:
+        """Remember a program that needs capabilities, so that claims find it."""
+        if needs_of(program):
+            await self.fetch("INSERT INTO programs VALUES ($1) ON CONFLICT DO NOTHING", program)
 
     async def _create(self, head: Head) -> Any:
         """Make the head, and return its number; None if there is one."""
@@ -181,6 +189,7 @@ class Tables:
         alive, limited = next(map(tuple, await self.fetch(LIVES, now_s, holder)), (False, False))
         if claim.epoch != self.moment.epoch or not alive:
             return Claimed(now_s)
+        claim = claim.of([name for (name,) in await self.fetch("SELECT name FROM programs")])
         root = claim.root and as_bytes(claim.root)
         addresses = None if claim.addresses is None else [*map(as_bytes, claim.addresses)]
         asked = Asked(now_s, [*map(escaped, claim.programs)], root, holder, [*map(escaped, claim.queues)], claim.limit, addresses)

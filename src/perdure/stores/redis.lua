@@ -85,6 +85,7 @@ local function save(head)
     if is then join('executed', head.queue, is, member, score) end
   end
   if head.holder then call('SADD', at('holding'), head.holder) end
+  if head.program:find('\n', 1, true) then call('SADD', at('programs'), head.program) end
   call('HSET', at('heads'), address, pack(head))
 end
 local function first_due(address, from)
@@ -280,6 +281,16 @@ function ask.claim(claim)
   if claim.epoch ~= answer.epoch or not lives(claim.holder) then return end
   local queues, limits, ready, work, later = set(claim.queues), limits_now(), {}, {}, {}
   claim.knows = set(claim.programs)
+  local capabilities = set(claim.capabilities)
+  for _, program in ipairs(call('SMEMBERS', at('programs'))) do  -- Those that need capabilities; see claimable() in core/program.py.
+    local lines = {}
+    for one in (program .. '\n'):gmatch('(.-)\n') do lines[#lines + 1] = one end
+    local can = claim.knows[lines[1]]
+    for i = 2, #lines do can = can and capabilities[lines[i]] end
+    if can and not claim.knows[program] then
+      claim.knows[program], claim.programs[#claim.programs + 1] = true, program
+    end
+  end
   local function fits(member, head)
     head = head or load(member:sub(17))
     return claim.knows[head.program] and (not claim.root or pack(head.root) == pack(claim.root))

@@ -58,6 +58,11 @@ class Ready(NamedTuple):
         return bool(self.executions or self.work)
 
 
+def known(execute: Execute, claim: Claim) -> Claim:
+    """The claim by the full names of programs."""
+    return claim.of(name for (name,) in execute("SELECT name FROM programs"))
+
+
 def ready(execute: Execute, claim: Claim, stands: Standing, now_s: float) -> Ready:
     """What the claimer is to be handed."""
     names, limit, dead = sorted(claim.programs), claim.limit, stands.dead

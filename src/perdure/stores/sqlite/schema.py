@@ -4,7 +4,7 @@ An address is kept as JSON text, of three parts for an execution and two for a q
 text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
 program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
 dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
-found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted.
+found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted. `programs` are those that need capabilities, of all executions that there were.
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
 in a backup that was not yet opened, and the rest is the anchor of the store's time.
@@ -75,6 +75,7 @@ CREATE INDEX heads_due_in_queue ON heads (queue, ready_at_s) WHERE limited = 1 A
 CREATE INDEX heads_held_in_queues ON heads (holder) WHERE limited = 1 AND holder IS NOT NULL;
 CREATE INDEX heads_by_queue ON heads (queue, holder, ready_at_s) WHERE queue <> '';
 """
+_PROGRAMS = f"CREATE TABLE programs (name TEXT PRIMARY KEY) WITHOUT ROWID{_STRICT and ', STRICT'};"
 _ATTRIBUTES = f"""
 CREATE TABLE attributes (number INTEGER NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID{_STRICT and ", STRICT"};
 CREATE INDEX attributes_by_value ON attributes (name, value, number);
@@ -136,7 +137,7 @@ def statements(script: str) -> list[str]:
     return [statement for part in script.split(";") if (statement := part.strip())]
 
 
-_STATEMENTS = statements(_META + _HEADS + _ATTRIBUTES + _REST + _QUEUES + _VAULT)
+_STATEMENTS = statements(_META + _HEADS + _PROGRAMS + _ATTRIBUTES + _REST + _QUEUES + _VAULT)
 
 
 def create(connection: sqlite3.Connection) -> None:

@@ -42,7 +42,7 @@ from perdure.stores.base import (
 )
 from perdure.stores.sqlite.backup import Copies
 from perdure.stores.sqlite.checkpoints import Checkpoints
-from perdure.stores.sqlite.claims import next_at, ready
+from perdure.stores.sqlite.claims import known, next_at, ready
 from perdure.stores.sqlite.file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
 from perdure.stores.sqlite.fork import Forkable, closed, opened
 from perdure.stores.sqlite.heralds import Heralds
@@ -265,6 +265,7 @@ class SqliteStore:
         (epoch,) = execute("SELECT epoch FROM meta").fetchone()
         if claim.epoch != epoch or claim.holder not in stands.living:
             return Claimed(now_s)
+        claim = known(execute, claim)
         if forgettable(execute, stands.gone) or ready(execute, claim, stands, now_s):
             return None
         return Claimed(now_s, next_at_s=next_at(execute, claim, now_s))

@@ -11,9 +11,10 @@ from perdure.core.errors import StoreError
 from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
+from perdure.core.program import needs_of
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded
 from perdure.stores.sqlite import attributes, queues, transactions
-from perdure.stores.sqlite.claims import assign, lease, next_at, ready
+from perdure.stores.sqlite.claims import assign, known, lease, next_at, ready
 from perdure.stores.sqlite.file import Execute
 from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, is_there, mail, read_head, text
@@ -84,6 +85,7 @@ class Tables:
         self._execute = connection.execute
         self._executemany = connection.executemany
         self._numbers: dict[Key, int] = {}
+        self._programs: set[str] = set()
         self._meta: tuple[object, ...] = ()
 
     def begin(self) -> None:
@@ -111,6 +113,7 @@ class Tables:
     def forget(self) -> None:
         """What is known may have been rolled back."""
         self._numbers.clear()
+        self._programs.clear()
         self._meta = ()
 
     # What a store is asked for.
@@ -126,6 +129,7 @@ class Tables:
         stands = standing(self._execute, self._presence, self._lease_clock())
         if claim.epoch != self.epoch or claim.holder not in stands.living:
             return Claimed(now_s)
+        claim = known(self._execute, claim)
         found = ready(self._execute, claim, stands, now_s)
         assigned = assign(self._execute, found.executions, claim.holder, now_s)
         leased = lease(self._execute, found.work, claim.holder)
@@ -160,6 +164,7 @@ class Tables:
         answer = transactions.run(self._connection, work, lambda post: self.change([post])[0])
         if isinstance(answer, Raised):
             self._numbers.clear()  # one that was made in it is there no more
+            self._programs.clear()
         return answer  # type: ignore[return-value]  # a post is never in conflict
 
     def limit(self, queue: str, limits: Limits | None) -> None:
@@ -204,6 +209,7 @@ class Tables:
         if commit.count:
             self._execute(APPEND, (number, version, commit.row))
         created = self._carry_out(commit, now_s)
+        self._know(commit.program)
         if commit.release:
             state = (version, commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, commit.holder, number)
             ((ready_at_s, limited),) = self._execute(RELEASE, state).fetchall()
@@ -260,6 +266,7 @@ class Tables:
         receiver = self._execute(RECEIVER, (address,)).fetchone()
         if receiver is None and send.opens is not None:
             opened = True
+            self._know(send.opens.program)
             self._insert(to, address, (send.opens.program, text(send.opens.root), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
             receiver = self._execute(RECEIVER, (address,)).fetchone()
             if send.opens.attributes:
@@ -302,6 +309,12 @@ class Tables:
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
         state = (commit.program, text(commit.root), version, commit.holder, commit.wake_at_s, commit.status, now_s, commit.ended_at_s, "", "", 0, 0)
         return self._insert(commit.key, text(commit.key), state)
+
+    def _know(self, program: str) -> None:
+        """Remember a program that needs capabilities, so that claims find it."""
+        if program not in self._programs and needs_of(program):
+            self._execute("INSERT OR IGNORE INTO programs VALUES (?)", (program,))
+            self._programs.add(program)
 
     def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:
         """Make the head, to which the mail that waited for it belongs from now on. None if there is one."""

@@ -1,7 +1,7 @@
 """Holding: one living holder at a time works on an execution, and what a dead one held goes on elsewhere."""
 
-from perdure.core.mail import Ack
-from perdure.stores.base import Committed
+from perdure.core.mail import Ack, Opening, Send
+from perdure.stores.base import Committed, Limits
 from perdure.testing.conformance.world import NAMES, World, key, letter, queue
 
 
@@ -32,6 +32,32 @@ class Holding:
         for number, name in enumerate(NAMES):
             await world.renew(name, lease_s=0)
             assert await world.claimed("one", *NAMES, root=key(name)) == [key(str(number))]
+
+    async def test_what_needs_capabilities_is_claimed_by_those_who_have_all_of_them(self, world: World) -> None:
+        await world.renew("one", "two", lease_s=1000)
+        pays, both, other = "order@1\ntool:pay", "order@1\ntool:pay\ntool:ship@2", "audit@1\ntool:pay"
+        await world.open(key("pays"), program=pays)
+        await world.open(key("both"), program=both)
+        await world.open(key("other"), program=other)
+        await world.open(key("plain"), program="order@1")
+        have = frozenset(["tool:pay", "kind:http"])
+        assert await world.claimed("one", "order@1") == [key("plain")]
+        assert await world.claimed("one", "order@1", capabilities=frozenset(["tool:ship@2"])) == []
+        assert await world.claimed("one", "order", "order@2", capabilities=have) == []
+        assert await world.claimed("one", "order@1", capabilities=have) == [key("pays")]
+        assert await world.claimed("two", "order@1", "audit@1", capabilities=have | {"tool:ship@2"}) == [key("both"), key("other")]
+
+    async def test_what_an_execution_needs_may_change_and_holds_in_queues_and_for_what_the_dead_held(self, world: World) -> None:
+        await world.store.limit("line", Limits(concurrency=5))
+        await world.renew("one", lease_s=10)
+        await world.renew("two", lease_s=1000)
+        await world.parked(key("1"))
+        await world.commit(key("1"), 1, program="order@1\ntool:pay", wake_at_s=world.clock.now_s)
+        await world.post(Send(key("2"), "start", b"start", opens=Opening("order@1\ntool:pay", key("2"), "line")))
+        world.clock.advance(10)
+        assert await world.claimed("two", "order@1") == []
+        assert (await world.claim("two", "order@1")).next_at_s is None
+        assert {*await world.claimed("two", "order@1", capabilities=frozenset(["tool:pay"]))} == {key("1"), key("2")}
 
     async def test_the_program_is_the_one_that_the_last_commit_named(self, world: World) -> None:
         await world.renew("one")
