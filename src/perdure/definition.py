@@ -15,7 +15,7 @@ from perdure.programs.format.canonical import bytes_of
 from perdure.programs.graph.declare import GraphWorkflow, Release
 from perdure.programs.graph.ir import IR
 from perdure.programs.graph.kind import Kind
-from perdure.programs.graph.needs import Need, needed
+from perdure.programs.graph.needs import AGENTS, Need, capabilities, needed
 from perdure.programs.graph.planning import planned
 from perdure.programs.graph.policy import NO_POLICY, Policy
 from perdure.programs.graph.sandboxed import PYTHON
@@ -23,9 +23,6 @@ from perdure.sdk import Workflow
 from perdure.steps.checking import findings
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry, is_installed
-
-AGENTS = ("agent", "agent_message")
-"""The verbs that a workflow of their own does, unless something stands in for them."""
 
 Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
@@ -133,6 +130,7 @@ class Definition(Workflow[..., Any]):
             agent=f"{plan.ir.name}.agent",
             deadline_s=release.deadline_s,
         )
+        graph = dataclasses.replace(graph, capabilities=capabilities(graph, registry.ready()))
         return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)
 
 

@@ -60,6 +60,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
     ),
     "NotAwaited": ("A verb was called, and its result thrown away.", "Write `await` before it."),
     "UnknownProgram": ("This engine does not have that workflow in that version.", "Start an engine with the code that has it. What was started waits."),
+    "MissingCapabilities": (
+        "A step of the definition uses a tool, a kind or a definition that was not given where it is run.",
+        "Give it: `Definition.of(..., tools=, calls=, kinds=)`, or `--tools` and `--calls`.",
+    ),
     "NotFound": (
         "No execution, or no approval, has that id in that workflow and tenant.",
         "Look for it with `perdure ls`; start it before it is sent to, or send with `may_come=True`.",

@@ -219,9 +219,10 @@ def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str
     """
     import asyncio
 
-    from perdure.cli import words
+    from perdure.cli import documents, words
     from perdure.cli.targets import Code
     from perdure.cli.targets import code as found
+    from perdure.definition import Definition
     from perdure.programs.code.durations import seconds
     from perdure.runtime.serve import serve
     from perdure.service.secrets.chain import providers
@@ -230,6 +231,8 @@ def worker(settings: Settings, /, *, targets: tuple[str, ...], queues: tuple[str
     if not targets and lends is None:
         raise click.UsageError("Missing argument 'TARGET...'.")
     code = found(targets, given["tools"], given["calls"], places.place(given)) if targets else Code((), ())
+    for definition in (one for one in code.workflows if isinstance(one, Definition)):
+        documents.expect_needs(definition)
     grace_s = seconds(grace, "--grace")
     settings.log("perdure")
 

@@ -7,7 +7,7 @@
     │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
-    │   ├── UnknownProgram, NotFound, AlreadyThere
+    │   ├── UnknownProgram, MissingCapabilities, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that is none, found when it is compiled
@@ -164,6 +164,14 @@ class UnknownProgram(ProgrammingError):
     def __init__(self, program: str, known: Sequence[str]) -> None:
         super().__init__(f"no engine here knows {program}; known are: {', '.join(sorted(known)) or 'none'}; start an engine with the code that has it")
         self.program, self.known = program, tuple(known)
+
+
+class MissingCapabilities(ProgrammingError):
+    """A definition was to be run where something is missing that its steps need: a tool, a kind of steps, or a definition that it calls."""
+
+    def __init__(self, execution: str, lacking: str) -> None:
+        super().__init__(f"{execution} was not started: there is no {lacking} here; give the definition what it lacks (tools=, calls=, kinds=)")
+        self.execution, self.lacking = execution, lacking
 
 
 class NotFound(ProgrammingError):

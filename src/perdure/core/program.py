@@ -1,8 +1,7 @@
 """Programs: pure functions from what the log says to what they want next. What the rules ask of one, and what it may ask for."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -109,9 +108,13 @@ def needs_of(program: str) -> frozenset[str]:
     return frozenset(program.split("\n")[1:])
 
 
-def claimable(known: Iterable[str], programs: AbstractSet[str], capabilities: AbstractSet[str]) -> frozenset[str]:
-    """The programs among `known` that an engine can run: it has them among its `programs`, and whatever they need among its `capabilities`."""
-    return frozenset(one for one in known if base(one) in programs and needs_of(one) <= capabilities)
+Toolbox = tuple[frozenset[str], frozenset[str]]
+"""Programs, without what they need, and the capabilities that an engine has for all of them."""
+
+
+def claimable(known: Iterable[str], toolboxes: Collection[Toolbox]) -> frozenset[str]:
+    """The programs among `known` that an engine can run: one of its toolboxes is for them, and has all that they need."""
+    return frozenset(one for one in known if any(base(one) in programs and needs_of(one) <= has for programs, has in toolboxes))
 
 
 def shown(program: str) -> str:

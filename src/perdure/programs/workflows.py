@@ -25,6 +25,11 @@ class Instance(Program, Protocol):
         """What performs each call that is open, by its path."""
         ...
 
+    @property
+    def required(self) -> frozenset[str]:
+        """The capabilities that an engine needs for it, as it is now; see `perdure.programs.graph.needs`."""
+        ...
+
 
 def program(workflow: Workflow, key: Key, variables: Context | None = None) -> Instance:
     """A program for an execution of `workflow`, to be fed its events; code finds context variables as they are in `variables`, by default as here."""

@@ -5,7 +5,10 @@ delivered again; a decision that was durable already makes them late, and late m
 """
 
 import asyncio
+import hashlib
 import logging
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,12 +20,15 @@ from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.error_text import text_of
 from perdure.core.errors import Diverged
-from perdure.core.events import Ended, Parked, Reopened, Resumed, Undoing
+from perdure.core.events import Ended, Event, Parked, Patched, Reopened, Resumed, Started, Undoing
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
-from perdure.core.program import program_name
+from perdure.core.program import needs_of, program_name
 from perdure.core.rebuild import rebuild
-from perdure.programs.workflows import explain, program
+from perdure.core.values import Blob
+from perdure.programs.graph.declare import GraphWorkflow
+from perdure.programs.graph.needs import described, pinned
+from perdure.programs.workflows import Workflow, explain, program
 from perdure.runtime.driving import drive
 from perdure.runtime.flights import act, end_stale
 from perdure.runtime.warm import Item, Warm
@@ -46,6 +52,14 @@ class LostRace(Exception):  # an expected outcome on its way to where it is hand
         self.ours, self.unheard = ours, unheard
 
 
+class Incapable(Exception):  # an expected outcome on its way to where it is handled
+    """The execution needs capabilities that this engine has not; what was decided is void."""
+
+    def __init__(self, needs: frozenset[str], lacking: frozenset[str]) -> None:
+        super().__init__(f"this engine has no {described(lacking)}")
+        self.needs, self.lacking = needs, lacking
+
+
 class NewEpoch(Exception):  # an expected outcome on its way to where it is handled
     """The store has begun a new epoch; everything known of it is void."""
 
@@ -58,7 +72,7 @@ async def advance(engine: "Engine", warm: Warm) -> None:
     """Decide on all messages in hand, commit, and act on what was decided.
 
     Raises:
-        StoreError, LostRace, NewEpoch: nothing was acted upon, and the messages are in hand again.
+        StoreError, LostRace, NewEpoch, Incapable: nothing was acted upon, and the messages are in hand again.
     """
     batch: list[Item] = []
     try:
@@ -70,6 +84,7 @@ async def advance(engine: "Engine", warm: Warm) -> None:
                 decision = Decision()
             await _decide(engine, warm, batch[-1], decision)
         if batch:
+            _expect_capabilities(warm)
             asked_s = asyncio.get_running_loop().time()
             await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
             if not engine.held_since(asked_s):  # the answer took so long that others may have gone on meanwhile: what it was may be over
@@ -87,6 +102,27 @@ async def advance(engine: "Engine", warm: Warm) -> None:
         _say(decision)
         act(engine, warm, decision.events)
         await _compact(engine, warm)
+
+
+def _expect_capabilities(warm: Warm) -> None:
+    """Find out what an execution needs, when that may have changed, and whether it is here."""
+    execution, instance, workflow = warm.execution, warm.program, warm.workflow
+    if execution is None or instance is None or execution.definition == warm.definition or not instance.awake:
+        return
+    needs = instance.required
+    warm.needs = pinned(warm.needs, needs) if warm.needs else needs
+    if isinstance(workflow, GraphWorkflow) and workflow.capabilities is not None and (lacking := warm.needs - workflow.capabilities):
+        raise Incapable(warm.needs, lacking)
+    warm.definition = execution.definition
+
+
+def _workflow(engine: "Engine", warm: Warm, events: Sequence[Event]) -> Workflow:
+    """What runs an execution: of several definitions of its name, the one that it goes by, with its own tools."""
+    changes = (event.definition for event in reversed(events) if isinstance(event, Started) or (isinstance(event, Patched) and not event.refused))
+    starts = (item.message.definition for item in warm.undecided if isinstance(item.message, messages.Start))
+    given = next(chain(changes, starts), None)
+    sha256 = "" if given is None else given.sha256 if isinstance(given, Blob) else hashlib.sha256(given).hexdigest()
+    return engine.releases.get((warm.key.workflow, sha256)) or engine.workflows[warm.key.workflow]
 
 
 async def _hear(engine: "Engine", warm: Warm, keys: tuple[str, ...]) -> None:
@@ -108,7 +144,8 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     warm.log_bytes = 0 if found is None else sum(map(len, found.rows))
     events = [] if found is None else log.decode_all(found.rows)
     execution = Execution(warm.key, None if found is None else found.head.root)
-    workflow = engine.workflows[warm.key.workflow]
+    warm.needs = needs_of(warm.pinned)
+    workflow = warm.workflow = _workflow(engine, warm, events)
     instance = program(workflow, warm.key, engine.variables)
     if warm.defect:
         instance.refuse(Diverged((), (warm.defect,)))
@@ -163,7 +200,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         epoch=engine.epoch,
         holder=engine.holder,
         version=warm.version,
-        program=program_name(warm.key.workflow, execution.started.version) if execution.started else warm.pinned or program_name(warm.key.workflow, 0),
+        program=_program(warm, execution),
         root=execution.root,
         creates=not warm.exists,
         row=log.encode(decision.events) if decision.events else b"",
@@ -196,6 +233,13 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
             raise LostRace(now is not None and now.holder == engine.holder, unless)
         case Superseded(epoch):
             raise NewEpoch(epoch)
+
+
+def _program(warm: Warm, execution: Execution) -> str:
+    """What its head says that runs it: until it has begun, what it said before."""
+    if execution.started is None:
+        return warm.pinned or program_name(warm.key.workflow, 0)
+    return program_name(warm.key.workflow, execution.started.version, warm.needs)
 
 
 def _attributes(warm: Warm, execution: Execution) -> Indexed:

@@ -13,27 +13,32 @@ from contextvars import copy_context
 from secrets import randbits
 from typing import Any
 
+import msgspec
+
 from perdure.core import limits, messages
 from perdure.core.decision import Host
 from perdure.core.error_text import said_by, shortened
-from perdure.core.errors import ProgrammingError, SealedPayload, StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
+from perdure.core.mail import Ack
 from perdure.core.messages import Message
 from perdure.core.paths import Key
+from perdure.core.program import base, claimable
 from perdure.programs.code.queues import Queue
 from perdure.programs.code.resources import opened
+from perdure.programs.graph.needs import described
 from perdure.programs.workflows import Workflow
-from perdure.runtime.advance import LostRace, NewEpoch, advance
+from perdure.runtime.advance import Incapable, LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.endings import Endings, seed_of
 from perdure.runtime.flights import give_back
 from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
-from perdure.runtime.known import OWN, runnable
+from perdure.runtime.known import OWN, releases, runnable, toolboxes
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import Performer, perform
 from perdure.runtime.presence import here
-from perdure.runtime.quarantine import UNREADABLE, Reports, postponed, retry_s, set_aside
+from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, Reports, postponed, release, retry_s
 from perdure.runtime.resources import Resources
 from perdure.runtime.secrets import Secrets
 from perdure.runtime.threads import DaemonThreads
@@ -76,13 +81,15 @@ class Engine:
     ) -> None:
         self.store = store
         self.payloads = Payloads(store)
-        self.known = runnable(workflows)
+        given = tuple(workflows)
+        self.known = runnable(given)
+        self.releases, self._toolboxes = releases(given), toolboxes(given)
         self.workflows: Mapping[str, Workflow] = {**self.known, **runnable(OWN)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
         self.root = root
         self._programs = _programs(self.workflows)
-        self._membership = Holder(store, holder, here("engine", _programs(self.known), self.queues - {""}, root), lease_s, threaded=threaded)
+        self._membership = Holder(store, holder, here("engine", _programs(self.known), self.queues - {""}, root, self._toolboxes), lease_s, threaded=threaded)
         declares = (*declares, *(one.calling.line for one in self.known.values() if one.calling.line is not None))
         self._housekeeping = Housekeeping(store, declares, self.queues - {""}, self._serve)
         self._poll_s, self._idle_s = poll_s, idle_s
@@ -258,7 +265,8 @@ class Engine:
         self._ring.clear()
         self.settled_mail.clear()
         try:
-            claimed = await self.store.claim(Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX))
+            wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX, toolboxes=self._toolboxes)
+            claimed = await self.store.claim(wanted)
         except StoreError as error:
             logger.warning("could not claim: %s; what the store may have given is let go", error)
             await self._let_go()
@@ -330,6 +338,8 @@ class Engine:
                     warm.bear()
                 except UNREADABLE as error:
                     await self._set_aside(warm, error)
+                except Incapable as incapable:
+                    await self._hand_on(warm, incapable)
                 except StoreError as error:
                     logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
                     warm.forget()
@@ -366,14 +376,32 @@ class Engine:
     async def _set_aside(self, warm: Warm, error: StoreError) -> None:
         """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
         self._reports.report(warm.key, "", error)
-        now_s, is_damaged = self.clock.now_s(), not isinstance(error, SealedPayload)
-        postponing = [*warm.postponing, *(postponed(item.mail, now_s, error) for item in warm.undecided if item.mail is not None)]
+        changed: dict[str, Any] = {} if isinstance(error, SealedPayload) else {"status": "needs_attention"}
+        await self._give_back_to(warm, changed, retry_s(error))
+
+    async def _hand_on(self, warm: Warm, incapable: Incapable) -> None:
+        """Give an execution to engines that have what it needs. Its head says so, and this one claims it no more, unless it has that for another
+        definition of its name."""
+        self._reports.incapable(warm.key, described(incapable.lacking))
+        if not warm.exists:
+            self._doom(warm, MissingCapabilities(str(warm.key), described(incapable.lacking)))
+            return
+        program = "\n".join((base(warm.pinned), *sorted(incapable.needs)))
+        has_elsewhere = claimable([program], self._toolboxes)
+        await self._give_back_to(warm, {"program": program}, SEALED_RETRY_S if has_elsewhere else 0.0)
+
+    async def _give_back_to(self, warm: Warm, changed: Mapping[str, Any], wait_s: float) -> None:
+        """Give back an execution that can't go on here; with `wait_s`, neither time nor the mail that is here wakes it before."""
+        now_s = self.clock.now_s()
+        mail = (item.mail for item in warm.undecided if item.mail is not None)
+        postponing = [*warm.postponing, *(Ack(one.to, one.key, postpone_to_s=now_s + wait_s) for one in mail if wait_s)]
         try:
             (head,) = await self.store.heads(Filter(keys=(warm.key,), limit=1)) or (None,)
             if head is not None and head.holder == self.holder:
-                await set_aside(self.store, (self.holder, self.epoch), head, postponing, now_s + retry_s(error), is_damaged)
+                head = msgspec.structs.replace(head, **({} if head.ended_at_s is not None else changed))
+                _ = await release(self.store, (self.holder, self.epoch), head, postponing, now_s + wait_s)
         except StoreError as trouble:
-            logger.warning("could not set %s aside: %s; trying again", warm.key, trouble)
+            logger.warning("could not give %s back: %s; trying again", warm.key, trouble)
             await self._patience.wait()
             return
         self._warm.drop(warm)

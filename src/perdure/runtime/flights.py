@@ -117,7 +117,7 @@ def _is_wanted(warm: Warm, path: Path, attempt: int) -> bool:
 
 def _finder(engine: "Engine", warm: Warm) -> Find:
     """What finds the secrets of an execution: what its definition was given, else what the process was given."""
-    workflow = engine.workflows[warm.key.workflow]
+    workflow = warm.workflow
     return finding(engine.secrets, warm.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
 
 

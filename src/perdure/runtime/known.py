@@ -4,8 +4,11 @@ import logging
 from collections.abc import Iterable
 from importlib.util import find_spec
 
+from perdure.core.program import Toolbox
 from perdure.programs.code.approval import WORKFLOW as APPROVAL
 from perdure.programs.code.composite import WORKFLOW as COMPOSITE
+from perdure.programs.graph.declare import GraphWorkflow
+from perdure.programs.graph.versions import number
 from perdure.programs.workflows import Workflow
 
 logger = logging.getLogger("perdure.engine")
@@ -14,8 +17,31 @@ OWN = (APPROVAL, COMPOSITE)
 
 
 def runnable(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """By name, those that can be run here; a sync one needs greenlet, and is left to other engines without it."""
-    return {one.name: one for one in workflows if _can_run(one)}
+    """By name, those that can be run here; a sync one needs greenlet, and is left to other engines without it. Of several definitions, the newest."""
+    found: dict[str, Workflow] = {}
+    for one in workflows:
+        before = found.get(one.name)
+        if _can_run(one) and not (isinstance(before, GraphWorkflow) and isinstance(one, GraphWorkflow) and _number(one) < _number(before)):
+            found[one.name] = one
+    return found
+
+
+def releases(workflows: Iterable[Workflow]) -> dict[tuple[str, str], GraphWorkflow]:
+    """Each definition with the tools that were given for it, by its name and its SHA-256."""
+    return {(one.name, one.release.sha256): one for one in workflows if isinstance(one, GraphWorkflow) and one.release is not None}
+
+
+def toolboxes(workflows: Iterable[Workflow]) -> tuple[Toolbox, ...]:
+    """What the executions of definitions may need of these, for all definitions that have the same together."""
+    found: dict[frozenset[str], set[str]] = {}
+    for one in workflows:
+        if isinstance(one, GraphWorkflow) and one.capabilities:
+            found.setdefault(one.capabilities, set()).update(one.programs)
+    return tuple((frozenset(programs), has) for has, programs in found.items())
+
+
+def _number(workflow: GraphWorkflow) -> tuple[int, int, int, bool]:
+    return number(workflow.release.version) if workflow.release is not None else (0, 0, 0, False)
 
 
 def _can_run(workflow: Workflow) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 import msgspec
 
 from perdure.core.paths import Key
+from perdure.core.program import Toolbox
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """Who a holder is: its kind (engine, worker), where it runs, which programs it advances and which queues it serves.
+    """Who a holder is: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
     With a `root`, it advances only that execution and its descendants, as the engine of a script does.
     """
@@ -26,11 +27,12 @@ class Presence(msgspec.Struct, frozen=True):
     queues: list[str]
     started_at_s: float
     root: Key | None = None
+    toolboxes: tuple[Toolbox, ...] = ()
 
 
-def here(kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), root: Key | None = None) -> Presence:
+def here(kind: str, programs: Iterable[str] = (), queues: Iterable[str] = (), root: Key | None = None, toolboxes: tuple[Toolbox, ...] = ()) -> Presence:
     """The presence of something in this process."""
-    return Presence(kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), root)
+    return Presence(kind, platform.node(), os.getpid(), sorted(programs), sorted(queues), round(time.time(), 3), root, toolboxes)
 
 
 _encoder = msgspec.json.Encoder()

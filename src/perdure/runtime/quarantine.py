@@ -35,13 +35,22 @@ class Reports:
 
     def report(self, address: Address, key: str, error: StoreError) -> None:
         """Log that the mail with this `key`, or with an empty one the log of the execution, can't be read."""
+        if self._is_new(address, key):
+            what = f"mail {key} to {address}" if key else f"execution {address}"
+            self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, retry_s(error), error)
+
+    def incapable(self, address: Address, lacking: str) -> None:
+        """Log that an execution is left to engines that have what it needs."""
+        if self._is_new(address, f"lacks {lacking}"):
+            self._logger.warning("%s is left to other engines, since this one has no %s", address, lacking)
+
+    def _is_new(self, address: Address, key: str) -> bool:
         if (address, key) in self._reported:
-            return
+            return False
         self._reported[address, key] = None
         if len(self._reported) > REPORTED_MAX:
             del self._reported[next(iter(self._reported))]
-        what = f"mail {key} to {address}" if key else f"execution {address}"
-        self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, retry_s(error), error)
+        return True
 
 
 def retry_s(error: StoreError) -> float:
@@ -54,10 +63,11 @@ def postponed(mail: Mail, now_s: float, error: StoreError) -> Ack:
     return Ack(mail.to, mail.key, postpone_to_s=now_s + retry_s(error))
 
 
-async def set_aside(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float, is_damaged: bool) -> Answer:
-    """Give back an execution whose log can't be read: nothing wakes it before `wake_at_s` but new mail, if what it had been handed is `postponing`.
+async def release(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float) -> Answer:
+    """Give back an execution that can't go on here, with the program and the status of `head`; nothing is added to its log.
 
-    `holder` is who has it, and the epoch in which it does. If it `is_damaged` it needs attention; one that has ended stays ended.
+    Nothing wakes it before `wake_at_s` but mail, and of that not what is `postponing`. `holder` is who has it, and the epoch in which it does. An execution
+    that has ended stays ended.
     """
     has_ended = head.ended_at_s is not None
     change = Commit(
@@ -67,11 +77,11 @@ async def set_aside(store: Store, holder: tuple[str, int], head: Head, postponin
         version=head.version,
         program=head.program,
         root=head.root,
-        status="needs_attention" if is_damaged and not has_ended else head.status,
+        status=head.status,
         wake_at_s=None if has_ended else wake_at_s,
         ended_at_s=head.ended_at_s,
         release=True,
-        news=is_damaged,
+        news=head.status == "needs_attention",
         acks=tuple(postponing),
     )
     (answer,) = await store.commit([change])

@@ -15,7 +15,8 @@ from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Mail
 from perdure.core.messages import Message
 from perdure.core.paths import Key, Path
-from perdure.programs.workflows import Instance
+from perdure.core.values import Blob
+from perdure.programs.workflows import Instance, Workflow
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +37,8 @@ class Warm:
     handed it over: what the store said of its holder before the last of them may be outdated. `pinned` is the program of its head as long as it has
     not begun. `compact_from` is how many events its log is to have before compacting it is tried again. `attributes` are those that its head has, and
     `indexed` those of the fold of which they were made, if they were made here. `leaving`: it is to be let go once it is not held any more. `postponing` is
-    what the next commit postpones: mail that was handed over and can't be read.
+    what the next commit postpones: mail that was handed over and can't be read. `workflow` is what runs it, `needs` the capabilities that it needs by its
+    `definition`.
     `defect` is why its program can't go on here, though its log does not say so yet: it is parked for that.
     """
 
@@ -46,6 +48,7 @@ class Warm:
         "busy",
         "compact_from",
         "defect",
+        "definition",
         "execution",
         "exists",
         "flights",
@@ -55,6 +58,7 @@ class Warm:
         "key",
         "leaving",
         "log_bytes",
+        "needs",
         "pinned",
         "postponing",
         "program",
@@ -64,6 +68,7 @@ class Warm:
         "touched_s",
         "undecided",
         "version",
+        "workflow",
     )
 
     def __init__(self, key: Key, exists: bool) -> None:
@@ -88,6 +93,9 @@ class Warm:
         self.touched_s = 0.0
         self.taken = 0
         self.compact_from = 0
+        self.workflow: Workflow | None = None
+        self.needs: frozenset[str] = frozenset()
+        self.definition: Blob | None = None
         self.leaving = False
         self.defect = ""
 
@@ -130,7 +138,7 @@ class Warm:
         """Let the fold and the program go; what is in flight goes on."""
         if self.program is not None:
             self.program.close()
-        self.execution = self.program = None
+        self.execution = self.program = self.definition = None
         self.log_bytes = 0
 
     def abandon(self) -> None:

@@ -13,7 +13,7 @@ from perdure.core import log
 from perdure.core.errors import Diverged, PerdureError, ProgrammingError, StoreUnavailable
 from perdure.core.execution import Execution
 from perdure.core.paths import Key, text
-from perdure.core.program import program_name
+from perdure.core.program import base, program_name
 from perdure.core.rebuild import rebuild
 from perdure.programs.workflows import Workflow, explain, program
 from perdure.runtime.driving import drive
@@ -169,5 +169,5 @@ def _unreadable(key: Key, status: str, pinned: str, error: Exception) -> Checked
 
 
 def _version(pinned: str) -> int:
-    version = pinned.rpartition("@")[2]
+    version = base(pinned).rpartition("@")[2]
     return int(version) if version.isascii() and version.isdigit() else 0

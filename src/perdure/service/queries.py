@@ -14,9 +14,10 @@ from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
 from perdure.core.ops import COMPOSITE, Call
 from perdure.core.paths import Key, text
-from perdure.core.program import shown
+from perdure.core.program import base, claimable, needs_of, shown
 from perdure.core.where import Where, conditions
 from perdure.programs.code.durations import Duration, seconds, whole
+from perdure.programs.graph.needs import described
 from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
 from perdure.service.access import Access
@@ -128,13 +129,25 @@ async def _why(access: Access, head: Head, execution: Execution) -> str:
     known = [one for one in known if one.root in (None, head.root)]
     if not any(one.programs for one in known):
         return f"no engine is running; {views.why(execution)}"
-    if not any(head.program in one.programs for one in known):
+    able = [one for one in known if base(head.program) in one.programs]
+    if not able:
         return f"no engine here knows {shown(head.program)}; {views.why(execution)}"
+    if lacking := _lacking(head.program, able):
+        return f"no engine here has {lacking}, which {shown(head.program)} needs; {views.why(execution)}"
     first = next(iter(execution.open.values()), None)
     if first is not None and first.state == "waiting" and isinstance(first.op, Call) and first.op.queue:
         unserved = not any(first.op.queue in one.queues for one in known)
         return f"{views.why(execution)}{'; no worker serves that queue' if unserved else ''}"
     return views.why(execution)
+
+
+def _lacking(program: str, engines: Sequence[presence.Presence]) -> str:
+    """The capabilities that a program needs and none of these engines has all of; nothing, if one has."""
+    needs = needs_of(program)
+    if not needs or any(claimable([program], one.toolboxes) for one in engines):
+        return ""
+    has = frozenset[str]().union(*(has for one in engines for programs, has in one.toolboxes if base(program) in programs))
+    return described(needs - has or needs)
 
 
 async def state(access: Access, fold: Fold, key: str | None, default: Any) -> Any:
@@ -332,7 +345,7 @@ def _listed(head: Head) -> Listed:
 
 
 def _pinned(head: Head) -> int:
-    version = head.program.rpartition("@")[2]
+    version = base(head.program).rpartition("@")[2]
     return int(version) if version.isascii() and version.isdigit() else 0
 
 

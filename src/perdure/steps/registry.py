@@ -33,6 +33,9 @@ OWN: dict[str, str] = {
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
 
 
+OWN_EXTRAS = {"http": "http", "llm": "agents", "ts": "sandbox", "python": "sandbox"}
+"""The extras of the package that Perdure's own kinds take, as each of them says."""
+
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "agents": ("pydantic_ai",),
     "definitions": ("cel_expr_python", "jsonschema_rs", "re2"),
@@ -62,6 +65,11 @@ class Registry(Mapping[str, Kind]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._made or name in OWN or _is_brought(name)
+
+    def ready(self) -> list[str]:
+        """The kinds that can be used here: those that are given or were asked for, and Perdure's own; nothing is imported to find out."""
+        extras = {**OWN_EXTRAS, **{name: kind.extra for name, kind in self._made.items()}}
+        return [name for name in dict.fromkeys((*self._made, *OWN)) if is_installed(extras.get(name, ""))]
 
     def _make(self, name: str) -> Kind:
         if name in OWN:

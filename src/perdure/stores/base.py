@@ -12,7 +12,7 @@ import msgspec
 from perdure.core.attributes import Indexed
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key, Queue
-from perdure.core.program import claimable
+from perdure.core.program import Toolbox, claimable
 from perdure.core.where import Condition
 
 
@@ -139,7 +139,7 @@ Answer = Committed | Conflict | Superseded
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a holder is ready to take on: executions of these programs (and of this root only, if given), work of these queues.
 
-    Of programs that need capabilities it takes those whose needs are all among its `capabilities`; it names these programs without their needs.
+    Of programs that need capabilities, it takes those for which one of its `toolboxes` has all that they need.
 
     `queues` are names, whatever the tenant, unless `tenants` are given: then work of these alone.
     """
@@ -151,11 +151,11 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     limit: int = 100
     root: Key | None = None
     tenants: frozenset[str] | None = None
-    capabilities: frozenset[str] = frozenset()
+    toolboxes: tuple[Toolbox, ...] = ()
 
     def of(self, known: Iterable[str]) -> "Claim":
         """The same claim by the full names of programs. `known` are those that need capabilities, of all executions there are."""
-        more = claimable(known, self.programs, self.capabilities)
+        more = claimable(known, self.toolboxes) if self.toolboxes else None
         return msgspec.structs.replace(self, programs=self.programs | more) if more else self
 
     @property
@@ -263,8 +263,8 @@ class Store(Protocol):
     async def claim(self, claim: Claim) -> Claimed:
         """Take what is ready, up to `limit` executions and `limit` pieces of work, longest waiting first, and hold it.
 
-        An execution is ready when its program is among `programs`, word for word but for the capabilities that it needs, which are all among
-        those of the claim, and it is awake and held by nobody or by the claimer, or
+        An execution is ready when its program is among `programs`, or one that needs capabilities and is among those of a toolbox, which has them
+        all, and it is awake and held by nobody or by the claimer, or
         its holder is dead (awake or not; with no time to wake at it comes first). Each comes with *all* its due mail, also what was
         handed over before and not acknowledged; then `wake_at_s` becomes None and `mail_at_s` the due time of the next mail, and `head`
         is as it is after that. Work is ready when due and leased by nobody or by a dead holder. What has waited equally long comes in

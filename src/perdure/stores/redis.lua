@@ -281,14 +281,16 @@ function ask.claim(claim)
   if claim.epoch ~= answer.epoch or not lives(claim.holder) then return end
   local queues, limits, ready, work, later = set(claim.queues), limits_now(), {}, {}, {}
   claim.knows = set(claim.programs)
-  local capabilities = set(claim.capabilities)
+  for _, toolbox in ipairs(claim.toolboxes) do toolbox.programs, toolbox.has = set(toolbox[1]), set(toolbox[2]) end
   for _, program in ipairs(call('SMEMBERS', at('programs'))) do  -- Those that need capabilities; see claimable() in core/program.py.
     local lines = {}
     for one in (program .. '\n'):gmatch('(.-)\n') do lines[#lines + 1] = one end
-    local can = claim.knows[lines[1]]
-    for i = 2, #lines do can = can and capabilities[lines[i]] end
-    if can and not claim.knows[program] then
-      claim.knows[program], claim.programs[#claim.programs + 1] = true, program
+    for _, toolbox in ipairs(claim.toolboxes) do
+      local can = toolbox.programs[lines[1]]
+      for i = 2, #lines do can = can and toolbox.has[lines[i]] end
+      if can and not claim.knows[program] then
+        claim.knows[program], claim.programs[#claim.programs + 1] = true, program
+      end
     end
   end
   local function fits(member, head)

@@ -220,14 +220,6 @@ ROWS = [
         failed="BadResult: the result of a does not fit its schema",
     ),
     Row(
-        "a tool that is not here fails the step, and the error says what there is",
-        """
-        steps:
-          - {id: a, tool: LASER, retry: {max: 1}}
-        """,
-        failed="the engine that runs here has no tool 'LASER'",
-    ),
-    Row(
         "an output that can't be made fails the execution",
         """
         steps:

@@ -109,6 +109,7 @@ class Step(Generic[P, R_co, X_co]):
     priority: int = 0
     transaction: bool = False
     heartbeat: Duration | None = None
+    version: int | str | None = None
     handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
@@ -288,6 +289,7 @@ def step(
     queue: str | Queue = ...,
     priority: int = ...,
     raises: tuple[type[Exception], ...] = ...,
+    version: int | str | None = ...,
 ) -> _TransactionDecorator: ...
 @overload
 def step(
@@ -300,6 +302,7 @@ def step(
     idempotent: bool = ...,
     raises: tuple[type[Exception], ...] = ...,
     heartbeat: Duration | None = ...,
+    version: int | str | None = ...,
 ) -> _Decorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
@@ -307,7 +310,8 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own; a name, or a
     `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves),
     `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly
-    once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed).
+    once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed), `version` (as a tool of a definition: an execution
+    that has begun with it goes on only where the tool has this version).
     """
     if fn is None:
         return _Decorator(options)

@@ -121,6 +121,11 @@ class Instance:
         """Whether what compaction replaces is kept, as its workflow said when the execution was started."""
         return self.execution.started is not None and self.execution.started.archive
 
+    @property
+    def required(self) -> frozenset[str]:
+        """Nothing beside the code itself."""
+        return frozenset()
+
     def unfit(self, definition: bytes) -> tuple[str, ...]:
         """Why it can't go on by a definition: it is code."""
         return (f"{self.workflow.name} is code, and no definition; deploy other code instead",)

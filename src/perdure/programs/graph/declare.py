@@ -36,7 +36,7 @@ class GraphWorkflow:
     """A definition as a workflow that an engine knows. `release` is what is started if nobody says otherwise; `family` are the releases of all
     definitions that it may call, by name; `tools` the steps by the names by which definitions call them, `kinds` the kinds of steps; `secrets` finds the
     value of a secret; `policy` says what it may do; `agent` is the name of the workflow that its agents are (empty: there is none);
-    `imports` finds the function that ``py:package.function`` names."""
+    `imports` finds the function that ``py:package.function`` names; `capabilities` are what its executions may need (None: whatever they need)."""
 
     name: str
     release: Release | None = None
@@ -53,6 +53,7 @@ class GraphWorkflow:
     calling: Calling = dataclasses.field(default_factory=Calling)
     sync: bool = False
     replays: tuple[int, ...] = ()
+    capabilities: frozenset[str] | None = None
 
     @property
     def definition(self) -> bytes | None:

@@ -25,6 +25,7 @@ from perdure.programs.graph.ending import Ending
 from perdure.programs.graph.endless import Endless
 from perdure.programs.graph.log import UNJUDGED, Failure, Log
 from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.needs import required
 from perdure.programs.graph.plan import Plan
 from perdure.programs.graph.planning import planned
 from perdure.programs.graph.roots import Roots
@@ -98,6 +99,11 @@ class Instance:
     def steps(self) -> Mapping[Path, Any]:
         """What performs the calls that are open, by their paths."""
         return self.log.steps
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The capabilities that its definition needs."""
+        return required(self.workflow, self.plan.ir) if self.is_begun else frozenset()
 
     @property
     def dialect(self) -> str:

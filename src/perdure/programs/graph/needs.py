@@ -1,10 +1,17 @@
-"""Needs: what has to be there so that a definition can be run to its end: tools, other workflows, what does the work of a kind of steps."""
+"""What has to be there so that a definition can be run to its end: tools, other definitions, what does the work of a kind of steps.
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+Each is a *capability*, by name: ``tool:charge``, ``tool:charge@2`` (of this version), ``kind:http``, ``definition:refund``. An execution needs some, an engine
+has some, and it takes the executions whose needs it has. A tool without a version fits whatever the execution needs no version of.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perdure.programs.format.sources import sourced
 from perdure.programs.graph.ir import IR, Node
+
+if TYPE_CHECKING:
+    from perdure.programs.graph.declare import GraphWorkflow
 
 ELSEWHERE = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
 """The verbs that take nothing that a definition has to be given: Perdure does them itself, or whoever serves a queue."""
@@ -44,3 +51,47 @@ def _of(node: Node) -> Iterator[Need]:
 
 def _target(config: Any) -> str:
     return str(config["target"] if isinstance(config, Mapping) else config)
+
+
+AGENTS = ("agent", "agent_message")
+"""The verbs that a workflow of their own does, unless something stands in for them."""
+
+
+def capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
+    """What an engine has for the executions of a workflow that it was given, of whose kinds of steps these can be used."""
+    versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
+    names = (("tool", workflow.tools), ("kind", (*kinds, *AGENTS)), ("definition", workflow.family))
+    return frozenset((*versions, *(f"{what}:{name}" for what, known in names for name in known)))
+
+
+def required(workflow: "GraphWorkflow", ir: IR) -> frozenset[str]:
+    """What the executions of a definition need, with the versions that tools have in `workflow`. What is imported by name is not among it."""
+    agents = (node for node in ir.nodes if node.kind == "agent" and isinstance(node.config, Mapping))
+    theirs = (Need("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
+    return frozenset(name for need in (*needed(ir), *theirs) if (name := _capability(workflow, need)))
+
+
+def _capability(workflow: "GraphWorkflow", need: Need) -> str:
+    if need.name.startswith("py:"):
+        return ""
+    if need.name in workflow.tools and need.what in ("tool", "workflow"):
+        version = workflow.tools[need.name].version
+        return f"tool:{need.name}" if version is None else f"tool:{need.name}@{version}"
+    if need.what == "workflow":
+        return f"definition:{need.name}" if need.name in workflow.family else ""  # code is started by its name, wherever it is
+    return f"kind:{need.name}" if need.what == "kind" or need.name in workflow.kinds else f"tool:{need.name}"
+
+
+def pinned(before: frozenset[str], now: frozenset[str]) -> frozenset[str]:
+    """What an execution needs `now`, by the versions of tools that it has needed `before`."""
+    kept = {_unversioned(one): one for one in before}
+    return frozenset(kept.get(_unversioned(one), one) for one in now)
+
+
+def _unversioned(capability: str) -> str:
+    return capability.partition("@")[0] if capability.startswith("tool:") else capability
+
+
+def described(lacking: Iterable[str]) -> str:
+    """Capabilities that are not there, in words: ``tool charge, kind http``."""
+    return ", ".join(one.replace(":", " ", 1) for one in sorted(lacking))

@@ -4,7 +4,8 @@ An address is kept as JSON text, of three parts for an execution and two for a q
 text. An execution is its `heads.number` elsewhere, which counts creations. One index answers a claim: by holder, by name (of a
 program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
 dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
-found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted. `programs` are those that need capabilities, of all executions that there were.
+found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted.
+`programs` are those that need capabilities, of all executions that there were.
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
 in a backup that was not yet opened, and the rest is the anchor of the store's time.

@@ -1,6 +1,7 @@
 """Holding: one living holder at a time works on an execution, and what a dead one held goes on elsewhere."""
 
 from perdure.core.mail import Ack, Opening, Send
+from perdure.core.program import Toolbox
 from perdure.stores.base import Committed, Limits
 from perdure.testing.conformance.world import NAMES, World, key, letter, queue
 
@@ -35,17 +36,21 @@ class Holding:
 
     async def test_what_needs_capabilities_is_claimed_by_those_who_have_all_of_them(self, world: World) -> None:
         await world.renew("one", "two", lease_s=1000)
-        pays, both, other = "order@1\ntool:pay", "order@1\ntool:pay\ntool:ship@2", "audit@1\ntool:pay"
+        pays, more, other = "order@1\ntool:pay", "order@1\ntool:pay\ntool:ship@2", "audit@1\ntool:pay"
         await world.open(key("pays"), program=pays)
-        await world.open(key("both"), program=both)
+        await world.open(key("both"), program=more)
         await world.open(key("other"), program=other)
         await world.open(key("plain"), program="order@1")
-        have = frozenset(["tool:pay", "kind:http"])
-        assert await world.claimed("one", "order@1") == [key("plain")]
-        assert await world.claimed("one", "order@1", capabilities=frozenset(["tool:ship@2"])) == []
-        assert await world.claimed("one", "order", "order@2", capabilities=have) == []
-        assert await world.claimed("one", "order@1", capabilities=have) == [key("pays")]
-        assert await world.claimed("two", "order@1", "audit@1", capabilities=have | {"tool:ship@2"}) == [key("both"), key("other")]
+
+        def boxes(*programs: str, has: str = "tool:pay kind:http") -> tuple[Toolbox, ...]:
+            return ((frozenset(programs), frozenset(has.split())),)
+
+        assert await world.claimed("one", "order@1", toolboxes=boxes("order@1", has="tool:ship@2")) == [key("plain")]
+        assert await world.claimed("one", "order@1") == []
+        assert await world.claimed("one", "order@1", toolboxes=(*boxes("order", "order@2"), *boxes("order@1", has="tool:ship@2"))) == []
+        assert await world.claimed("one", "order@1", toolboxes=boxes("order@1")) == [key("pays")]
+        both = (*boxes("audit@1"), *boxes("order@1", has="tool:pay tool:ship@2 kind:http"))
+        assert await world.claimed("two", toolboxes=both) == [key("both"), key("other")]
 
     async def test_what_an_execution_needs_may_change_and_holds_in_queues_and_for_what_the_dead_held(self, world: World) -> None:
         await world.store.limit("line", Limits(concurrency=5))
@@ -57,7 +62,8 @@ class Holding:
         world.clock.advance(10)
         assert await world.claimed("two", "order@1") == []
         assert (await world.claim("two", "order@1")).next_at_s is None
-        assert {*await world.claimed("two", "order@1", capabilities=frozenset(["tool:pay"]))} == {key("1"), key("2")}
+        toolbox = frozenset(["order@1"]), frozenset(["tool:pay"])
+        assert {*await world.claimed("two", "order@1", toolboxes=(toolbox,))} == {key("1"), key("2")}
 
     async def test_the_program_is_the_one_that_the_last_commit_named(self, world: World) -> None:
         await world.renew("one")
