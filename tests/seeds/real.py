@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from perdure import AsyncClient
-from perdure.definition import AGENTS, Definition
+from perdure.definition import Definition
 from perdure.fake_llm import Fake, models, serving_aside
 from perdure.loop_thread import LoopThread
 from perdure.programs.code.declare import Step
 from perdure.programs.graph.kind import Kind
-from perdure.programs.graph.needs import needed
+from perdure.programs.graph.needs import AGENTS, needed
 from perdure.runtime.host import open_store
 from perdure.runtime.worker import Worker
 from perdure.steps.deployment import Allowed, Deployment
