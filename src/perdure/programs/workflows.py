@@ -26,8 +26,8 @@ class Instance(Program, Protocol):
         ...
 
     @property
-    def required(self) -> frozenset[str]:
-        """The capabilities that an engine needs for it, as it is now; see `perdure.programs.graph.needs`."""
+    def required(self) -> frozenset[str] | None:
+        """The capabilities that an engine needs for it, as it is now (None: nobody knows yet); see `perdure.programs.graph.needs`."""
         ...
 
 

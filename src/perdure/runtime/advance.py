@@ -107,9 +107,8 @@ async def advance(engine: "Engine", warm: Warm) -> None:
 def _expect_capabilities(warm: Warm) -> None:
     """Find out what an execution needs, when that may have changed, and whether it is here."""
     execution, instance, workflow = warm.execution, warm.program, warm.workflow
-    if execution is None or instance is None or execution.definition == warm.definition or not instance.awake:
+    if execution is None or instance is None or execution.definition == warm.definition or (needs := instance.required) is None:
         return
-    needs = instance.required
     warm.needs = pinned(warm.needs, needs) if warm.needs else needs
     if isinstance(workflow, GraphWorkflow) and workflow.capabilities is not None and (lacking := warm.needs - workflow.capabilities):
         raise Incapable(warm.needs, lacking)

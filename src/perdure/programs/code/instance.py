@@ -122,7 +122,7 @@ class Instance:
         return self.execution.started is not None and self.execution.started.archive
 
     @property
-    def required(self) -> frozenset[str]:
+    def required(self) -> frozenset[str] | None:
         """Nothing beside the code itself."""
         return frozenset()
 

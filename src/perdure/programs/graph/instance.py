@@ -101,9 +101,9 @@ class Instance:
         return self.log.steps
 
     @property
-    def required(self) -> frozenset[str]:
-        """The capabilities that its definition needs."""
-        return required(self.workflow, self.plan.ir) if self.is_begun else frozenset()
+    def required(self) -> frozenset[str] | None:
+        """The capabilities that its definition needs; None before it is known by which one it goes."""
+        return required(self.workflow, self.plan.ir) if self.is_begun else None
 
     @property
     def dialect(self) -> str:
