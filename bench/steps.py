@@ -23,6 +23,7 @@ from perdure.core.ops import Ok
 from perdure.core.paths import Key
 from perdure.core.program import program_name
 from perdure.core.rebuild import rebuild
+from perdure.core.time_bounds import TimeBounds
 from perdure.programs.code.context import program
 from perdure.runtime.engine import Engine
 from perdure.stores.base import Commit
@@ -61,11 +62,11 @@ def decisions() -> list[Decision]:
     """The decisions of the whole execution, without an engine."""
     execution, instance, host = Execution(KEY), program(count.code, KEY), Host("bench")
     start = messages.Start(1, count.code.codec.encode_args((STEPS,), {}, "the input"))
-    made = [finish(decide(execution, start, instance, 0.0, host))]
+    made = [finish(decide(execution, start, instance, TimeBounds.exactly(0.0), host))]
     while execution.ended is None:
         (promise,) = execution.opened.performing()
         answer = messages.Settle(promise.path, 1, Ok(values.encode(len(made), "a result")))
-        made.append(finish(decide(execution, answer, instance, 0.0, host)))
+        made.append(finish(decide(execution, answer, instance, TimeBounds.exactly(0.0), host)))
     return made
 
 

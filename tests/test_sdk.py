@@ -16,15 +16,29 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Retry, StepFailed, WrongVerb, step, workflow
+from perdure import (
+    AsyncClient,
+    Context,
+    DeadlineExceeded,
+    ExecutionCancelled,
+    ExecutionFailed,
+    Fatal,
+    NeedsAttention,
+    Retry,
+    StepFailed,
+    WrongVerb,
+    step,
+    workflow,
+)
 from perdure.core import events as e
 from perdure.core import limits, log, messages
 from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
 from perdure.core.mail import Send
+from perdure.core.ops import Call
 from perdure.core.paths import Key
 from perdure.runtime.host import hosting, open_store
 from perdure.sdk import Workflow
-from perdure.stores.base import Head, Post
+from perdure.stores.base import Commit, Committed, Head, Post
 
 SECONDS_MAX = 20.0
 """How long a process may take that has next to nothing to do."""
@@ -527,6 +541,50 @@ async def test_an_execution_that_was_parked_goes_on_when_it_is_run_again_and_its
             await asyncio.wait_for(after.with_(id="k", db=db).arun(), 30)
     assert await asyncio.wait_for(before.with_(id="k", db=db).arun(), 30) == "one and on"
     assert ran == ["first"]
+
+
+async def test_an_execution_whose_step_was_interrupted_too_often_stays_parked_when_it_is_run_again_until_a_person_retries_it(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @step
+    async def deadly() -> str:
+        ran.append("deadly")
+        return "it lives"
+
+    @workflow
+    async def poisoned(ctx: Context) -> str:
+        return await ctx.step(deadly)
+
+    db, key = f"sqlite:///{tmp_path}/p.db", Key("default", poisoned.code.name, "k")
+    store, opened = open_store(db), (("deadly", 1),)
+    execution: list[e.Event] = [
+        e.Started(1, 1.0, b"\x92\x90\x80", 7),
+        e.Opened(opened, Call("deadly", deadly.codec.encode_args((), {}, "arguments")), "gone"),
+        e.Parked("interrupted", 2.0, ("it kills its host",), opened),
+    ]
+    change = Commit(
+        key=key,
+        epoch=(await store.moment()).epoch,
+        holder="gone",
+        version=0,
+        program=f"{key.workflow}@1",
+        root=key,
+        creates=True,
+        release=True,
+        row=log.encode(execution),
+        count=len(execution),
+        status="needs_attention",
+    )
+    (answer,) = await store.commit([change])
+    assert isinstance(answer, Committed)
+    for _ in range(3):
+        with pytest.raises(NeedsAttention, match=r"\(interrupted\): it kills its host; mend that, then retry it; until somebody does it stays parked"):
+            await asyncio.wait_for(poisoned.with_(id="k", db=db).arun(), 30)
+    assert ran == []
+    async with AsyncClient(store) as client:
+        await (await client.get("k", poisoned)).retry()
+    await store.close()
+    assert await asyncio.wait_for(poisoned.with_(id="k", db=db).arun(), 30) == "it lives"
 
 
 def test_every_public_name_is_there_and_is_what_type_checkers_take_it_for() -> None:

@@ -40,7 +40,7 @@ class AsyncDeadLetterOffice:
     ) -> Groups:
         """The dead letters by what they have in common, what failed last first; of at most `limit` executions, the newest.
 
-        A `fingerprint`, or the beginning of one, chooses one group.
+        A `fingerprint`, or the beginning of one, chooses one group. Where there are more than `limit`, the groups say that they are not `complete`.
 
         Raises:
             BadValue: there is no group of that fingerprint, or several begin so.

@@ -22,7 +22,8 @@ from perdure.sdk import Workflow
 from perdure.service import following, graphs, joining, operations, patching, queries, repeating
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
-from perdure.service.following import Emitted, Fold
+from perdure.service.fold import Fold
+from perdure.service.following import Emitted
 from perdure.service.queries import Status
 from perdure.short_traceback import short_traceback
 
@@ -40,11 +41,14 @@ class AsyncHandle(Generic[R_co]):
         self.created = created
         self._access = access
         self._kind = kind
-        self._fold = Fold(access.store, key)
         self._after = after
 
     def __repr__(self) -> str:
         return f"<handle of {self.key}>"
+
+    @property
+    def _fold(self) -> Fold:
+        return self._access.folds.of(self.key)
 
     @property
     def id(self) -> str:
@@ -54,19 +58,23 @@ class AsyncHandle(Generic[R_co]):
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the end and return what the workflow returned; at once, if it has ended. A paused execution is waited for.
 
-        What was before this handle's `resume` or `retry` does not count.
+        What was before this handle's `resume` or `retry` does not count. While something is missing for it to go on, such as an engine that knows
+        the workflow, a warning says so, after two seconds and once a minute.
 
         Raises:
             ExecutionFailed, DeadlineExceeded, ExecutionCancelled: how else it ended.
             NeedsAttention: it is parked until somebody looks at it.
-            Timeout: it did not end in time; it goes on.
+            Timeout: it did not end in time, for the reason in `why`; it goes on.
             NotFound: there is no such execution any more.
         """
-        with short_traceback:
-            async with within(timeout, f"the result of {self.key}"):
+        with short_traceback, self._access.notices.waiting(self.key):
+            async with within(timeout, f"the result of {self.key}", self._why):
                 raw = await endings.result(self._access.watch, self._access.store, self.key, self._after)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
+
+    async def _why(self) -> str:
+        return (await self.status()).why
 
     async def status(self) -> Status:
         """How it stands, and in a sentence why it waits."""

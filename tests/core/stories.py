@@ -18,6 +18,7 @@ from perdure.core.ops import Call, Err, Ok, Op, same
 from perdure.core.paths import Key, Path, parse, text
 from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
 from perdure.core.rebuild import Load, rebuild
+from perdure.core.time_bounds import TimeBounds
 from perdure.core.values import NOTHING, encode
 
 T = TypeVar("T")
@@ -99,7 +100,8 @@ def _trigger(event: e.Event) -> str:
 
 
 class Story:
-    """An execution of a scripted program. After each message: the fold of its log is the execution, and so is its replay."""
+    """An execution of a scripted program. After each message: the fold of its log is the execution, and so is its replay. It is `now_s`, or so much
+    earlier as the host is `unsure_s` of the time."""
 
     def __init__(self, script: Script, host: Host = HOST, blobs: Mapping[str, bytes] | None = None) -> None:
         self.script = script
@@ -107,6 +109,7 @@ class Story:
         self.execution = Execution(KEY)
         self.program = Scripted(script)
         self.now_s = NOW_S
+        self.unsure_s = 0.0
         self.events: list[e.Event] = []
         self.blobs: dict[str, bytes] = dict(blobs or {})
         self.loaded: list[str] = []
@@ -122,7 +125,7 @@ class Story:
         """The same, with all of the decision."""
         self.now_s += after_s
         self._mail += 1
-        deciding = decide(self.execution, message, self.program, self.now_s, self.host, self._mail)
+        deciding = decide(self.execution, message, self.program, TimeBounds(self.now_s - self.unsure_s, self.now_s), self.host, self._mail)
         decision, loaded = driven(deciding, self.blobs)
         self.loaded += loaded
         self.events += decision.events

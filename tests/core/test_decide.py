@@ -162,6 +162,38 @@ def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_eac
     assert dues() == dues() and dues()[0] != dues()[1] and all(NOW_S + 0.9 <= due_s <= NOW_S + 1 for due_s in dues())
 
 
+def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earliest() -> None:
+    story = Story({"start": [opens("nap", Sleep(10.0)), opens("ask", Receive(("x",), timeout_s=10.0)), opens("pay", Call("pay", timeout_s=10.0))]})
+    story.begin(deadline_s=10.0)
+    assert story.execution.wake_at() == NOW_S + 10
+    story.unsure_s = 3.0
+    assert story.tick(12.9) == []
+    assert kinds(story.tick(0.1)) == ["Settled", "Settled", "Retrying", "Ended"]
+
+
+def test_an_execution_whose_start_has_expired_perhaps_but_not_surely_begins() -> None:
+    story = Story({})
+    story.unsure_s = 3.0
+    assert "Started" in kinds(story.say(m.Start(expires_at_s=NOW_S + 1), 2.0))
+
+
+def test_what_waits_for_no_time_does_not_wait_until_the_time_is_known() -> None:
+    story = Story({"start": [opens("nap", Sleep(0.0)), opens("past", Sleep(until_s=NOW_S - 10)), opens("soon", Sleep(until_s=NOW_S - 1))]})
+    story.unsure_s = 3.0
+    assert [event.path for event in story.begin() if isinstance(event, e.Settled)] == [path("nap"), path("past")]
+    assert [event.path for event in story.tick(2.0) if isinstance(event, e.Settled)] == [path("soon")]
+
+
+def test_a_try_that_began_late_is_not_given_up_before_it_had_its_time() -> None:
+    young = Host("me", young=frozenset((PAY,)))
+    story = Story({"start": [opens("pay", Call("pay", timeout_s=5.0, retry=ONCE)), opens("a", Call("a", timeout_s=6.0, retry=ONCE))]}, young)
+    story.begin()
+    assert [event.path for event in story.tick(6.0) if isinstance(event, e.Settled)] == [path("a")]
+    assert story.execution.wake_at() == NOW_S + 5 and story.execution.wake_at(young=young.young) is None
+    story.host = HOST
+    assert kinds(story.tick()) == ["Settled"]
+
+
 def test_no_further_try_begins_while_an_earlier_one_still_runs_in_its_thread() -> None:
     busy = Host("me", busy=frozenset((PAY,)))
     story = Story({"start": [opens("pay", Call("pay", retry=STEADY, timeout_s=5.0)), opens("a", Call("a", retry=STEADY))]}, busy)
@@ -746,3 +778,16 @@ def test_a_loop_is_trimmed_only_to_a_turn_whose_state_is_remembered() -> None:
 
 def test_a_value_encoded_for_a_test_is_what_it_says() -> None:
     assert value(10) == encode("x" * 10, "value") and len(LARGE) > limits.BLOB_BYTES_MIN > len(SMALL)
+
+
+def test_a_retry_of_what_is_parked_for_one_reason_does_nothing_to_what_is_parked_for_another_or_has_failed() -> None:
+    again = m.Retry("run again", parked="diverged")
+    poisoned = Story({"start": [opens("pay")]})
+    poisoned.begin()
+    poisoned.say(m.Lost(PAY, 1, limits.INTERRUPTIONS_MAX))
+    assert poisoned.execution.parked is not None and poisoned.execution.parked.reason == "interrupted"
+    assert poisoned.say(again) == [] and kinds(poisoned.say(m.Retry())) == ["Resumed"]
+    assert poisoned.say(again) == [], "it goes on"
+    failed = Story({"start": [FAILED]})
+    failed.begin()
+    assert failed.status == "failed" and failed.say(again) == [] and kinds(failed.say(m.Retry())) == ["Reopened", "Ended"]

@@ -20,6 +20,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.host import open_store
 from perdure.runtime.serve import serve
 from perdure.runtime.worker import Worker
+from tests.runtime import timers
 from tests.runtime.flows import LARGE_BYTES, PRESS, WORKFLOWS, first, kind, listener, press, second, slow_on_a_queue, third
 from tests.stores.sqlite import next_version
 
@@ -29,6 +30,11 @@ RESULTS = "results.json"
 async def engine(url: str, queues: list[str]) -> None:
     """Serve until told to stop."""
     await serve([one.code for one in WORKFLOWS], [press, slow_on_a_queue], queues=queues, url=url, ready=lambda _: _say("ready"))
+
+
+async def timing(url: str) -> None:
+    """An engine and a worker for timers, until told to stop."""
+    await serve([one.code for one in timers.WORKFLOWS], [timers.stuck], queues=[timers.QUEUE], url=url, ready=lambda _: _say("ready"))
 
 
 async def client(url: str, executions: int, every_s: float) -> None:
@@ -117,7 +123,14 @@ async def _tell(handle: AsyncHandle[Any], signal: Any, body: Any) -> None:
         return
 
 
-ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"engine": engine, "leased": leased, "client": client, "teller": teller, "opener": opener}
+ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+    "engine": engine,
+    "leased": leased,
+    "client": client,
+    "teller": teller,
+    "opener": opener,
+    "timing": timing,
+}
 
 if __name__ == "__main__":
     asyncio.run(ROLES[sys.argv[1]](**json.loads(sys.argv[2])))

@@ -150,7 +150,7 @@ async def test_what_is_not_ready_waits_in_the_store_and_holds_no_memory() -> Non
         assert found.head.wake_at_s == pytest.approx(asyncio.get_running_loop().time() + 999, abs=1)
         entry = w.engine._warm.get(key)
         if entry is not None and entry.execution is not None:
-            w.engine._warm.evict(w.engine.clock.now_s(), 0.0)
+            w.engine._warm.evict(asyncio.get_running_loop().time(), 0.0)
             assert w.engine._warm.get(key) is None
         await settle(1500)
         await w.end()

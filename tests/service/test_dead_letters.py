@@ -206,7 +206,16 @@ async def test_a_group_is_chosen_by_the_beginning_of_its_fingerprint(c: Cluster,
         await client.dead_letters.groups(fingerprint="none")
     assert [ids(group) for group in await client.dead_letters.groups(workflow="sells")] == [["e1"]]
     assert [ids(group) for group in await client.dead_letters.groups(id_prefix="b", since="1h")] == [["b1"]]
-    assert await client.dead_letters.groups(limit=1) == [(await client.dead_letters.groups())[0]]
+
+
+@virtually
+async def test_a_count_that_leaves_some_out_says_so(c: Cluster, client: AsyncClient) -> None:
+    await world(c)
+    for number in range(3):
+        await fail(client, breaks, "a", id=f"b{number}")
+    for limit, count, complete in ((1, 1, False), (2, 2, False), (3, 3, True), (4, 3, True)):
+        (group,) = await client.dead_letters.groups(limit=limit)
+        assert (group.count, group.complete) == (count, complete)
 
 
 # what is done about them

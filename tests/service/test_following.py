@@ -13,7 +13,10 @@ from perdure.core import log, views
 from perdure.core.errors import BadValue
 from perdure.core.events import Event, Snapshot
 from perdure.core.folding import fold
-from perdure.service.following import Tail
+from perdure.core.paths import Key
+from perdure.service.fold import KEPT_EVENTS_MAX, KEPT_MAX, Folds, Tail
+from perdure.stores.base import Log
+from perdure.stores.memory import MemoryStore
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -332,13 +335,43 @@ async def test_a_long_log_is_folded_with_turns_for_others_in_between(c: Cluster,
     assert (await handle.status()).emitted == 10_000
     counting.cancel()
     assert turns >= 20
-    again = await client.get(handle.key)
-    for _ in range(3):
-        asking = asyncio.create_task(again.status())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-    assert (await again.status()).emitted == 10_000, "who was interrupted begins anew"
-    assert len(await again.steps()) == 10_002
+    async with AsyncClient(c.store) as other:
+        again = await other.get(handle.key)
+        for _ in range(3):
+            asking = asyncio.create_task(again.status())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert (await again.status()).emitted == 10_000, "who was interrupted begins anew"
+        assert len(await again.steps()) == 10_002
+
+
+@virtually
+async def test_an_execution_that_was_folded_before_is_read_from_there_on_by_whoever_asks_again(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(emitting)
+    handle = await client.start(emitting, 3, 0.1)
+    await handle.result()
+    reads: list[int] = []
+    read = c.store.read
+
+    async def counted(key: Key, after: int = 0) -> Log | None:
+        found = await read(key, after)
+        reads.append(0 if found is None else len(found.rows))
+        return found
+
+    c.store.read = counted  # type: ignore[method-assign]
+    for _ in range(5):
+        assert (await (await client.get(handle.key)).status()).status == "completed"
+    assert sum(map(bool, reads)) == 1, "the log was read once, and then only whether there is more"
+
+
+def test_folds_are_kept_within_a_bound() -> None:
+    folds = Folds(MemoryStore())
+    first = folds.of(Key("t", "w", "0"))
+    assert folds.of(first.key) is first
+    first.execution.logged_events = KEPT_EVENTS_MAX + 1
+    assert folds.of(Key("t", "w", "1")) is not first and folds.of(first.key) is not first
+    kept = [folds.of(Key("t", "w", str(number))) for number in range(KEPT_MAX + 10)]
+    assert folds.of(kept[-1].key) is kept[-1] and folds.of(kept[0].key) is not kept[0]

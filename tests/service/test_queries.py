@@ -270,7 +270,7 @@ async def test_a_call_on_a_queue_that_nobody_serves_says_so(c: Cluster, client: 
     await c.engine(queued)
     handle = await client.start(queued)
     await settle(1)
-    assert (await handle.status()).why == "waits for work (call work on gpu); no worker serves that queue"
+    assert (await handle.status()).why == "waits for work (call work on gpu); no worker serves queue gpu"
     await c.worker(work)
     await settle(1)
     assert (await handle.status()).why == "waits for work (call work on gpu)"

@@ -15,8 +15,10 @@ def complaint(error: BaseException) -> str:
     match error:
         case ExecutionFailed(key=Key() as key, error=info):
             return complaint_lines(f"{name(key)} failed: {info.type}: {info.message}", f"perdure logs {name(key)} shows what led there")
-        case NeedsAttention(key=Key() as key):
+        case NeedsAttention(key=Key() as key, reason=("diverged" | "paused")):
             return complaint_lines(str(error), f"perdure show {name(key)} shows where it stands, perdure resume {name(key)} lets it go on")
+        case NeedsAttention(key=Key() as key):
+            return complaint_lines(str(error), f"perdure show {name(key)} shows where it stands, perdure retry {name(key)} has it go on")
         case AlreadyThere(key=Key() as key):
             return complaint_lines(f"there is an execution {name(key)} already", "give the new one another id with --id, or none")
         case LinkRefused():

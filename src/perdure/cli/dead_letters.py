@@ -30,7 +30,7 @@ def dead_letters(settings: Settings, /, *, fingerprint: str | None, limit: int, 
     """
     import time
 
-    from perdure.cli import output, render_dead_letters
+    from perdure.cli import many, output, render_dead_letters
     from perdure.cli.complaints import name
 
     form = "json" if as_json else format
@@ -43,6 +43,7 @@ def dead_letters(settings: Settings, /, *, fingerprint: str | None, limit: int, 
             limit=limit,
             tenant=settings.tenant,
         )
+    many.say_if_cut(found, limit)
     if fingerprint:
         letters = [letter for group in found for letter in group.letters]
         output.listing(form, (name(one.key) for one in letters), letters, lambda: render_dead_letters.letters(letters, time.time()))

@@ -22,6 +22,7 @@ from perdure.core.errors import PerdureError
 from perdure.core.ops import APPROVAL, COMPOSITE
 from perdure.core.paths import Key
 from perdure.core.where import parsed
+from perdure.service.dead_letters import DeadLetters
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ def wanted(client: Client, settings: Settings, given: Mapping[str, Any], statuse
         (group,) = client.dead_letters.groups(
             fingerprint=given["fingerprint"], workflow=given["workflow"], id_prefix=given["prefix"], since=given["since"], tenant=settings.tenant
         )
+        say_if_cut([group])
         return [letter.key for letter in group.letters if not given["status"] or letter.status in _split(given["status"])]
     if not given["everything"]:
         return None
@@ -100,6 +102,14 @@ def wanted(client: Client, settings: Settings, given: Mapping[str, Any], statuse
             break
     # approvals end with whoever asks, and composites are nobody's work
     return [one.key for one in found if one.key.workflow not in (APPROVAL, COMPOSITE) or given["workflow"] == one.key.workflow]
+
+
+def say_if_cut(groups: Sequence[DeadLetters], limit: int | None = None) -> None:
+    """Say so, on standard error, if there are more dead letters than were looked at."""
+    if groups and not groups[0].complete:
+        looked_at = "those" if limit is None else f"the newest {limit:,}"
+        then = "repeat the command for the rest" if limit is None else "the counts are at least these; --limit looks at more"
+        click.echo(f"perdure: there are more dead letters than {looked_at} that were looked at; {then}", err=True)
 
 
 def _split(statuses: str | None) -> list[str]:

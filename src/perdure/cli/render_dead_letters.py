@@ -25,6 +25,7 @@ class Group(msgspec.Struct, frozen=True):
     first_at_s: float
     last_at_s: float
     example: Key
+    complete: bool = True
 
     @classmethod
     def of(cls, group: DeadLetters) -> Group:
@@ -42,7 +43,7 @@ def groups(found: Sequence[Group], now_s: float) -> Table:
 def _group(one: Group, now_s: float) -> tuple[Cell, ...]:
     return (
         cell(one.fingerprint, "strong"),
-        Cell(f"{one.count:,}"),
+        Cell(f"{one.count:,}{'' if one.complete else '+'}"),
         cell(one.workflow),
         cell(one.path),
         cell(_error(one.type, one.message), "bad"),

@@ -23,19 +23,21 @@ from perdure.core.paths import Path
 from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
 from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
+from perdure.core.time_bounds import TimeBounds
 from perdure.core.undo import undoable
 from perdure.core.values import kept, offload
 
 Deciding = Generator[Load, bytes, Decision]
 
 
-def decide(execution: Execution, message: Message, program: Program, now_s: float, host: Host, number: int = 0) -> Deciding:
+def decide(execution: Execution, message: Message, program: Program, now: TimeBounds, host: Host, number: int = 0) -> Deciding:
     """Fold one message into `execution`, run `program` until it has nothing left to do, and return what happened.
 
-    `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the
+    Events are stamped, and deadlines counted, at the latest time that it can be `now`, and not before the last event; what is due is decided by the
+    earliest. `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the
     decision is committed; if that fails they must be thrown away.
     """
-    draft = _Draft(execution, program, max(now_s, execution.now_s), host)
+    draft = _Draft(execution, program, now.not_before(execution.now_s), host)
     draft.number = number
     if execution.removed is not None and not isinstance(message, messages.Start | messages.Undo):
         return draft.decision  # there is nothing left to go on from; who comes to wait is told so
@@ -58,12 +60,12 @@ _LARGE: Mapping[type[Op], str] = {Call: "args", Keep: "value", Spawn: "input", S
 class _Draft:
     """A decision in the making."""
 
-    __slots__ = ("decision", "execution", "host", "now_s", "number", "program", "ready")
+    __slots__ = ("decision", "execution", "host", "now", "now_s", "number", "program", "ready")
 
-    def __init__(self, execution: Execution, program: Program, now_s: float, host: Host) -> None:
+    def __init__(self, execution: Execution, program: Program, now: TimeBounds, host: Host) -> None:
         self.execution = execution
         self.program = program
-        self.now_s = now_s
+        self.now, self.now_s = now, now.latest_s
         self.host = host
         self.decision = Decision()
         self.number = 0
@@ -182,7 +184,8 @@ class _Draft:
         if self.execution.memo.recalls(path, promise.op):
             return e.Recalled(path, self.now_s)
         if isinstance(promise.op, Sleep):
-            return e.Settled(path, Ok(), self.now_s) if promise.due_s is not None and promise.due_s <= self.now_s else None
+            is_over = promise.op.duration_s == 0 or (promise.due_s is not None and self.now.is_past(promise.due_s))
+            return e.Settled(path, Ok(), self.now_s) if is_over else None
         if isinstance(promise.op, Receive):
             numbers = self.execution.mailbox.matching(promise.op)
             enough = len(numbers) >= (promise.op.limit if promise.op.gather else 1)
@@ -202,7 +205,7 @@ class _Draft:
             if execution.started is not None or execution.ended is not None:
                 yield e.Watched(message.parent, self.now_s)
                 return
-        if message.expires_at_s is not None and self.now_s > message.expires_at_s:
+        if message.expires_at_s is not None and self.now.earliest_s > message.expires_at_s:
             yield e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
             return
         deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
@@ -253,7 +256,7 @@ class _Draft:
     def signal(self, message: messages.Signal) -> Iterator[e.Event]:
         """Put a message into the mailbox, once."""
         execution = self.execution
-        if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key, self.now_s):
+        if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key, self.now.earliest_s):
             return
         if len(execution.mailbox) >= limits.MAILBOX_MESSAGES_MAX:
             yield e.Refused(self.number, message.name, self.now_s, message.key, message.sender, message.sent)
@@ -305,7 +308,10 @@ class _Draft:
 
     def retry(self, message: messages.Retry) -> Iterator[e.Event]:
         """Resume what is parked, reopen what has failed."""
-        if self.execution.parked is not None:
+        parked = self.execution.parked
+        if message.parked and (parked is None or parked.reason != message.parked):
+            return
+        if parked is not None:
             yield from self.resume(message)
         elif self.execution.ended is not None and self.execution.ended.status == "failed":
             yield e.Reopened(self.now_s, message.reason, message.before if message.before in self.execution.settled else ())
@@ -353,8 +359,9 @@ class _Draft:
     def tick(self, _: messages.Tick) -> Iterator[e.Event]:
         """Do what is due by now, the earliest first."""
         execution = self.execution
-        while (wake_at_s := execution.wake_at(self.host.busy)) is not None and wake_at_s <= self.now_s:
-            promise = execution.opened.due_first(self.host.busy)
+        held = self.host.busy, self.host.young
+        while (wake_at_s := execution.wake_at(*held)) is not None and self.now.is_past(wake_at_s):
+            promise = execution.opened.due_first(*held)
             if promise is not None and promise.due_s == wake_at_s:
                 yield self._due(promise)
             elif execution.started is not None:

@@ -15,7 +15,8 @@ class Host(msgspec.Struct, frozen=True):
     """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
 
     A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
-    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin.
+    whose version nobody pinned. `busy` are the paths at which an earlier try has not ended yet, so that no further one may begin; `young` those of
+    tries that the host began so lately that their time is not over yet, whatever their execution expects.
     Of executions of the workflows in `archives`, what compaction replaces is kept.
     """
 
@@ -24,6 +25,7 @@ class Host(msgspec.Struct, frozen=True):
     versions: Mapping[str, int] = msgspec.field(default_factory=dict)
     busy: frozenset[Path] = frozenset()
     archives: frozenset[str] = frozenset()
+    young: frozenset[Path] = frozenset()
 
     def takes(self, op: Call) -> str | None:
         """The holder, if it performs the call itself."""

@@ -494,9 +494,10 @@ class TooDeep(WorkflowError):
 class Timeout(WorkflowError, TimeoutError):
     """The time given to a verb is over."""
 
-    def __init__(self, where: str, timeout_s: float | None) -> None:
-        super().__init__(f"{where}: nothing within {timeout_s:g} s" if timeout_s is not None else f"{where}: timed out")
-        self.where, self.timeout_s = where, timeout_s
+    def __init__(self, where: str, timeout_s: float | None, why: str = "") -> None:
+        over = f"{where}: nothing within {timeout_s:g} s" if timeout_s is not None else f"{where}: timed out"
+        super().__init__(f"{over}; {why}" if why else over)
+        self.where, self.timeout_s, self.why = where, timeout_s, why
 
 
 class JoinFailed(WorkflowError, ExceptionGroup[Exception]):
@@ -563,7 +564,11 @@ class NeedsAttention(WorkflowError):
     """The execution is parked until somebody looks at it."""
 
     def __init__(self, key: object, reason: str, detail: str) -> None:
-        super().__init__(f"execution {key} needs attention ({reason}): {detail}; mend that, then resume it or run it again with its id")
+        advice = {
+            "diverged": "mend that, then resume it or run it again with its id",
+            "paused": "resume it",
+        }.get(reason, "mend that, then retry it; until somebody does it stays parked, also when it is run again")
+        super().__init__(f"execution {key} needs attention ({reason}): {detail}; {advice}")
         self.key, self.reason, self.detail = key, reason, detail
 
 

@@ -129,11 +129,14 @@ class Execution:
         """How many executions stand above it, each started by the one before."""
         return 0 if self.started is None else self.started.depth
 
-    def wake_at(self, busy: AbstractSet[Path] = frozenset()) -> float | None:
-        """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970."""
+    def wake_at(self, busy: AbstractSet[Path] = frozenset(), young: AbstractSet[Path] = frozenset()) -> float | None:
+        """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970.
+
+        For what is `busy` or `young`, see `Host`.
+        """
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
-        timer = self.opened.due_first(busy)
+        timer = self.opened.due_first(busy, young)
         if timer is None or timer.due_s is None:
             return self.deadline_at_s
         return timer.due_s if self.deadline_at_s is None else min(timer.due_s, self.deadline_at_s)

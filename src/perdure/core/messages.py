@@ -92,10 +92,14 @@ class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
 
 
 class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="retry"):
-    """Go on: a failed execution from what failed, or from the operation at `before` on; one that needs attention from where it was parked."""
+    """Go on: a failed execution from what failed, or from the operation at `before` on; one that needs attention from where it was parked.
+
+    With `parked`, only if it is parked for this reason.
+    """
 
     reason: str = ""
     before: Path = ()
+    parked: str = ""
 
 
 class Preset(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="preset"):

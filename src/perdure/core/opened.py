@@ -83,6 +83,6 @@ class Opened:
         """Those that some holder performs itself, as far as is known."""
         return [promise for promise in self.open.values() if promise.state == "performing" and promise.by is not None]
 
-    def due_first(self, busy: AbstractSet[Path] = frozenset()) -> Promise | None:
-        """The one that is due first, the one opened first among equals; not a retry of what is still `busy`."""
-        return self.timers.next(busy)
+    def due_first(self, busy: AbstractSet[Path] = frozenset(), young: AbstractSet[Path] = frozenset()) -> Promise | None:
+        """The one that is due first, the one opened first among equals; neither a retry of what is still `busy`, nor a try that is `young`."""
+        return self.timers.next(busy, young)

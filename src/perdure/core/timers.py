@@ -32,19 +32,19 @@ class Timers:
             self._heap = sorted((one.due_s, one.number, one.path) for one in self._opened.values() if one.due_s is not None and one is not promise)
         heappush(self._heap, (due_s, promise.number, promise.path))
 
-    def next(self, busy: AbstractSet[Path]) -> Promise | None:
-        """The operation that is due first, the one opened first among equals; not a retry of what is still `busy`."""
+    def next(self, busy: AbstractSet[Path], young: AbstractSet[Path] = frozenset()) -> Promise | None:
+        """The operation that is due first, the one opened first among equals; neither a retry of what is still `busy`, nor a try that is `young`."""
         while self._heap:
             due_s, _, path = self._heap[0]
             promise = self._opened.get(path)
             if promise is None or promise.due_s != due_s:
                 heappop(self._heap)
-            elif path in busy and promise.state != "performing":
-                return self._next_idle(busy)
+            elif path in (young if promise.state == "performing" else busy):
+                return self._next_free(busy, young)
             else:
                 return promise
         return None
 
-    def _next_idle(self, busy: AbstractSet[Path]) -> Promise | None:
-        idle = [one for one in self._opened.values() if one.due_s is not None and (one.path not in busy or one.state == "performing")]
-        return min(idle, key=lambda one: (one.due_s or 0.0, one.number), default=None)
+    def _next_free(self, busy: AbstractSet[Path], young: AbstractSet[Path]) -> Promise | None:
+        free = [one for one in self._opened.values() if one.due_s is not None and one.path not in (young if one.state == "performing" else busy)]
+        return min(free, key=lambda one: (one.due_s or 0.0, one.number), default=None)

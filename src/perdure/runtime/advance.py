@@ -17,7 +17,7 @@ from perdure.core import log, messages
 from perdure.core.attributes import Indexed, indexed
 from perdure.core.compact import compact, worth_it
 from perdure.core.decide import decide
-from perdure.core.decision import Decision
+from perdure.core.decision import Decision, Host
 from perdure.core.error_text import text_of
 from perdure.core.errors import Diverged
 from perdure.core.events import Ended, Event, Parked, Patched, Reopened, Resumed, Started, Undoing
@@ -139,6 +139,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
     warm.exists = found is not None
     warm.version = 0 if found is None else found.head.version
     warm.pinned, warm.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
+    warm.created_at_s = 0.0 if found is None else found.head.created_at_s
     warm.indexed = None
     warm.log_bytes = 0 if found is None else sum(map(len, found.rows))
     events = [] if found is None else log.decode_all(found.rows)
@@ -177,14 +178,23 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
         raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
     if isinstance(item.message, messages.Undo) and execution.ended is not None and not instance.awake:
         raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
-    host = engine.host if not warm.threads else msgspec.structs.replace(engine.host, busy=frozenset(warm.threads))
+    host = _host(engine, warm, item.message)
     number = 0 if item.mail is None else item.mail.number
-    decision = await drive(engine.payloads, decide(execution, item.message, instance, engine.clock.now_s(), host, number), total.blobs)
+    now = engine.clock.now().not_before(warm.created_at_s)
+    decision = await drive(engine.payloads, decide(execution, item.message, instance, now, host, number), total.blobs)
     total.events += decision.events
     total.sends += decision.sends
     total.acks += decision.acks
     total.lines += decision.lines
     total.blobs.update(decision.blobs)
+
+
+def _host(engine: "Engine", warm: Warm, message: messages.Message) -> Host:
+    now_s = asyncio.get_running_loop().time()
+    young = frozenset(warm.young(now_s)) if warm.lives and isinstance(message, messages.Tick) else frozenset()
+    if not warm.threads and not young:
+        return engine.host
+    return msgspec.structs.replace(engine.host, busy=frozenset(warm.threads), young=young)
 
 
 async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> None:
@@ -202,6 +212,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         program=_program(warm, execution),
         root=execution.root,
         creates=not warm.exists,
+        created_at_s=execution.now_s if execution.started is None else execution.started.at_s,
         row=log.encode(decision.events) if decision.events else b"",
         count=len(decision.events),
         compacted=compacted,
@@ -217,10 +228,11 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         unless=unless,
     )
     taken, postponed = warm.taken, tuple(warm.postponing)
+    asked_s = asyncio.get_running_loop().time()
     (answer,) = await engine.store.commit([change])
     match answer:
         case Committed(version, now_s):
-            engine.clock.told(now_s)
+            engine.clock.take_answer(now_s, asked_s)
             warm.version, warm.exists, warm.held = version, True, not release
             warm.postponing = [ack for ack in warm.postponing if ack not in postponed]
             warm.attributes, warm.indexed = attributes, execution.attributes

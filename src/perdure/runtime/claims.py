@@ -13,9 +13,9 @@ from perdure.core.mail import Ack, Mail
 from perdure.core.messages import Work
 from perdure.runtime import answers
 from perdure.runtime.clock import Alarm, StoreClock
-from perdure.runtime.holder import Holder, Patience, bell
+from perdure.runtime.holder import Holder, Patience, Renewal, bell
 from perdure.runtime.quarantine import UNREADABLE, Reports, postponed
-from perdure.stores.base import Claim, Moment, Post, Store
+from perdure.stores.base import Claim, Post, Store
 
 logger = logging.getLogger("perdure.worker")
 
@@ -40,7 +40,7 @@ class Claims:
         silence = bell(self._store, self._ring)
         renewing: asyncio.Task[None] | None = None
         try:
-            _ = await self.membership.join()
+            self.clock.take((await self.membership.join()).reading)
             renewing = asyncio.create_task(self.membership.keep_alive(self._renewed))
             yield
         finally:
@@ -75,7 +75,7 @@ class Claims:
             await self._patience.wait()
             return []
         self._patience = Patience()
-        self.clock.told(claimed.now_s)
+        self.clock.take_answer(claimed.now_s, asked_s)
         if tenants is None or claimed.next_at_s is None or claimed.next_at_s > claimed.now_s:  # what others may have by now is no reason to ask again
             self._alarm.at(claimed.next_at_s)
         if name != self.membership.name:  # it came back under another name meanwhile, and has let go what this one was given
@@ -95,7 +95,7 @@ class Claims:
                 found.append((mail, answers.read(mail)))
             except UNREADABLE as error:
                 self._reports.report(mail.to, mail.key, error)
-                postponing.append(postponed(mail, self.clock.now_s(), error))
+                postponing.append(postponed(mail, self.clock.now().latest_s, error))
         if postponing:
             try:
                 _ = await self._store.commit([Post(epoch=self.membership.epoch, acks=tuple(postponing))])
@@ -103,9 +103,10 @@ class Claims:
                 logger.warning("could not postpone what can't be read: %s; it stays leased until this worker ends", error)
         return found
 
-    async def _renewed(self, moment: Moment) -> None:
+    async def _renewed(self, renewal: Renewal) -> None:
         """In a new epoch of the store, what is leased is no longer ours."""
-        if moment.epoch > self.membership.epoch:
+        self.clock.take(renewal.reading)
+        if renewal.moment.epoch > self.membership.epoch:
             await self._begin_anew()
 
     async def _begin_anew(self) -> None:
@@ -114,4 +115,4 @@ class Claims:
         before = self.membership.name
         self.membership.rename()  # at once, so that what is still on its way to the old name is not begun
         await self.membership.let_go(before)
-        _ = await self.membership.join()
+        self.clock.take((await self.membership.join()).reading)

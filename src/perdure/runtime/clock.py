@@ -1,31 +1,68 @@
-"""The store's clock, as a process sees it: the time that the store last told, plus what has passed here since."""
+"""The store's clock, as a process sees it: bounds of the store's time, from what the store said and when it was asked.
+
+A process may stand still at any instant (SIGSTOP, a paused machine, swapping), also between the store's reading of its time and the
+process's hearing of it. So the monotonic clock is read before the store is asked and after it has answered: the store's time was what it
+said at some instant in between. See `perdure.core.time_bounds` for what is decided by which bound.
+"""
 
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
+from perdure.core.time_bounds import TimeBounds
+
+FRESH_S = 10.0
+"""How long bounds are narrowed by further readings before a new reading takes their place: clocks of two machines drift apart."""
+
+WIDE_S = 0.5
+"""A reading whose bounds are further apart says little: the process stood still, or the store did. It does not take the place of better bounds."""
+
+ROUNDING_S = 1e-6
+"""More than the distance of two times since 1970 that a float can tell apart."""
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """What the store said its time was, at some instant between two readings of the monotonic clock."""
+
+    time_s: float
+    before_s: float
+    after_s: float
+
 
 class StoreClock:
-    """Never goes back, so that what is decided later is not earlier, whatever the clocks do."""
+    """Bounds of the store's time, kept as distances from the monotonic clock."""
 
-    __slots__ = ("_monotonic", "_offset_s", "_shown_s")
+    __slots__ = ("_began_s", "_monotonic", "_offset_max_s", "_offset_min_s")
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._offset_s = 0.0
-        self._shown_s = 0.0
+        self._offset_min_s = self._offset_max_s = 0.0
+        self._began_s = -FRESH_S
 
-    def told(self, now_s: float) -> None:
-        """Take over the time that the store has just told."""
-        self._offset_s = now_s - self._monotonic()
+    def take_answer(self, time_s: float, asked_s: float) -> None:
+        """Take in the time that the store has just said; it was asked at `asked_s` of the monotonic clock, or later."""
+        self.take(Reading(time_s, asked_s, self._monotonic()))
 
-    def now_s(self) -> float:
-        """The store's time, in seconds since 1970."""
-        self._shown_s = max(self._shown_s, self._monotonic() + self._offset_s)
-        return self._shown_s
+    def take(self, reading: Reading) -> None:
+        """Take in a reading, unless it says nothing new."""
+        least_s, most_s = reading.time_s - reading.after_s, reading.time_s - reading.before_s
+        was_set = most_s < self._offset_min_s or least_s > self._offset_max_s  # or goes on at another speed
+        is_old = reading.after_s - self._began_s > FRESH_S
+        if was_set or (is_old and most_s - least_s <= WIDE_S):
+            self._offset_min_s, self._offset_max_s, self._began_s = least_s, most_s, reading.before_s
+        else:
+            self._offset_min_s, self._offset_max_s = max(least_s, self._offset_min_s), min(most_s, self._offset_max_s)
+
+    def now(self) -> TimeBounds:
+        """What the store's time is, in seconds since 1970."""
+        monotonic_s = self._monotonic()
+        return TimeBounds(monotonic_s + self._offset_min_s, monotonic_s + self._offset_max_s)
 
     def at(self, when_s: float) -> float:
-        """A point in the store's time, on the monotonic clock."""
-        return when_s - self._offset_s
+        """When it is surely that time of the store, on the monotonic clock."""
+        at_s = when_s - self._offset_min_s
+        return at_s if at_s + self._offset_min_s >= when_s else at_s + ROUNDING_S
 
 
 class Alarm:

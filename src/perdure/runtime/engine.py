@@ -32,7 +32,7 @@ from perdure.runtime.advance import Incapable, LostRace, NewEpoch, advance
 from perdure.runtime.clock import Alarm, StoreClock
 from perdure.runtime.endings import Endings, seed_of
 from perdure.runtime.flights import give_back
-from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, bell, persistently
+from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, Renewal, bell, persistently
 from perdure.runtime.housekeeping import Housekeeping
 from perdure.runtime.known import OWN, releases, runnable, toolboxes
 from perdure.runtime.payloads import Payloads
@@ -44,7 +44,7 @@ from perdure.runtime.secrets import Secrets
 from perdure.runtime.threads import DaemonThreads
 from perdure.runtime.warm import Item, Residents, Warm
 from perdure.runtime.watch import Watch
-from perdure.stores.base import Assignment, Claim, Filter, Moment, Store
+from perdure.stores.base import Assignment, Claim, Filter, Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -146,7 +146,7 @@ class Engine:
         self.watch.listen()
         try:
             self.host = self._as_host()
-            self.clock.told((await self._membership.join()).now_s)
+            self.clock.take((await self._membership.join()).reading)
             await self._housekeeping.begin()
             keeping = self.spawn(self._membership.keep_alive(self._renewed))
             keeping.add_done_callback(lambda _: self._ring.set())
@@ -155,7 +155,7 @@ class Engine:
                 if keeping.done():
                     keeping.result()  # raises why it is not alive any more
                 await self._claim()
-                await self._housekeeping.turn(self.clock.now_s())
+                await self._housekeeping.turn(asyncio.get_running_loop().time())
                 await self._wait()
         except Exception as error:
             self._endings.fail(error)
@@ -219,9 +219,9 @@ class Engine:
         self.queues = queues | {""}
         self.host = self._as_host()
 
-    async def _renewed(self, moment: Moment) -> None:
-        self.clock.told(moment.now_s)
-        await self._enter(moment.epoch)
+    async def _renewed(self, renewal: Renewal) -> None:
+        self.clock.take(renewal.reading)
+        await self._enter(renewal.moment.epoch)
 
     async def _enter(self, epoch: int) -> None:
         """If the store has begun a new epoch, it may have lost commits: what is known here is void."""
@@ -244,7 +244,7 @@ class Engine:
         self._warm.clear()
         self._membership.rename()
         self.host = self._as_host()  # before anything can be held under the new name
-        self.clock.told((await self._membership.join()).now_s)
+        self.clock.take((await self._membership.join()).reading)
         self._ring.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -264,6 +264,7 @@ class Engine:
     async def _claim(self) -> None:
         self._ring.clear()
         self.settled_mail.clear()
+        asked_s = asyncio.get_running_loop().time()
         try:
             wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX, toolboxes=self._toolboxes)
             claimed = await self.store.claim(wanted)
@@ -274,7 +275,7 @@ class Engine:
             await self._patience.wait()
             return
         self._patience = Patience()
-        self.clock.told(claimed.now_s)
+        self.clock.take_answer(claimed.now_s, asked_s)
         self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:
             self._take(assignment)
@@ -297,13 +298,13 @@ class Engine:
                 warm.put(Item(messages.decode_message(mail.body), mail))
             except StoreError as error:
                 self._reports.report(head.key, mail.key, error)
-                warm.postponing.append(postponed(mail, self.clock.now_s(), error))
+                warm.postponing.append(postponed(mail, self.clock.now().latest_s, error))
         warm.undecided.append(Item(messages.Tick()))
         self._kick(warm)
 
     async def _wait(self) -> None:
         """Wait for a ring, for a time at which something is known to be due, or for the net."""
-        if (now_s := self.clock.now_s()) >= self._evict_at_s:
+        if (now_s := asyncio.get_running_loop().time()) >= self._evict_at_s:
             self._warm.evict(now_s, self._idle_s)
             self._evict_at_s = now_s + self._poll_s
         with suppress(TimeoutError):
@@ -392,7 +393,7 @@ class Engine:
 
     async def _give_back_to(self, warm: Warm, changed: Mapping[str, Any], wait_s: float) -> None:
         """Give back an execution that can't go on here; with `wait_s`, neither time nor the mail that is here wakes it before."""
-        now_s = self.clock.now_s()
+        now_s = self.clock.now().latest_s
         mail = (item.mail for item in warm.undecided if item.mail is not None)
         postponing = [*warm.postponing, *(Ack(one.to, one.key, postpone_to_s=now_s + wait_s) for one in mail if wait_s)]
         try:
@@ -416,12 +417,13 @@ class Engine:
     def _settle_down(self, warm: Warm) -> None:
         """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""
         execution = warm.execution
-        warm.touched_s = self.clock.now_s()
+        loop = asyncio.get_running_loop()
+        warm.touched_s = loop.time()
         warm.stop_timer()
         if execution is not None and warm.held and not self.stopping:
-            due_s = execution.wake_at(warm.threads.keys())
-            if due_s is not None:
-                warm.timer = asyncio.get_running_loop().call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
+            ring_s = warm.ring_at(self.clock, warm.touched_s)
+            if ring_s is not None:
+                warm.timer = loop.call_at(ring_s, self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None or not warm.held):
             self._endings.tell(warm.key, execution.ended)
         if execution is not None and not warm.held:

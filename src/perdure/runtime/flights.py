@@ -46,6 +46,7 @@ def act(engine: "Engine", warm: Warm, events: Iterable[e.Event]) -> None:
 def end(warm: Warm, path: Path) -> None:
     """End the try in flight at `path`, if there is one."""
     flight = warm.flights.pop(path, None)
+    warm.lives.pop(path, None)
     if flight is not None and flight[1] is not None:
         flight[1].cancel()
 
@@ -92,6 +93,9 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
         return
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
     life = StepLife(beats.beat, op.secrets, find)
+    life.began_s = asyncio.get_running_loop().time()
+    if op.timeout_s is not None or op.heartbeat_s is not None:
+        warm.lives[path] = life
     info = StepInfo(warm.key, path, attempt, reported, life, op.timeout_s)
     me = asyncio.current_task()
     try:

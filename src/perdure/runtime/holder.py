@@ -9,11 +9,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable
 from perdure.runtime import presence
+from perdure.runtime.clock import Reading
 from perdure.runtime.presence import Presence
 from perdure.stores.base import Moment, Store
 
@@ -28,6 +29,13 @@ POLL_S = 1.0
 
 WAIT_MIN_S, WAIT_MAX_S = 0.05, 5.0
 """The shortest and the longest wait before a store that was unavailable is asked again."""
+
+
+class Renewal(NamedTuple):
+    """What the store answered when a lease was renewed: its moment, and what that says of its time."""
+
+    moment: Moment
+    reading: Reading
 
 
 class Holder:
@@ -53,24 +61,25 @@ class Holder:
         """Whether the lease has surely held from `since_s`, on the clock of the loop, until now."""
         return self._broken_s <= since_s and not self.lapsed
 
-    async def join(self) -> Moment:
+    async def join(self) -> Renewal:
         """Begin to be alive; wait for the store if it is unavailable."""
         self._time = asyncio.get_running_loop().time
-        moment = await self.renew()
-        self.epoch = moment.epoch
-        return moment
+        renewal = await self.renew()
+        self.epoch = renewal.moment.epoch
+        return renewal
 
-    async def renew(self) -> Moment:
+    async def renew(self) -> Renewal:
         """Renew the lease now; wait for the store if it is unavailable."""
         return await persistently(self._renew)
 
-    async def _renew(self) -> Moment:
+    async def _renew(self) -> Renewal:
         asked_s = self._time()
         moment = await self._store.renew(self.name, self._lease_s, self._about)
+        reading = Reading(moment.now_s, asked_s, self._time())
         if self.lapsed:
             self._broken_s = self._time()
         self._renewed_s = asked_s
-        return moment
+        return Renewal(moment, reading)
 
     def rename(self) -> None:
         """Take another name, under which nothing is held; to be followed by `join`."""
@@ -88,24 +97,24 @@ class Holder:
         except StoreError as error:
             logger.warning("could not tell the store that %s is gone: %s; its lease will run out", self.name, error)
 
-    async def keep_alive(self, told: Callable[[Moment], Awaitable[None]]) -> None:
+    async def keep_alive(self, told: Callable[[Renewal], Awaitable[None]]) -> None:
         """Renew the lease until cancelled; `told` is given what the store answers, and finds out whether its epoch is a new one."""
         if self._threaded:
             await self._keep_alive_by_thread(told)
         while True:
             await asyncio.sleep(self._lease_s / 3)
-            if (moment := await self._attempt()) is not None:
-                await told(moment)
+            if (renewal := await self._attempt()) is not None:
+                await told(renewal)
 
-    async def _attempt(self) -> Moment | None:
+    async def _attempt(self) -> Renewal | None:
         try:
             return await self._renew()
         except StoreError as error:
             logger.warning("could not renew the lease of %s: %s", self.name, error)
             return None
 
-    async def _keep_alive_by_thread(self, told: Callable[[Moment], Awaitable[None]]) -> None:
-        loop, moments, ended = asyncio.get_running_loop(), asyncio.Queue[Moment](), threading.Event()
+    async def _keep_alive_by_thread(self, told: Callable[[Renewal], Awaitable[None]]) -> None:
+        loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[Renewal](), threading.Event()
         turned = threading.Event()
         turned.set()
 
@@ -117,17 +126,17 @@ class Holder:
                     )
                     continue
                 turned.clear()
-                moment = asyncio.run(self._attempt())
+                renewal = asyncio.run(self._attempt())
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(turned.set)
-                    if moment is not None:
-                        loop.call_soon_threadsafe(moments.put_nowait, moment)
+                    if renewal is not None:
+                        loop.call_soon_threadsafe(renewals.put_nowait, renewal)
 
         thread = threading.Thread(target=renew_while_it_turns, name=f"perdure-lease-{self.name}", daemon=True)
         thread.start()
         try:
             while True:
-                await told(await moments.get())
+                await told(await renewals.get())
         finally:
             ended.set()
             thread.join()

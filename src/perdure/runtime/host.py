@@ -11,11 +11,12 @@ from uuid import uuid4
 
 from perdure.core import messages
 from perdure.core.errors import BadValue
+from perdure.core.events import Parked
 from perdure.core.mail import Send
 from perdure.core.paths import Key
 from perdure.programs.code.queues import Queue
 from perdure.programs.workflows import Workflow
-from perdure.runtime.endings import outcome, result
+from perdure.runtime.endings import last_turn, outcome, result
 from perdure.runtime.engine import Engine
 from perdure.runtime.secrets import Secrets
 from perdure.stores.base import Post, Store
@@ -156,11 +157,18 @@ async def hosting(
 
 
 async def resume(engine: Engine, key: Key) -> int:
-    """Have an execution that needs attention go on, if it can by now; return the version after which it is to be watched (0: from its start)."""
+    """Have an execution go on that was parked because its code did not match; return the version after which it is to be watched (0: from its start).
+
+    What was parked for another reason stays so, as running it again may do harm again: that is for a person to decide. The reason is checked once
+    more where the message is decided on, so nothing else goes on that was parked meanwhile.
+    """
     found = await engine.store.read(key, after=sys.maxsize)
     if found is None or found.head.status != "needs_attention":
         return 0
-    retry = messages.encode(messages.Retry("run again"))
+    turn = await last_turn(engine.store, found.head)
+    if not isinstance(turn, Parked) or turn.reason != "diverged":
+        return 0
+    retry = messages.encode(messages.Retry("run again", parked="diverged"))
     _ = await engine.store.commit([Post(sends=(Send(key, f"retry:{uuid4().hex}", retry),))])
     return found.head.version
 

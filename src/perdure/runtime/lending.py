@@ -206,7 +206,7 @@ class Lender:
         return False
 
     def _lend(self, borrower: Borrower, wanted: Wanted, mail: Mail, work: Work) -> Loan:
-        left_s, now_s = inf, self._claims.clock.now_s()
+        left_s, now_s = inf, self._claims.clock.now().earliest_s
         if work.timeout_s is not None:  # which counts from when the try was asked for, as its execution counts it
             left_s = min(work.timeout_s, mail.due_at_s + work.timeout_s - now_s)
         loan = Loan(token_urlsafe(24), borrower, mail, work, wanted.lease_s, left_s)

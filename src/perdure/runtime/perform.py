@@ -99,20 +99,27 @@ async def _performed(fn: Any, args: Value, info: StepInfo, payloads: Payloads, t
         raw = await reveal(raw, info.life, threads)
     codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of(fn), fn, waits(fn))
     positional, named = codec.decode_args(raw, "the arguments of step", info.path)
+    loop = asyncio.get_running_loop()
+
+    def begin() -> Any:
+        if info.life is not None:
+            info.life.began_s = loop.time()
+        return inner(*positional, **named)
+
     if is_async:
-        return _success(await _inside(info, inner(*positional, **named)), info)
+        return _success(await _inside(info, begin()), info)
 
     def call() -> Outcome | _Awaited:
         """Runs in the thread, where everything that the function makes is looked at too: no future can carry a `StopIteration`."""
         try:
-            result = inner(*positional, **named)
+            result = begin()
             return _Awaited(result) if inspect.isawaitable(result) else _success(result, info)
         except BaseException as error:
             return failure(fn, error, info.mask)
 
     context = contextvars.copy_context()
     context.run(running.set, info)
-    thread = asyncio.get_running_loop().run_in_executor(threads, context.run, call)
+    thread = loop.run_in_executor(threads, context.run, call)
     busy(thread)
     came = await asyncio.shield(thread)
     return _success(await _inside(info, came.result), info) if isinstance(came, _Awaited) else came

@@ -6,6 +6,7 @@ It may be thrown away at any time and read again from the log; the messages in h
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 import msgspec
@@ -14,9 +15,12 @@ from perdure.core.attributes import Attributes, Indexed
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack, Mail
 from perdure.core.messages import Message
+from perdure.core.ops import Call
 from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
+from perdure.programs.code.info import StepLife
 from perdure.programs.workflows import Instance, Workflow
+from perdure.runtime.clock import StoreClock
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +44,7 @@ class Warm:
     what the next commit postpones: mail that was handed over and can't be read. `workflow` is what runs it, `needs` the capabilities that it needs by its
     `definition`.
     `defect` is why its program can't go on here, though its log does not say so yet: it is parked for that.
+    `lives` are those of tries in flight whose time is bounded.
     """
 
     __slots__ = (
@@ -47,6 +52,7 @@ class Warm:
         "born",
         "busy",
         "compact_from",
+        "created_at_s",
         "defect",
         "definition",
         "execution",
@@ -57,6 +63,7 @@ class Warm:
         "indexed",
         "key",
         "leaving",
+        "lives",
         "log_bytes",
         "needs",
         "pinned",
@@ -88,6 +95,7 @@ class Warm:
         self.in_hand: set[int] = set()
         self.postponing: list[Ack] = []
         self.flights: dict[Path, tuple[int, asyncio.Task[Any] | None]] = {}
+        self.lives: dict[Path, StepLife] = {}
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.touched_s = 0.0
@@ -96,6 +104,7 @@ class Warm:
         self.workflow: Workflow | None = None
         self.needs: frozenset[str] = frozenset()
         self.definition: Blob | None = None
+        self.created_at_s = 0.0
         self.leaving = False
         self.defect = ""
 
@@ -153,6 +162,33 @@ class Warm:
             if task is not None:
                 task.cancel()
         self.flights.clear()
+        self.lives.clear()
+
+    def young(self, now_s: float) -> dict[Path, float]:
+        """The tries that began here so lately that their time, or that of their heartbeat, is not over at `now_s`, each with when it is.
+
+        Their execution counts that time from when they were decided on. The process may have stood still between that and their beginning, and the
+        commit in between may have taken long. Times are those of the monotonic clock.
+        """
+        opened = {} if self.execution is None else self.execution.open
+        young = {}
+        for path, life in self.lives.items():
+            promise = opened.get(path)
+            if promise is None or promise.state != "performing" or not isinstance(promise.op, Call) or promise.due_s is None:
+                continue
+            has_s = promise.op.timeout_s if promise.due_s == promise.until_s else promise.op.heartbeat_s
+            if has_s is not None and life.began_s + has_s > now_s:
+                young[path] = life.began_s + has_s
+        return young
+
+    def ring_at(self, clock: StoreClock, now_s: float) -> float | None:
+        """When time alone will make it go on, on the monotonic clock, which says `now_s`."""
+        if self.execution is None or (due_s := self.execution.wake_at(self.threads.keys())) is None:
+            return None
+        if (ring_s := clock.at(due_s)) > now_s or not (young := self.young(now_s)):
+            return ring_s
+        due_s = self.execution.wake_at(self.threads.keys(), young.keys())
+        return min(*young.values(), *(() if due_s is None else (clock.at(due_s),)), inf)
 
     def stop_timer(self) -> None:
         """Wait for no time."""

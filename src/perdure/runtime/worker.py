@@ -6,7 +6,7 @@ another, and the answer that comes first counts.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -172,7 +172,7 @@ class Worker:
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
         me = asyncio.current_task()
         try:
-            return await uncancelled(asyncio.wait_for(trying, work.timeout_s), lambda: me in self._at_work.values())
+            return await _in_time(trying, life, work.timeout_s, lambda: me in self._at_work.values())
         except TimeoutError:
             return answers.late(work)
         finally:
@@ -191,6 +191,28 @@ class Worker:
     async def _post(self, post: Post) -> None:
         with suppress(StoreError):
             await self.store.commit([post])
+
+
+async def _in_time(trying: Coroutine[Any, Any, Outcome], life: StepLife, timeout_s: float | None, is_wanted: Callable[[], bool]) -> Outcome:
+    """Await a try for so long, counted from when its step began: the process may have stood still before that. What it does to its own task is an outcome.
+
+    Raises:
+        TimeoutError: it was not done by then, and is over.
+    """
+    loop, is_over = asyncio.get_running_loop(), False
+    life.began_s, task = loop.time(), loop.create_task(uncancelled(trying, lambda: not is_over and is_wanted()))
+    try:
+        while not task.done():
+            left_s = None if timeout_s is None else life.began_s + timeout_s - loop.time()
+            if left_s is not None and left_s <= 0:
+                raise TimeoutError
+            await asyncio.wait((task,), timeout=left_s)
+        return task.result()
+    finally:
+        is_over = True
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
 
 
 def _heard(thread: "asyncio.Future[Any]") -> None:

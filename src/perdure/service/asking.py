@@ -12,7 +12,7 @@ from perdure.core.ops import Keep
 from perdure.core.paths import Key
 from perdure.core.values import Value
 from perdure.service.access import Access
-from perdure.service.following import Tail
+from perdure.service.fold import Tail
 from perdure.service.operations import send
 
 

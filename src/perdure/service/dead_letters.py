@@ -5,7 +5,7 @@ the next. Off the list is what was retried, and what was discarded: that is canc
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -50,7 +50,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
-    """Executions that failed alike, the newest first: where, with what, how many, first and last when."""
+    """Executions that failed alike, the newest first: where, with what, how many, first and last when. Unless it is `complete`, more dead letters are there
+    than were looked at, so that `count` is the least that there are."""
 
     fingerprint: str
     workflow: str
@@ -61,6 +62,7 @@ class DeadLetters(msgspec.Struct, frozen=True):
     first_at_s: float
     last_at_s: float
     letters: tuple[DeadLetter, ...]
+    complete: bool = True
 
 
 class Which(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,25 +119,29 @@ async def groups(access: Access, which: Which) -> list[DeadLetters]:
         BadValue: a fingerprint is meant of which there is none, or several.
     """
     found: dict[tuple[str, str], list[DeadLetter]] = {}
-    async for letter in _letters(access, which):
-        if letter.fingerprint.startswith(which.fingerprint):
+    listed, complete = await _listed(access, which)
+    for one in listed:
+        letter = await _letter(access, one)
+        if letter is not None and letter.fingerprint.startswith(which.fingerprint):
             found.setdefault((letter.fingerprint, letter.key.workflow), []).append(letter)
-    grouped = sorted((_group(*name, letters) for name, letters in found.items()), key=lambda group: -group.last_at_s)
+    grouped = sorted((_group(*name, letters, complete) for name, letters in found.items()), key=lambda group: -group.last_at_s)
     if which.fingerprint and len(grouped) != 1:
         fitting = ", ".join(group.fingerprint for group in grouped[:5])
         raise BadValue("fingerprint", which.fingerprint, f"one of those that dead letters have{f'; it fits {fitting}' if fitting else ''}")
     return grouped
 
 
-def _group(name: str, workflow: str, letters: Sequence[DeadLetter]) -> DeadLetters:
+def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bool) -> DeadLetters:
     first = letters[0]
     newest = tuple(sorted(letters, key=lambda letter: -letter.at_s))
-    return DeadLetters(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest)
+    return DeadLetters(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete)
 
 
-async def _letters(access: Access, which: Which) -> AsyncIterator[DeadLetter]:
-    last, left = None, which.limit
-    while left > 0:
+async def _listed(access: Access, which: Which) -> tuple[list[Listed], bool]:
+    """The executions that are meant, the newest first, up to the limit; and whether these are all."""
+    found: list[Listed] = []
+    while len(found) <= which.limit:
+        asked = min(which.limit + 1 - len(found), PAGE)
         page = await queries.listing(
             access,
             tenant=which.tenant,
@@ -143,19 +149,20 @@ async def _letters(access: Access, which: Which) -> AsyncIterator[DeadLetter]:
             status=DEAD,
             id_prefix=which.id_prefix,
             since=which.since,
-            limit=min(left, PAGE),
-            older_than=last,
+            limit=asked,
+            older_than=found[-1].key if found else None,
         )
-        for listed in page:
-            try:
-                letter = look(await read(access, listed.key))
-            except UNREADABLE as error:
-                letter = _unreadable(listed, error)
-            if letter is not None:
-                yield letter
-        if len(page) < min(left, PAGE):
-            return
-        left, last = left - len(page), page[-1].key
+        found += page
+        if len(page) < asked:
+            break
+    return found[: which.limit], len(found) <= which.limit
+
+
+async def _letter(access: Access, listed: Listed) -> DeadLetter | None:
+    try:
+        return look(await read(access, listed.key))
+    except UNREADABLE as error:
+        return _unreadable(listed, error)
 
 
 def look(execution: Execution) -> DeadLetter | None:

@@ -1,33 +1,23 @@
-"""Following an execution: its log as it grows, commit by commit, and what people read from it.
+"""Following an execution: what people read from its log as it grows.
 
-Who follows closely misses nothing: what a compaction took away meanwhile is read from its archive. Who comes later finds what is
-left, under numbers that are never lower than the true ones; so nothing that is left is missed by going on behind a number.
+Who comes late finds what is left of a log, under numbers that are never lower than the true ones; so nothing that is left is missed by going on behind a
+number.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
 
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import log, values, views
-from perdure.core.errors import NotFound
+from perdure.core import values, views
 from perdure.core.execution import Execution
 from perdure.core.ops import Keep
 from perdure.core.paths import Key
-from perdure.core.values import Value, intact
+from perdure.core.values import Value
 from perdure.core.views import PublicEvent
 from perdure.service.access import Access
-from perdure.stores.base import Head, Store
-
-T = TypeVar("T")
-
-EVENTS_AT_A_TIME = 500
-"""After so many events the event loop gets its turn."""
-
-_archived: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
+from perdure.service.fold import Fold
 
 
 class Emitted(msgspec.Struct, frozen=True):
@@ -36,155 +26,6 @@ class Emitted(msgspec.Struct, frozen=True):
     number: int
     value: Any
     dropped: int = 0
-
-
-class Tail:
-    """The rows of a log from behind `version`, the last of a commit, on, as far as they have been written.
-
-    What is compacted away while it is read is read from the archive; with `closely`, so is what was compacted before.
-    """
-
-    def __init__(self, store: Store, key: Key, version: int = 0, closely: bool = False) -> None:
-        self.key = key
-        self.version = version
-        self.head: Head | None = None
-        self._store = store
-        self._closely = closely
-        self._rows: deque[bytes] = deque()
-
-    async def next(self) -> Sequence[e.Event] | None:
-        """The events of the next commit; None when there is none yet. A row that ends with a snapshot stands for everything before it.
-
-        Raises:
-            NotFound: there is no such execution.
-        """
-        if not self._rows:
-            found = await self._store.read(self.key, after=self.version)
-            if found is None:
-                raise NotFound(self.key)
-            self.head = found.head
-            self._rows.extend(found.rows)
-        while self._rows:
-            row = log.decode(self._rows.popleft())
-            match row[-1]:
-                case e.Snapshot(version) if version <= self.version:
-                    continue
-                case e.Snapshot(archive=str(archive)) if self._closely and (missed := await self._archive(archive)) is not None:
-                    self._rows.extendleft(reversed(missed))
-                case e.Snapshot(version):
-                    self.version = version
-                    return row
-                case _:
-                    self.version += len(row)
-                    return row
-        self._closely = True
-        return None
-
-    async def _archive(self, sha256: str) -> Sequence[bytes] | None:
-        """What was written behind the present version and replaced since; None if that was not kept."""
-        raw = await self._store.blob(sha256)
-        if raw is None:
-            return None
-        rows = _archived.decode(intact(sha256, raw))
-        version = 0
-        for number, row in enumerate(rows):
-            events = log.decode(row)
-            match events[-1]:
-                case e.Snapshot() as snapshot:
-                    if snapshot.version > self.version:
-                        return rows[number:]
-                    version = snapshot.version
-                case _:
-                    if version >= self.version:
-                        return rows[number:]
-                    version += len(events)
-        return []
-
-
-class Grown(msgspec.Struct, Generic[T]):
-    """What was taken of one commit; of a compacted log, the snapshot with it."""
-
-    taken: list[T]
-    snapshot: e.Snapshot | None
-
-
-Take = Callable[[Execution, e.Event], Iterable[T]]
-"""Folds an event into an execution, and returns what somebody wants of it."""
-
-
-class Fold:
-    """An execution, folded from its log as far as it was read."""
-
-    def __init__(self, store: Store, key: Key) -> None:
-        self.key = key
-        self._store = store
-        self._one_at_a_time = asyncio.Lock()
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        self.execution = Execution(self.key)
-        self._tail = Tail(self._store, self.key)
-        self._folded = 0
-
-    @property
-    def head(self) -> Head | None:
-        """The head, as of the last look at the log."""
-        return self._tail.head
-
-    async def more(self, take: Take[T]) -> Grown[T] | None:
-        """Fold one more commit; None when there is none yet.
-
-        Raises:
-            NotFound: there is no such execution.
-        """
-        try:
-            return await self._more(take)
-        except BaseException:  # who is interrupted within a commit has folded half of it
-            self._begin_anew()
-            raise
-
-    async def _more(self, take: Take[T]) -> Grown[T] | None:
-        row = await self._tail.next()
-        if row is None:
-            return None
-        snapshot = row[-1] if isinstance(row[-1], e.Snapshot) else None
-        if snapshot is not None:
-            self.execution = Execution(self.key)
-        taken: list[T] = []
-        for event in row:
-            taken.extend(take(self.execution, event))
-            self._folded += 1
-            if self._folded % EVENTS_AT_A_TIME == 0:
-                await asyncio.sleep(0)
-        return Grown(taken, snapshot)
-
-    async def refresh(self) -> Execution:
-        """Fold all that was written by now.
-
-        Raises:
-            NotFound: there is no such execution.
-        """
-        async with self._one_at_a_time:
-            while await self.more(_applied) is not None:
-                pass
-            return self.execution
-
-    async def seen(self, look: Callable[[Execution], T]) -> T:
-        """What `look`, in a thread if there is much to look at, sees of the execution with all that was written by now.
-
-        Raises:
-            NotFound: there is no such execution.
-        """
-        execution = await self.refresh()
-        async with self._one_at_a_time:
-            if len(execution.settled) + len(execution.open) <= EVENTS_AT_A_TIME:
-                return look(execution)
-            return await asyncio.to_thread(look, execution)
-
-
-def _applied(execution: Execution, event: e.Event) -> Iterable[None]:
-    execution.apply(event)
-    return ()
 
 
 async def stream(access: Access, key: Key, after: int, follow: bool) -> AsyncGenerator[Emitted, None]:

@@ -20,7 +20,7 @@ from perdure.programs.graph.tokens import Tokens
 from perdure.runtime.driving import drive
 from perdure.runtime.payloads import Payloads
 from perdure.service.access import Access
-from perdure.service.following import Fold
+from perdure.service.fold import Fold
 from perdure.stores.looking import Looking
 
 T = TypeVar("T")

@@ -112,6 +112,7 @@ def _commit(one: Exported, bundle: Bundle, names: Mapping[Key, Key], moment: Mom
         program=one.program,
         root=root,
         creates=True,
+        created_at_s=next((event.at_s for event in (execution.started, execution.ended) if event is not None), None),
         row=log.encode(events) if events else b"",
         count=len(events),
         compacted=None if compacted is None else log.encode(compacted),

@@ -14,6 +14,7 @@ from perdure.core.decision import Decision, Host
 from perdure.core.execution import Execution
 from perdure.core.mail import Ack
 from perdure.core.paths import Key
+from perdure.core.time_bounds import TimeBounds
 from perdure.runtime.endings import ENDED
 from perdure.service.access import Access
 from perdure.stores.base import Commit, Committed, Filter, Head
@@ -38,10 +39,10 @@ async def _withdrawal(access: Access, head: Head, message: messages.Cancel | mes
     key = head.key
     moment = await access.store.moment()
     mail = await access.store.mail(key)
-    execution, host = Execution(key, head.root), Host("")
-    total = _decided(decide(execution, message, _NEVER, moment.now_s, host))
+    execution, host, now = Execution(key, head.root), Host(""), TimeBounds.exactly(max(moment.now_s, head.created_at_s))
+    total = _decided(decide(execution, message, _NEVER, now, host))
     for one in mail:
-        told = _decided(decide(execution, messages.decode_message(one.body), _NEVER, moment.now_s, host))
+        told = _decided(decide(execution, messages.decode_message(one.body), _NEVER, now, host))
         total.events += told.events
         total.sends += told.sends
     return Commit(
@@ -54,7 +55,7 @@ async def _withdrawal(access: Access, head: Head, message: messages.Cancel | mes
         row=log.encode(total.events),
         count=len(total.events),
         status=execution.status,
-        ended_at_s=moment.now_s,
+        ended_at_s=now.latest_s,
         release=True,
         news=True,
         sends=tuple(total.sends),

@@ -12,16 +12,16 @@ from perdure.core import execution as folded
 from perdure.core.attributes import AttributeValue
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
-from perdure.core.ops import COMPOSITE, Call
+from perdure.core.ops import COMPOSITE
 from perdure.core.paths import Key, text
-from perdure.core.program import base, claimable, needs_of, shown
+from perdure.core.program import base
 from perdure.core.where import Where, conditions
 from perdure.programs.code.durations import Duration, seconds, whole
-from perdure.programs.graph.needs import described
 from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
 from perdure.service.access import Access
-from perdure.service.following import Fold
+from perdure.service.fold import Fold
+from perdure.service.missing import living, missing_engine, missing_worker
 from perdure.service.paging import pages
 from perdure.stores.base import Filter, Head, Lease
 
@@ -122,32 +122,13 @@ async def _why(access: Access, head: Head, execution: Execution) -> str:
     due_at_s = _due_at_s(head)
     if execution.started is None and due_at_s is not None and due_at_s > (await access.store.moment()).now_s:
         return f"it starts at {datetime.fromtimestamp(due_at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    alive = [presence.decode(lease.about) for lease in await access.store.leases() if lease.alive]
-    known = [one for one in alive if one is not None]
-    if len(known) < len(alive):  # somebody does not say what it knows, and may know this
+    holders = await living(access.store)
+    if holders is None:
         return views.why(execution)
-    known = [one for one in known if one.root in (None, head.root)]
-    if not any(one.programs for one in known):
-        return f"no engine is running; {views.why(execution)}"
-    able = [one for one in known if base(head.program) in one.programs]
-    if not able:
-        return f"no engine here knows {shown(head.program)}; {views.why(execution)}"
-    if lacking := _lacking(head.program, able):
-        return f"no engine here has {lacking}, which {shown(head.program)} needs; {views.why(execution)}"
-    first = next(iter(execution.open.values()), None)
-    if first is not None and first.state == "waiting" and isinstance(first.op, Call) and first.op.queue:
-        unserved = not any(first.op.queue in one.queues for one in known)
-        return f"{views.why(execution)}{'; no worker serves that queue' if unserved else ''}"
-    return views.why(execution)
-
-
-def _lacking(program: str, engines: Sequence[presence.Presence]) -> str:
-    """The capabilities that a program needs and none of these engines has all of; nothing, if one has."""
-    needs = needs_of(program)
-    if not needs or any(claimable([program], one.toolboxes) for one in engines):
-        return ""
-    has = frozenset[str]().union(*(has for one in engines for programs, has in one.toolboxes if base(program) in programs))
-    return described(needs - has or needs)
+    if engine := missing_engine(head, holders):
+        return f"{engine}; {views.why(execution)}"
+    worker = missing_worker(head, execution, holders)
+    return f"{views.why(execution)}; {worker}" if worker else views.why(execution)
 
 
 async def state(access: Access, fold: Fold, key: str | None, default: Any) -> Any:

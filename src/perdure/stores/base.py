@@ -71,8 +71,9 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A decision about one execution, to be made durable.
 
     Takes effect only if the execution is at `version` and the store in `epoch`; with `creates`, only if there is no head
-    at all. `row` is one log row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before
-    it, and stands for the events up to `version`. The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
+    at all, and the head says that it was created at `created_at_s`, or now if that is earlier. `row` is one log
+    row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before it, and stands for the events up to `version`.
+    The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
     execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
     `release`, what nobody holds is held by `holder` from then on, so that its death is noticed. With `news`, who waits for the execution
     to end or to need somebody is rung. `attributes`, unless None, are all that it has from then on; with `creates`, None means that it has none.
@@ -86,6 +87,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     program: str
     root: Key
     creates: bool = False
+    created_at_s: float | None = None
     row: bytes = b""
     count: int = 0
     compacted: bytes | None = None
@@ -99,6 +101,11 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     blobs: tuple[tuple[str, bytes], ...] = ()
     attributes: Indexed | None = None
     unless: tuple[str, ...] = ()
+
+
+def creation_time(commit: Commit, now_s: float) -> float:
+    """When the execution was created that `commit` creates in a store where it is `now_s`."""
+    return now_s if commit.created_at_s is None else min(commit.created_at_s, now_s)
 
 
 class Post(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -37,6 +37,7 @@ from perdure.stores.base import (
     Post,
     QueueStand,
     Superseded,
+    creation_time,
     is_meant,
 )
 from perdure.stores.bells import Bells
@@ -236,7 +237,7 @@ class MemoryStore:
             return Superseded(self._epoch)
         execution, answered = self._executions.get(commit.key), any(key in self._mail.get(commit.key, {}) for key in commit.unless)
         if execution is None and commit.creates and not answered:
-            head = Head(commit.key, commit.program, commit.root, commit.version, commit.holder, created_at_s=now_s)
+            head = Head(commit.key, commit.program, commit.root, commit.version, commit.holder, created_at_s=creation_time(commit, now_s))
             execution = self._create(head)
         elif execution is None or commit.creates or answered or execution.head.version != commit.version:
             return Conflict(execution.head if execution else None)

@@ -32,6 +32,7 @@ from perdure.stores.base import (
     Moment,
     Post,
     Superseded,
+    creation_time,
 )
 from perdure.stores.postgres_queues import ORPHANED, WANTED, Asked, Fetch, Found
 from perdure.stores.postgres_rows import HEAD, HEAD_TOLD, MAIL, as_bytes, head_of, mail_of
@@ -119,7 +120,7 @@ class Tables:
         if commit.unless and await self._first(THERE, address, [key.encode() for key in commit.unless]):
             number = None
         elif commit.creates:
-            times = (commit.wake_at_s, None, commit.status, now_s, commit.ended_at_s)
+            times = (commit.wake_at_s, None, commit.status, creation_time(commit, now_s), commit.ended_at_s)
             number = await self._create(Head(commit.key, commit.program, commit.root, version, commit.holder, *times))
         else:
             holder = None if commit.release else commit.holder

@@ -91,11 +91,11 @@ end
 local function first_due(address, from)
   return tonumber(call('ZRANGEBYSCORE', at('due', address), from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
-local function create(key, program, root, status, place, holder)
+local function create(key, program, root, status, place, holder, created_at)
   local address = pack(key)
   local head = {key = key, program = program, root = root, status = status, version = 0, holder = holder}
   head.queue, head.lane, head.priority, head.attributes = place.queue, place.lane, place.priority, place.attributes
-  head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), now, first_due(address, '-inf')
+  head.number, head.created_at_s, head.mail_at_s = call('INCR', at('created')), math.min(created_at or now, now), first_due(address, '-inf')
   for _, member in ipairs(call('ZRANGE', at('due', address), 0, -1)) do call('ZREM', at('unclaimed'), member) end
   call('ZADD', at('listed'), head.number, address)
   save(head)
@@ -203,7 +203,7 @@ local function commit(change)
   if answered or not head and not change.creates or head and (change.creates or head.version ~= change.version) then
     return {conflict = true, head = head or nil}
   end
-  if not head then create(change.key, change.program, change.root, '', {queue = '', lane = '', priority = 0}, change.holder) end
+  if not head then create(change.key, change.program, change.root, '', {queue = '', lane = '', priority = 0}, change.holder, change.created_at_s) end
   local function append(last, row) call('ZADD', at('log', address), last, numbered(last) .. row) end
   if change.compacted then
     call('DEL', at('log', address))

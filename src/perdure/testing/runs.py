@@ -26,7 +26,8 @@ from perdure.programs.code.results import Vote
 from perdure.runtime.endings import outcome
 from perdure.service import approvals, following, operations, patching, queries, repeating
 from perdure.service.asking import Search
-from perdure.service.following import Emitted, Fold, Tail
+from perdure.service.fold import Fold, Tail
+from perdure.service.following import Emitted
 from perdure.testing.aside import unwaiting
 from perdure.testing.machine import ENDED
 from perdure.testing.telling import Teller, short

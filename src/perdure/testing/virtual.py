@@ -68,6 +68,9 @@ class VirtualLoop(AbstractEventLoop):
 
     `rng` draws which ready callback is next; without one they run first in, first out. At most `limit_s` virtual seconds may pass
     and `handles_max` callbacks run. What a real loop has and this one has not (sockets, processes, signals) raises NotImplementedError.
+
+    After each reading of the clock the world stands still for as long as `pause` says, as a process does that was stopped by a signal or whose machine was:
+    so a pause can come between any two instructions that touch time.
     """
 
     def __init__(self, rng: random.Random | None = None, *, start_s: float = START_S, limit_s: float = LIMIT_S, handles_max: int = HANDLES_MAX) -> None:
@@ -88,6 +91,7 @@ class VirtualLoop(AbstractEventLoop):
         self._next_number = count(1).__next__
         self._thread = threading.get_ident()
         self._running = self._ending = self._closed = False
+        self.pause: Callable[[], float] = float
 
     @property
     def now_s(self) -> float:
@@ -95,7 +99,9 @@ class VirtualLoop(AbstractEventLoop):
         return self._now_s
 
     def time(self) -> float:
-        return self._now_s
+        read_s = self._now_s
+        self._now_s += self.pause()
+        return read_s
 
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         handle = Handle(callback, args, copy_context() if context is None else context, self._now_s)
@@ -109,7 +115,7 @@ class VirtualLoop(AbstractEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
         handle = Handle(callback, args, copy_context() if context is None else context, when)
@@ -216,8 +222,8 @@ class VirtualLoop(AbstractEventLoop):
             raise Deadlocked("nothing is ready and no timer is set", self.pending())
         if (due_s := timers[0][0]) > self._end_s:
             raise TooLong(f"the next timer is due at {due_s}, after the limit of {self._end_s} virtual seconds", self.pending())
-        self._now_s = due_s
-        while timers and timers[0][0] == due_s:
+        self._now_s = max(self._now_s, due_s)
+        while timers and timers[0][0] <= self._now_s:
             self._ready.append(heappop(timers)[2])
         return None
 

@@ -14,6 +14,7 @@ from perdure.core.facts import facts
 from perdure.core.ops import Call, Err, Ok, Outcome
 from perdure.core.paths import Key, Path, parse
 from perdure.core.rebuild import Load, rebuild
+from perdure.core.time_bounds import TimeBounds
 from perdure.programs.code.codec import codec_of
 from perdure.programs.code.context import program
 from perdure.programs.code.declare import CodeWorkflow, Step
@@ -56,7 +57,7 @@ class Hand:
 
     def tell(self, message: messages.Message, number: int = 0) -> Decision:
         """Decide on any message."""
-        decision = drive(decide(self.execution, message, self.program, self.now_s, HOST, number), self.blobs)
+        decision = drive(decide(self.execution, message, self.program, TimeBounds.exactly(self.now_s), HOST, number), self.blobs)
         self.log += decision.events
         self.blobs.update(decision.blobs)
         return decision

@@ -17,6 +17,7 @@ from perdure.core.errors import Diverged, Fatal
 from perdure.core.facts import facts
 from perdure.core.ops import Ok
 from perdure.core.paths import text
+from perdure.core.time_bounds import TimeBounds
 from perdure.programs.code.context import Context
 from perdure.programs.code.declare import CodeWorkflow, Signal, step
 from perdure.programs.code.diff import explain
@@ -507,7 +508,7 @@ def effects_of(hand: Hand, code: Code, *told: messages.Message) -> list[e.Event]
     assert found is not None
     events: list[e.Event] = []
     for message in (messages.Diverge(found.diff), *told):
-        decision = drive(decide(execution, message, instance, hand.now_s, HOST), hand.blobs)
+        decision = drive(decide(execution, message, instance, TimeBounds.exactly(hand.now_s), HOST), hand.blobs)
         assert not decision.sends and not decision.lines
         events += decision.events
     instance.close()

@@ -16,12 +16,13 @@ from perdure.core.values import NOTHING, Blob, Value
 class StepLife:
     """What a step has beside what is known of it: somebody who hears its heart beat, whether it is still wanted, whether the log is to keep what it said
     last even if it ends well, and the secrets that it is given: their `places` in its named arguments, what `find`s them by name, and the `mask` that
-    hides them in what it says."""
+    hides them in what it says. It began at `began_s` of the monotonic clock: a pause of the process before that takes nothing of its time."""
 
-    __slots__ = ("beat", "find", "keeps", "mask", "over", "places")
+    __slots__ = ("beat", "began_s", "find", "keeps", "mask", "over", "places")
 
     def __init__(self, beat: Callable[[bytes], None], places: tuple[str, ...] = (), find: Find = nothing) -> None:
         self.beat = beat
+        self.began_s = 0.0
         self.keeps = False
         self.over = False
         self.places, self.find = places, find

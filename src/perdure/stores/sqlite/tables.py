@@ -12,7 +12,7 @@ from perdure.core.limits import UNCLAIMED_MAIL_S
 from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
 from perdure.core.program import needs_of
-from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded
+from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded, creation_time
 from perdure.stores.sqlite import attributes, queues, transactions
 from perdure.stores.sqlite.claims import assign, known, lease, next_at, ready
 from perdure.stores.sqlite.file import Execute
@@ -307,7 +307,8 @@ class Tables:
                 self._execute(WAKE, (due_at_s, number))
 
     def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
-        state = (commit.program, text(commit.root), version, commit.holder, commit.wake_at_s, commit.status, now_s, commit.ended_at_s, "", "", 0, 0)
+        times = (commit.wake_at_s, commit.status, creation_time(commit, now_s), commit.ended_at_s)
+        state = (commit.program, text(commit.root), version, commit.holder, *times, "", "", 0, 0)
         return self._insert(commit.key, text(commit.key), state)
 
     def _know(self, program: str) -> None:

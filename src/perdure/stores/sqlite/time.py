@@ -1,9 +1,12 @@
 """The store's time: the wall clock, except that it never goes back.
 
-A reading of both clocks, wall and monotonic, is an anchor. From there the store's time goes on at nine tenths of the speed of
+A reading of both clocks, first the wall's and then the monotonic one, is an anchor. From there the store's time goes on at nine tenths of the speed of
 the monotonic clock at least, and is the wall's wherever that is ahead. So a wall clock that was set back neither stops timers
 nor makes them an hour late: they run a little slowly until it has caught up; a jump forward, or a suspended machine, is followed
 at once. All processes share the latest anchor through the file, which is at most some seconds old, and so agree within half a second.
+
+The order of the two readings matters. A process may stand still between them: read in this order, its anchor is behind the true time for
+it, which costs nothing. In the other order the anchor would be ahead, for all processes, and every timer early.
 """
 
 import time
@@ -46,12 +49,13 @@ class SteadyClock:
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic, boot: str | None = None) -> None:
         self._wall, self._monotonic = wall, monotonic
-        self.anchor = Anchor(wall(), monotonic(), boot_id() if boot is None else boot)
+        wall_s, monotonic_s = wall(), monotonic()
+        self.anchor = Anchor(wall_s, monotonic_s, boot_id() if boot is None else boot)
 
     def __call__(self) -> float:
         """What time it is, in seconds since 1970."""
-        monotonic_s = self._monotonic()
-        time_s = reckoned(self.anchor, self._wall(), monotonic_s)
+        wall_s, monotonic_s = self._wall(), self._monotonic()
+        time_s = reckoned(self.anchor, wall_s, monotonic_s)
         self.anchor = Anchor(time_s, monotonic_s, self.anchor.boot)
         return time_s
 

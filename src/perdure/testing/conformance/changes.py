@@ -68,6 +68,14 @@ class Changes:
         assert (head.key, head.program, head.root, head.status) == (key(), "order", key("root"), "running")
         assert (head.holder, head.created_at_s, head.ended_at_s) == ("one", world.clock.now_s, None)
 
+    async def test_what_was_created_earlier_is_listed_with_that_time_and_never_with_a_later_one(self, world: World) -> None:
+        began_s = world.clock.now_s
+        world.clock.advance(5)
+        await world.commit(key("1"), creates=True, created_at_s=began_s + 2.5)
+        await world.commit(key("2"), creates=True, created_at_s=world.clock.now_s + 1)
+        await world.commit(key("1"), 1, created_at_s=began_s)
+        assert [(await world.head(key(id))).created_at_s for id in "12"] == [began_s + 2.5, world.clock.now_s]
+
     async def test_creating_conflicts_with_any_head_even_a_pending_one(self, world: World) -> None:
         await world.open(key())
         pending = await world.head(key())
