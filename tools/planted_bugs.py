@@ -211,8 +211,8 @@ GUARDS = (
     # Secrets and people.
     Guard(
         "a result holds no secret",
-        "runtime.perform:perform",
-        Instead("info.life.mask.outcome(outcome)", "outcome"),
+        "core.masks:Mask.outcome",
+        Returns("outcome"),
         suite("service/secrets/test_canaries.py", "tool and error"),
     ),
     Guard("a secret is masked within base64", "core.masks:_base64", Instead("((0, 0), (1, 2), (2, 3))", "((0, 0),)"), suite("core/test_masks.py")),
