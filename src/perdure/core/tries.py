@@ -1,5 +1,7 @@
 """Tries: what becomes of a call when a try of it has failed, or will never answer."""
 
+import msgspec
+
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo
@@ -13,13 +15,16 @@ FINAL = ("fatal", "interrupted", "rollback")
 
 def failed(key: Key, promise: Promise, op: Call, failure: Err, now_s: float) -> e.Event:
     """It is tried again after a while, or not any more. What undoes something is never given up: then the execution needs attention."""
-    failures = promise.failures + 1
-    if failure.kind in FINAL or failures >= op.retry.max:
+    failures, error = promise.failures + 1, failure.error
+    is_final = failure.kind in FINAL or failures >= op.retry.max
+    if failure.kind == "timeout" and not op.idempotent and not is_final:  # nobody knows how far it came, as after an interruption
+        is_final, error = True, msgspec.structs.replace(error, message=f"{error.message}; it is not declared idempotent, so it was not run again")
+    if is_final:
         if promise.path[0] == UNDO:
-            why = f"{text(promise.path[1:])} could not be undone: {failure.error.type}: {failure.error.message}"
+            why = f"{text(promise.path[1:])} could not be undone: {error.type}: {error.message}"
             return e.Parked("undo", now_s, (why,), promise.path)
         kept = failure.kind if failure.kind in FINAL or failure.kind == "timeout" else "exhausted"
-        return e.Settled(promise.path, Err(kept, failures, failure.error), now_s)
+        return e.Settled(promise.path, Err(kept, failures, error), now_s)
     wait_s = op.retry.delay_s(failures, f"{key}:{promise.path}:{failures}") if failure.after_s is None else failure.after_s
     return e.Retrying(promise.path, promise.attempt, failure.kind, failure.error, now_s + wait_s, now_s)
 

@@ -111,7 +111,7 @@ def config_schema(one: Kind) -> dict[str, Any]:
 def tool(name: str, step: Step[Any, Any, Any]) -> ToolShown:
     """A tool as it is shown."""
     summary = (getattr(step.fn, "__doc__", "") or "").strip().split("\n\n")[0].replace("\n", " ")
-    return ToolShown(name, summary, arguments(step), step.queue, step.idempotent, step.rule.max, step.timeout_s, bool(step.handlers))
+    return ToolShown(name, summary, arguments(step), step.queue, step.declares_repeat, step.rule.max, step.timeout_s, bool(step.handlers))
 
 
 def arguments(step: Step[Any, Any, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ output: "@ask"
 def others() -> dict[str, KindShown]:
     """What they are, by their verbs."""
     found = (
-        shown_verb("tool", "Tool", "wrench", "as the tool says of itself (`@step(idempotent=False)`), or the step does", _TOOL),
+        shown_verb("tool", "Tool", "wrench", "only where the tool (`@step(idempotent=True)`) or the step declares it; else it ends as `interrupted`", _TOOL),
         shown_verb("call", "Function or workflow", "call_split", "a child that exists is joined, never started twice; of a function, as of a tool", _CALL),
         shown_verb(
             "task",

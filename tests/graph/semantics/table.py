@@ -5,7 +5,7 @@ written for people: who wants to know what a definition does here, reads the row
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import dedent
 from typing import Any
 
@@ -28,6 +28,11 @@ class Refused(Exception):
     """Another one."""
 
 
+def again(fn: Callable[..., Any]) -> Any:
+    """A tool that may run again after an interruption."""
+    return step(idempotent=True)(fn)
+
+
 def say(value: Any = None) -> Any:
     """What it is given."""
     return value
@@ -43,7 +48,7 @@ def add(a: Any, b: Any) -> Any:
     return a + b
 
 
-@step(name="RESERVE")
+@step(name="RESERVE", idempotent=True)
 def reserve(room: str = "12") -> str:
     """A reservation."""
     return f"room {room}"
@@ -60,7 +65,7 @@ def fail(message: str = "no") -> None:
     raise Broken(message)
 
 
-TOOLS: dict[str, Callable[..., Any]] = {"SAY": say, "ECHO": echo, "ADD": add, "FAIL": fail, "RESERVE": reserve}
+TOOLS: dict[str, Any] = {"SAY": again(say), "ECHO": again(echo), "ADD": again(add), "FAIL": again(fail), "RESERVE": reserve}
 KINDS = {"llm": lambda config, input: input, "agent": lambda config, input: input}
 
 

@@ -184,5 +184,5 @@ async def _notify(context: "Context", path: Path, approval: str, step: Step[Any,
         (letter,) = (await context._settle(here, Receive((notices(approval),)))).letters
         notice = context._instance.decode(letter.body, Notice, here)
         raw = step.codec.encode_args((notice,), {}, "the arguments of step", here)
-        call = Call(step.name, raw, step.queue, step.rule, step.timeout_s, step.idempotent)
+        call = Call(step.name, raw, step.queue, step.rule, step.timeout_s, step.may_repeat)
         await context._settle((*path, ("notify", number)), step.placed(call, context._instance.execution.key.tenant, (notice,), {}), step)

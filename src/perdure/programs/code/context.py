@@ -225,7 +225,7 @@ class Context:
             expect_no_options(fn.name, f"ctx.{verb}", fn.fn, args, kwargs)
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
-            op = Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.idempotent, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction)
+            op = Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction)
             return path, fn.placed(op, self._instance.execution.key.tenant, args, kwargs) if fn.queue else op, fn
         name = checked_name(explicit or flow.own_name(fn, "step"), "step")
         path = scope.take(name, explicit)

@@ -101,7 +101,7 @@ class Step(Generic[P, R_co, X_co]):
     retry: Retry = Retry()  # frozen, so shared safely
     timeout: Duration | None = None
     queue: str = ""
-    idempotent: bool = True
+    idempotent: bool | None = None
     raises: tuple[type[Exception], ...] = ()
     explicit: str | None = None
     line: Queue | None = None
@@ -111,6 +111,16 @@ class Step(Generic[P, R_co, X_co]):
     heartbeat: Duration | None = None
     version: int | str | None = None
     handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether code runs it again when it is not known how far it came: unless it declares ``idempotent=False``."""
+        return self.idempotent is not False
+
+    @property
+    def declares_repeat(self) -> bool:
+        """Whether the tool of a definition runs again when it is not known how far it came: only where that was declared, or what it did was taken back."""
+        return self.transaction if self.idempotent is None else self.idempotent
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> X_co:
         return self.fn(*args, **kwargs)
@@ -308,7 +318,8 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
 
     Options: `name` (the function's), `retry` (3 tries, 1 s apart, doubling), `timeout` of each try, `queue` (the engine's own; a name, or a
-    `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption), `raises` (classes that are rebuilt and raised as themselves),
+    `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption or a timeout; undeclared, code runs it again and a definition
+    does not), `raises` (classes that are rebuilt and raised as themselves),
     `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly
     once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed), `version` (as a tool of a definition: an execution
     that has begun with it goes on only where the tool has this version).

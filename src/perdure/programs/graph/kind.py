@@ -121,4 +121,4 @@ class Kind:
 
     def may_repeat(self, config: Any) -> bool:
         """Whether a step of this config may be done again after an interruption, if it does not say so itself."""
-        return self.step.idempotent and self.idempotent(config)
+        return self.step.may_repeat and self.idempotent(config)

@@ -109,7 +109,9 @@ def call(run: "Instance", doing: "Doing", name: str) -> Call:
     step = stepped(run, node, name)
     given, secrets = run.given(node.input, doing.names)
     undo = "done" if node.undo is not None else step.undo_when
-    op = Call(name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.idempotent, undo=undo, heartbeat_s=step.heartbeat_s, secrets=secrets)
+    op = Call(
+        name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.declares_repeat, undo=undo, heartbeat_s=step.heartbeat_s, secrets=secrets
+    )
     if step.transaction:
         op = msgspec.structs.replace(op, transaction=True)
     return op if step.line is None and not step.priority else step.placed(op, run.execution.key.tenant, (), given if isinstance(given, dict) else {})
@@ -147,5 +149,5 @@ def called(run: "Instance", target: str, path: Path, given: Any) -> Made:
     """Whom a failure is told: a tool, or another workflow."""
     tool = run.workflow.tool(target)
     if tool is not None:
-        return Made(Call(target, arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.idempotent), (), tool)
+        return Made(Call(target, arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.may_repeat), (), tool)
     return spawn(run, target, given, path, Child())

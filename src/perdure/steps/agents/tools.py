@@ -53,7 +53,7 @@ class Tool:
             return self.leads(args)
         if self.repeats is None or not isinstance(self.does, Step):
             return self.does, args
-        return dataclasses.replace(self.does, idempotent=self.does.idempotent and self.repeats(args)), args
+        return dataclasses.replace(self.does, idempotent=self.does.may_repeat and self.repeats(args)), args
 
 
 class Counted(msgspec.Struct, frozen=True, omit_defaults=True):

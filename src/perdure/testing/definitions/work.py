@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.core.errors import Fatal
 from perdure.core.paths import Key, Path
+from perdure.programs.code.declare import Step
 from perdure.programs.code.info import StepInfo, step_info
 from perdure.testing.definitions.tools import NAMES, Failure, behave
 
@@ -27,9 +28,9 @@ class Work:
         self._begun_s: dict[tuple[Key, Path, int], float] = {}
         self.calls = 0
 
-    def tools(self) -> Mapping[str, Callable[..., Any]]:
-        """The tools, by name."""
-        return {name: self._tool(name) for name in NAMES}
+    def tools(self) -> Mapping[str, Step[Any, Any, Any]]:
+        """The tools, by name. They may be done again: who asks for a job that was begun is given the same one."""
+        return {name: Step(self._tool(name), name=name, idempotent=True) for name in NAMES}
 
     def _tool(self, name: str) -> Callable[..., Any]:
         async def tool(_: Any = None, /, **arguments: Any) -> Any:
