@@ -41,25 +41,25 @@ def happens(what: str) -> None:
         ledger.write(json.dumps({"what": what, "key": step_info().key, "worker": os.getpid()}) + "\n")
 
 
-@step
+@step(idempotent=True)
 def reserve(number: str, cents: int) -> str:
     happens("reserve")
     return f"{cents} for {number}"
 
 
-@step
+@step(idempotent=True)
 def release(number: str) -> None:
     happens("release")
 
 
-@step
+@step(idempotent=True)
 def ask_bank(number: str, asked: int) -> dict[str, Any]:
     happens("ask")
     time.sleep(0.05)
     return {"asked": asked + 1, "known": asked + 1 >= KNOWS_AFTER}
 
 
-@step
+@step(idempotent=True)
 def pay(number: str, cents: int) -> str:
     happens("pay")
     return f"paid {cents}"

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from perdure import Definition, PerdureError, WorkflowError
+from perdure import Definition, PerdureError, WorkflowError, step
 
 BAD_INPUT, FAILED, TOO_SLOW = 10, 40, 1
 """Exit codes: it can't be run; it ran and failed; it took longer than its bound."""
@@ -131,7 +131,7 @@ def bound_s(tasks: Sequence[Task], workers: int) -> float:
 def run(tasks: Sequence[Task], workers: Workers, options: Mapping[str, Any]) -> None:
     """Run the tasks as a definition, to their end."""
     document = as_definition(tasks, options["name"], options["references"])
-    Definition.of(document, tools={"TASK": workers.do}).with_(id=options["id"], db=options["db"]).run()
+    Definition.of(document, tools={"TASK": step(idempotent=True)(workers.do)}).with_(id=options["id"], db=options["db"]).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

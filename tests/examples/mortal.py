@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples import wfinstances
-from perdure import Definition
+from perdure import Definition, step
 
 
 def main(file: str, scale: str, database: str, ledger: str) -> None:
@@ -25,7 +25,7 @@ def main(file: str, scale: str, database: str, ledger: str) -> None:
             os.write(lines, f"ended {task}\n".encode())
         return task
 
-    Definition.of(wfinstances.as_definition(tasks, "killed"), tools={"TASK": do}).with_(id="1", db=f"sqlite:///{database}").run()
+    Definition.of(wfinstances.as_definition(tasks, "killed"), tools={"TASK": step(idempotent=True)(do)}).with_(id="1", db=f"sqlite:///{database}").run()
 
 
 if __name__ == "__main__":

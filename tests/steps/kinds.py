@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from perdure import Definition
 from perdure.async_client import AsyncClient
+from perdure.programs.code.declare import Step as CodeStep
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.sdk import _family
@@ -36,7 +37,8 @@ class Place:
         self.deployment = Deployment(
             Allowed(bash=True, http=("127.0.0.1",)), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}}
         )
-        self.tools: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
+        own: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
+        self.tools: dict[str, Any] = {name: CodeStep(fn, name=name, idempotent=True) for name, fn in own.items()}
 
     def served_by(self, server: Server) -> "Place":
         """Have a server answer what steps ask here."""

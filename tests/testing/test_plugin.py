@@ -283,7 +283,7 @@ def test_careful(world):
 """
     result = checked(project, source)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*Was in flight, and is declared idempotent=False, so it did not run again: step fax of default/faxing/1."])
+    result.stdout.fnmatch_lines(["*Was in flight, and may not run again, as it is not declared idempotent: step fax of default/faxing/1."])
 
 
 RICH = """

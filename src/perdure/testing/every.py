@@ -60,7 +60,7 @@ def blame(world: World, crash: Crash, nodeid: str) -> str:
     lines = [
         f"Undisturbed, this test passes. Here the process was killed {'after' if crash.after else 'before'} {written}.",
         *(f"Ran again because of it: step {step}, {times} times in place of {before}." for step, (times, before) in world.ran_again.items()),
-        *(f"Was in flight, and is declared idempotent=False, so it did not run again: step {step}." for step in _interrupted(world)),
+        *(f"Was in flight, and may not run again, as it is not declared idempotent: step {step}." for step in _interrupted(world)),
         f'See it again: pytest "{nodeid}" --perdure-crash-at={crash.spec}{seed}',
     ]
     return "\n".join(lines)

@@ -5,7 +5,7 @@ written for people: who wants to know what a definition does here, reads the row
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from textwrap import dedent
 from typing import Any
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Definition, ExecutionFailed
+from perdure import Definition, ExecutionFailed, step
 from perdure.steps.models.messages import Answer, Request
 from perdure.testing import Run, World
 from tests.steps.agents.scripted import Script, deployed
@@ -23,7 +23,7 @@ def big() -> list[str]:
 def defined(script: Any, *steps: dict[str, Any], order: str = "listed", **more: Any) -> Definition:
     options = {name: more.pop(name) for name in ("kinds", "policy", "calls") if name in more}
     document = {"perdure": 1, "name": "it", "order": order, "steps": list(steps), **more}
-    return Definition.of(document, tools={"look": look, "big": big}, deployment=deployed(default=script), **options)
+    return Definition.of(document, tools={"look": look, "big": step(idempotent=True)(big)}, deployment=deployed(default=script), **options)
 
 
 def failed(run: Run[Any]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Definition, ExecutionFailed, step_info
+from perdure import Definition, ExecutionFailed, step, step_info
 from perdure.core import log
 from perdure.testing import World
 
@@ -50,7 +50,7 @@ def test_a_kind_undoes_by_what_stands_in_its_input_under_a_key_of_its_own(world:
     def http(config: Any = None, input: Any = None) -> None:
         asked[step_info().key] = (config, input)
 
-    it = Definition.of(BY_KIND, tools={"CHARGE": lambda: {"id": 7}}, kinds={"http": http}, secrets={"TOKEN": "hush-hush"})
+    it = Definition.of(BY_KIND, tools={"CHARGE": step(idempotent=True)(lambda: {"id": 7})}, kinds={"http": http}, secrets={"TOKEN": "hush-hush"})
     assert it.lacks() == []
     run = world.start(it)
     with pytest.raises(ExecutionFailed, match="nobody goes there"):

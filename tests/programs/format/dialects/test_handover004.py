@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import ExecutionFailed
+from perdure import ExecutionFailed, step
 from perdure.core.events import Started
 from perdure.definition import Definition
 from perdure.testing import Run, World
@@ -37,12 +37,13 @@ def newer(version: str, ship: Callable[..., Any] | None = None) -> Definition:
     """The version that the execution goes on in: it ships, and says of which version it is."""
     nodes = [{"id": "ship", "type": "task", "retry": {"max_attempts": 1}}]
     shipped = ship or (lambda **given: {**given, "by": version})
-    return Definition.of({"metadata": {"name": "sale", "version": version}, "nodes": nodes}, tools={"ship": shipped})
+    return Definition.of({"metadata": {"name": "sale", "version": version}, "nodes": nodes}, tools={"ship": step(idempotent=True)(shipped)})
 
 
 def older(*calls: Definition, ship: Callable[..., Any] | None = None) -> Definition:
     """The version with which it begins. An engine has the tools of all versions."""
-    tools: dict[str, Any] = {"charge": lambda **_: {"id": "ch_1"}, "gift": lambda **_: {}, "refund": lambda id: id, "ship": ship or (lambda **given: given)}
+    work = {"charge": lambda **_: {"id": "ch_1"}, "gift": lambda **_: {}, "refund": lambda id: id, "ship": ship or (lambda **given: given)}
+    tools = {name: step(idempotent=True)(fn) for name, fn in work.items()}
     return Definition.of(OLD, tools=tools, calls=calls)
 
 
