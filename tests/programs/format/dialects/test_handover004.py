@@ -42,7 +42,12 @@ def newer(version: str, ship: Callable[..., Any] | None = None) -> Definition:
 
 def older(*calls: Definition, ship: Callable[..., Any] | None = None) -> Definition:
     """The version with which it begins. An engine has the tools of all versions."""
-    work = {"charge": lambda **_: {"id": "ch_1"}, "gift": lambda **_: {}, "refund": lambda id: id, "ship": ship or (lambda **given: given)}
+    work: dict[str, Callable[..., Any]] = {
+        "charge": lambda **_: {"id": "ch_1"},
+        "gift": lambda **_: {},
+        "refund": lambda id: id,
+        "ship": ship or (lambda **given: given),
+    }
     tools = {name: step(idempotent=True)(fn) for name, fn in work.items()}
     return Definition.of(OLD, tools=tools, calls=calls)
 
