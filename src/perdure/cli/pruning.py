@@ -63,14 +63,15 @@ def _archive(directory: Path) -> Archive:
 
     from perdure.async_upkeep import secret_of
     from perdure.service.bundle import written
+    from perdure.stores.sqlite.modes import FILE, make_directories
 
     def keep(key: Key, bundle: Bundle) -> None:
         """The file is there when it is whole, and on the disk; one that is there already is of an attempt that was interrupted."""
         file = directory / f"{sha256(str(key).encode()).hexdigest()[:32]}.perdure"
         partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            with partial.open("xb") as opened:
+            make_directories(directory)
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE), "wb") as opened:
                 opened.write(written(bundle, secret_of(None)))
                 opened.flush()
                 os.fsync(opened.fileno())

@@ -53,17 +53,33 @@ def check(settings: Settings, /) -> None:
     click.echo(f"{file} is whole")
 
 
-@click.command("init", cls=Command)
-@click.pass_obj
-def init(settings: Settings, /) -> None:
-    """Make Perdure's tables beside those of a program whose database is there already.
+MODES = ("600", "660", "664", "666", "0600", "0660", "0664", "0666")
+"""The permissions that a database may be given: its owner, and whoever else may use it, has to write as well."""
 
-    A new file gets them by itself when it is first used.
+
+@click.command("init", cls=Command)
+@click.option("--mode", metavar="OCTAL", help="Make a new file with these permissions, such as 660 for a group; without this, only its owner may read it.")
+@click.pass_obj
+def init(settings: Settings, /, mode: str | None) -> None:
+    """Make Perdure's tables beside those of a program whose database is there already; or, with --mode, a new file.
+
+    A new file gets them by itself when it is first used, and is then its owner's alone (600, in a directory of 700).
     """
     from perdure.stores.sqlite import opening
+    from perdure.stores.sqlite.file import DatabaseFile
+    from perdure.stores.sqlite.modes import make_database_file
 
-    file = settings.existing_file()
-    opening.make_beside(file)
+    if mode is not None:
+        file = settings.file()
+        if mode not in MODES:
+            raise click.UsageError(f"--mode {mode} is none of {', '.join(MODES)}.")
+        if file.exists():
+            raise Outcome(Exit.INPUT, f"{file} is there already\n--mode is for a new file; chmod changes the permissions of this one")
+        make_database_file(file, int(mode, 8))
+        opening.open_database(DatabaseFile(file.absolute())).close()
+    else:
+        file = settings.existing_file()
+        opening.make_beside(file)
     click.echo(f"{file} has Perdure's tables")
 
 

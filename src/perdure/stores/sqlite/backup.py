@@ -8,6 +8,7 @@ from threading import Lock
 
 from perdure.core.errors import StoreError
 from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.modes import make_database_file, of_neighbour
 
 PAGES = 1_000
 """How many pages are copied at a time."""
@@ -57,6 +58,7 @@ def _back_up(file: DatabaseFile, target: Path) -> None:
 
 
 def _copy(file: DatabaseFile, partial: Path) -> None:
+    make_database_file(partial, of_neighbour(file.path))
     with closing(file.connect(wait_s=1.0)) as source, closing(DatabaseFile(partial).connect(creates=True)) as copied:
         source.execute("BEGIN")  # One moment: without it, whoever writes makes the copy begin anew.
         source.execute("SELECT epoch FROM meta").fetchone()

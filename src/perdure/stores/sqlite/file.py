@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.sqlite.lives import others
+from perdure.stores.sqlite.modes import PROCESSES
 
 APPLICATION_ID = 0x50657264
 SYNCHRONOUS = ("FULL", "NORMAL", "OFF")
@@ -44,7 +45,7 @@ class DatabaseFile:
 
     def __init__(self, path: Path, synchronous: str = "FULL", only_read: bool = False) -> None:
         self.path = path
-        self.processes = path.with_name(f"{path.name}.processes")
+        self.processes = path.with_name(f"{path.name}{PROCESSES}")
         self.wal = path.with_name(f"{path.name}-wal")
         self.synchronous = synchronous
         self._only_read = only_read

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from perdure.core.errors import StoreError
+from perdure.stores.sqlite.modes import database_of, make_directories, make_neighbour, of_directory, of_neighbour
 from perdure.stores.sqlite.threads import started
 
 logger = logging.getLogger("perdure.stores")
@@ -36,7 +37,8 @@ class Life:
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(exist_ok=True)
+        self._database = database_of(directory)
+        make_directories(directory, of_directory(of_neighbour(self._database)))
         with _guard:
             while not self._begin(directory):
                 os.close(self._descriptor)  # Somebody has taken it for that of the dead, before it was locked.
@@ -45,7 +47,7 @@ class Life:
     def _begin(self, directory: Path) -> bool:
         self.name = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.path = directory / self.name
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        self._descriptor = make_neighbour(self.path, os.O_RDWR | os.O_EXCL, self._database)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

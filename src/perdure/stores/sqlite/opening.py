@@ -16,6 +16,7 @@ import msgspec
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.stores.sqlite.file import APPLICATION_ID, WRITING_CACHE_KIB, DatabaseFile, code, is_busy
 from perdure.stores.sqlite.lives import others
+from perdure.stores.sqlite.modes import make_database_file, make_neighbour
 from perdure.stores.sqlite.schema import OLDEST, STEPS, VERSION, create, differences
 
 WAIT_S = 10.0
@@ -49,7 +50,7 @@ def open_database(file: DatabaseFile) -> sqlite3.Connection:
         StoreError: it is damaged, is no store, or one of a newer Perdure; or it is to be upgraded, and others have it open.
     """
     with file.said_clearly():
-        file.path.parent.mkdir(parents=True, exist_ok=True)
+        make_database_file(file.path)
         if file.path.exists() and file.path.stat().st_size == 1:  # SQLite takes that for a new one.
             raise StoreError(f"{file.path} is damaged, or no SQLite database; restore it from a backup, or name another file with db= or PERDURE_DB")
         connection = file.connect(creates=True, wait_s=WAIT_S, cache_kib=WRITING_CACHE_KIB)
@@ -261,7 +262,7 @@ def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
 def _locked(file: DatabaseFile) -> Iterator[None]:
     """Hold the lock of the process that upgrades the file."""
     lock = file.path.with_name(f"{file.path.name}.lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = make_neighbour(lock, os.O_RDWR, file.path)
     try:
         began_s = time.monotonic()
         while not _lock(descriptor):

@@ -9,6 +9,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from perdure.stores.sqlite.modes import database_of, make_directories, make_neighbour, of_directory, of_neighbour
+
 TURN_S = 0.004
 RETRY_S = 0.001
 PATIENCE_S, IMPATIENCE_S = 0.05, 0.5
@@ -75,9 +77,13 @@ class Turns:
     def _open(self, flags: int = 0) -> int | None:
         if self._descriptor is None:
             try:
-                if flags:
-                    self._directory.mkdir(exist_ok=True)
-                self._descriptor = os.open(self._directory / "waiting", os.O_RDWR | flags, 0o666)
+                waiting = self._directory / "waiting"
+                if flags & os.O_CREAT:
+                    database = database_of(self._directory)
+                    make_directories(self._directory, of_directory(of_neighbour(database)))
+                    self._descriptor = make_neighbour(waiting, os.O_RDWR, database)
+                else:
+                    self._descriptor = os.open(waiting, os.O_RDWR | flags)
             except OSError:  # Then nobody is ever seen to wait; whatever else is wrong here, writing itself will tell.
                 return None
         return self._descriptor
