@@ -30,6 +30,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Give new fields a default, or take the hint back. What was kept is untouched.",
     ),
     "TooLarge": ("A value takes more than 16 MiB.", "Keep it in a file or a bucket, and pass its name."),
+    "LostOnTheWay": (
+        "A value of a class below the hinted one was passed, returned or sent; it would arrive as the hinted one, with less.",
+        "Hint at the class itself, at a union of tagged Structs, or at Any. A step whose result is refused has failed for good, and may have done its work.",
+    ),
+    "UnsupportedType": (
+        "A type hint can't be decoded: a union of dataclasses, a dataclass with `InitVar`, a class without an encoding, a model with a secret.",
+        "Hint at a type that can, or at Any. Nothing was run.",
+    ),
     "Unstorable": (
         "The code asked for an operation that the log can't hold: an id, a name or an option is not of its type, or is text without an encoding.",
         "Mend the code that makes it, and resume the execution. Nothing new was run.",

@@ -2,7 +2,7 @@
 
     PerdureError
     ├── ProgrammingError        the caller's mistake: the code, the call or the data is wrong, and nothing was changed
-    │   ├── Unencodable, Undecodable, TooLarge, Unstorable, BadName, BadValue, DuplicateName
+    │   ├── Unencodable, Undecodable, UnsupportedType, LostOnTheWay, TooLarge, Unstorable, BadName, BadValue, DuplicateName
     │   ├── WrongVerb           something in a workflow that replay could not repeat, with what to use instead
     │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
@@ -82,6 +82,24 @@ class Unencodable(ProgrammingError):
     def __init__(self, where: str, kind: str, why: str) -> None:
         super().__init__(f"{where}: a value of type {kind} can't be kept: {why}; pass plain data, a dataclass, a msgspec Struct or a pydantic model")
         self.where, self.kind, self.why = where, kind, why
+
+
+class LostOnTheWay(ProgrammingError):
+    """A value would arrive with less than it was given with. `field` is where in it; empty, if it is the whole."""
+
+    def __init__(self, where: str, field: str, why: str) -> None:
+        super().__init__(f"{where}{f', field {field}' if field else ''}: {why}")
+        self.where, self.field, self.why = where, field, why
+
+
+class UnsupportedType(ProgrammingError):
+    """A parameter or the result of a function has a type whose values can't be read back from the log."""
+
+    def __init__(self, function: str, parameter: str, kind: str, why: str) -> None:
+        what = "its result" if parameter == "return" else f"its parameter {parameter}"
+        instead = "Hint at one type that can, such as a tagged msgspec Struct, or at Any"
+        super().__init__(f"{function}: {what} is hinted as {kind}, which can't be decoded: {why}. {instead}")
+        self.function, self.parameter, self.kind, self.why = function, parameter, kind, why
 
 
 class Undecodable(ProgrammingError):

@@ -14,6 +14,7 @@ import msgspec
 from perdure.core import limits, wire
 from perdure.core.error_text import said_by, text_of
 from perdure.core.errors import LogDamaged, TooLarge, Undecodable, Unencodable
+from perdure.core.models import dumped, is_model, validated
 from perdure.core.paths import ROOT, Path, text
 
 
@@ -31,22 +32,15 @@ NOTHING: bytes = msgspec.msgpack.encode(None)
 """The encoded form of None."""
 
 
-def _encode_other(value: Any) -> Any:
-    """Encode what msgspec doesn't know: pydantic models and whatever else has their `model_dump`."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no encoding")
-
-
 def _decode_other(kind: type, raw: Any) -> Any:
     if kind is object:  # It says as little as Any does.
         return raw
-    if hasattr(kind, "model_validate"):
-        return kind.model_validate(raw)
+    if is_model(kind):
+        return validated(kind, raw)
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no decoding")
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
+_encoder = msgspec.msgpack.Encoder(enc_hook=dumped)
 
 
 def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
@@ -81,9 +75,16 @@ def _where(what: str, path: Path) -> str:
     return f"{what} {text(path)}" if path else what
 
 
-@lru_cache(maxsize=4096)
 def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    """The decoder of a type, made once."""
+    """The decoder of a type, made once for each that has a hash."""
+    try:
+        return _cached_decoder(kind)
+    except TypeError:
+        return msgspec.msgpack.Decoder(kind, dec_hook=_decode_other).decode
+
+
+@lru_cache(maxsize=4096)
+def _cached_decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
     return msgspec.msgpack.Decoder(kind, dec_hook=_decode_other).decode
 
 

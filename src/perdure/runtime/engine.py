@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context
 from secrets import randbits
 from typing import Any
 
@@ -137,7 +137,7 @@ class Engine:
 
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
-        self.clock, self.variables = StoreClock(asyncio.get_running_loop().time), copy_context()
+        self.clock, self.variables = StoreClock(asyncio.get_running_loop().time), Context()  # empty, as it is where a recovery goes on
         self._alarm = Alarm(self.clock, self._ring)
         self.threads = DaemonThreads()
         self.resources.begin()

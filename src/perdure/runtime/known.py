@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Any
 
 from perdure.core.program import Toolbox
 from perdure.programs.code.approval import WORKFLOW as APPROVAL
 from perdure.programs.code.composite import WORKFLOW as COMPOSITE
+from perdure.programs.code.declare import CodeWorkflow, Step
 from perdure.programs.graph.declare import GraphWorkflow
 from perdure.programs.graph.versions import number
 from perdure.programs.workflows import Workflow
@@ -17,13 +19,31 @@ OWN = (APPROVAL, COMPOSITE)
 
 
 def runnable(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """By name, those that can be run here; a sync one needs greenlet, and is left to other engines without it. Of several definitions, the newest."""
+    """By name, those that can be run here; a sync one needs greenlet, and is left to other engines without it. Of several definitions, the newest.
+
+    Raises:
+        UnsupportedType: one of them, or one of its tools, has a type that can't be decoded.
+    """
     found: dict[str, Workflow] = {}
     for one in workflows:
+        if isinstance(one, CodeWorkflow):
+            _ = one.codec
+        else:
+            bind(one.tools.values())
         before = found.get(one.name)
         if _can_run(one) and not (isinstance(before, GraphWorkflow) and isinstance(one, GraphWorkflow) and _number(one) < _number(before)):
             found[one.name] = one
     return found
+
+
+def bind(steps: Iterable[Step[Any, Any, Any]]) -> None:
+    """Read the type hints of steps and of what undoes them, so that nothing is done before they are known to be sound.
+
+    Raises:
+        UnsupportedType: one has a type that can't be decoded.
+    """
+    for one in steps:
+        _ = one.codec, [handler.step.codec for handler in one.handlers]
 
 
 def releases(workflows: Iterable[Workflow]) -> dict[tuple[str, str], GraphWorkflow]:

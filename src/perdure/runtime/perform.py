@@ -15,7 +15,7 @@ from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, 
 from perdure.core.masks import NO_MASK, Mask
 from perdure.core.ops import Err, Ok, Outcome
 from perdure.core.values import Blob, Value
-from perdure.programs.code.codec import codec_of
+from perdure.programs.code.codec import Codec, codec_of
 from perdure.programs.code.declare import Step, Undo, waits
 from perdure.programs.code.failures import error_info, remains
 from perdure.programs.code.info import StepInfo, running
@@ -107,13 +107,13 @@ async def _performed(fn: Any, args: Value, info: StepInfo, payloads: Payloads, t
         return inner(*positional, **named)
 
     if is_async:
-        return _success(await _inside(info, begin()), info)
+        return _success(codec, await _inside(info, begin()), info)
 
     def call() -> Outcome | _Awaited:
         """Runs in the thread, where everything that the function makes is looked at too: no future can carry a `StopIteration`."""
         try:
             result = begin()
-            return _Awaited(result) if inspect.isawaitable(result) else _success(result, info)
+            return _Awaited(result) if inspect.isawaitable(result) else _success(codec, result, info)
         except BaseException as error:
             return failure(fn, error, info.mask)
 
@@ -122,7 +122,7 @@ async def _performed(fn: Any, args: Value, info: StepInfo, payloads: Payloads, t
     thread = loop.run_in_executor(threads, context.run, call)
     busy(thread)
     came = await asyncio.shield(thread)
-    return _success(await _inside(info, came.result), info) if isinstance(came, _Awaited) else came
+    return _success(codec, await _inside(info, came.result), info) if isinstance(came, _Awaited) else came
 
 
 class _Awaited(NamedTuple):
@@ -131,8 +131,8 @@ class _Awaited(NamedTuple):
     result: Awaitable[Any]
 
 
-def _success(result: Any, info: StepInfo) -> Ok:
-    return Ok(values.encode(result, "the result of step", info.path))
+def _success(codec: Codec, result: Any, info: StepInfo) -> Ok:
+    return Ok(codec.encode_result(result, "the result of step", info.path))
 
 
 async def payload(value: Value, payloads: Payloads) -> bytes:

@@ -8,7 +8,7 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Any
 
-from perdure.core import messages, values
+from perdure.core import messages
 from perdure.core.errors import ErrorInfo
 from perdure.core.mail import Send
 from perdure.core.ops import Err, Ok, Outcome
@@ -58,7 +58,7 @@ async def transact(
         finally:
             running.reset(token)
         blobs: dict[str, bytes] = {}
-        settled[:] = [Ok(offload(info.mask.value(values.encode(result, "the result of step", info.path)), blobs))]
+        settled[:] = [Ok(offload(info.mask.value(step.codec.encode_result(result, "the result of step", info.path)), blobs))]
         settle = messages.Settle(info.path, info.attempt, settled[0])
         acks = () if guard.work is None else (guard.work,)
         return Post(sends=(Send(info.execution, messages.answer_key(info.path, info.attempt), messages.encode(settle)),), acks=acks, blobs=tuple(blobs.items()))

@@ -26,6 +26,7 @@ from perdure.runtime.answers import Answer
 from perdure.runtime.beats import Beats
 from perdure.runtime.claims import Claims
 from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
+from perdure.runtime.known import bind
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import failed_from_outside, perform, uncancelled
 from perdure.runtime.presence import here
@@ -59,6 +60,7 @@ class Worker:
         self._secrets = secrets
         self._payloads = Payloads(store)
         known = list(steps)
+        bind(known)
         self._given = known
         handlers = [handler for one in known for handler in one.handlers]
         self.steps: Mapping[str, Step[Any, Any, Any] | Undo] = {**{one.name: one for one in known}, **{one.step.name: one for one in handlers}}

@@ -2,34 +2,44 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ParamSpecArgs, ParamSpecKwargs, TypeVar, get_type_hints
 
 import msgspec
 
 from perdure.core import values
+from perdure.core.error_text import text_of
 from perdure.core.errors import WrongVerb
-from perdure.core.paths import ROOT, Path
+from perdure.core.paths import ROOT, Path, text
+from perdure.programs.code.round_trip import SCALARS, check, known, refuse_unsupported
 
 _NO_NAMED: dict[str, Any] = {}
 _shape: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]] = msgspec.msgpack.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 
 
+class _NeverPlain:
+    """The type of no value: what is hinted otherwise is looked at more closely."""
+
+
 class Codec:
     """The type hints of one function, resolved once; its first `skip` parameters are left out."""
 
-    __slots__ = ("_by_count", "_fields", "_is_open", "_named", "_positional", "_rest", "result")
+    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_positional", "_rest", "_rest_name", "result")
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)
         parameters = _parameters(fn)[skip:]
         hinted = {one.name: _known(hints.get(one.name, Any)) for one in parameters}
         self.result = _known(hints.get("return", Any))
+        self._names = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        self._rest_name = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
         self._positional = [hinted[one.name] for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        self._plain = [None if kind is Any else kind if kind in SCALARS else _NeverPlain for kind in self._positional]
         self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
         self._named = hinted
         self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
         self._is_open = any(one.kind is one.VAR_KEYWORD for one in parameters)
-        self._by_count: dict[int, Any] = {}
+        refuse_unsupported(_name(fn), (*hinted.items(), ("return", self.result)))
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments by name; of a type that has none, anything."""
@@ -46,16 +56,56 @@ class Codec:
         }
 
     def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, path: Path = ROOT) -> bytes:
-        """The encoded pair of positional and named arguments."""
-        return values.encode((args, kwargs), what, path)
+        """The encoded pair of positional and named arguments.
+
+        Raises:
+            Unencodable, TooLarge: they can't be kept.
+            Undecodable, LostOnTheWay: one would not arrive as it was given.
+        """
+        raw = values.encode((args, kwargs), what, path)
+        for kind, value in zip(self._plain, args, strict=False):
+            if kind is not None and type(value) is not kind:
+                break
+        else:
+            if not kwargs and len(args) <= len(self._plain):
+                return raw
+        self._check(args, kwargs, raw, what, path)
+        return raw
+
+    def encode_result(self, result: Any, what: str, path: Path = ROOT) -> bytes:
+        """The encoded result.
+
+        Raises:
+            Unencodable, TooLarge: it can't be kept.
+            Undecodable, LostOnTheWay: it would not arrive as it was returned.
+        """
+        raw = values.encode(result, what, path)
+        check(result, raw, self.result, lambda: where(what, path))
+        return raw
+
+    def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any], raw: bytes, what: str, path: Path) -> None:
+        """Hold each argument against its hint."""
+        positional, named = _shape.decode(raw)
+        for number, (value, one, kind) in enumerate(zip(args, positional, self._kinds(len(args)), strict=False)):
+            if kind is not Any:
+                check(value, one, kind, partial(self._where, number, what, path))
+        for name, one in named.items():
+            check(kwargs[name], one, self._named.get(name, Any), partial(self._where, name, what, path))
+
+    def _where(self, which: int | str, what: str, path: Path) -> str:
+        """An argument, by its number or name, in words."""
+        name = which if isinstance(which, str) else self._names[which] if which < len(self._names) else self._rest_name
+        return where(f"argument {name} of {what.removeprefix('the arguments of ')}", path)
+
+    def _kinds(self, count: int) -> list[Any]:
+        return self._positional + [self._rest] * (count - len(self._positional))
 
     def decode_args(self, raw: bytes, what: str, path: Path = ROOT) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Read what `encode_args` wrote, each argument by its hint."""
         if raw == NO_ARGS:
             return (), _NO_NAMED
         args, kwargs = _shape.decode(raw)
-        kinds = self._positional + [self._rest] * (len(args) - len(self._positional))
-        positional = [values.decode(one, kind, what, path) for one, kind in zip(args, kinds, strict=False)]
+        positional = [values.decode(one, kind, what, path) for one, kind in zip(args, self._kinds(len(args)), strict=False)]
         return positional, {name: values.decode(one, self._named.get(name, Any), what, path) for name, one in kwargs.items()}
 
 
@@ -67,6 +117,11 @@ def _schema(hint: Any) -> dict[str, Any]:
         return msgspec.json.schema(hint)
     except (TypeError, ValueError):
         return {}
+
+
+def where(what: str, path: Path) -> str:
+    """What a value is, and of which operation, in words."""
+    return f"{what} {text(path)}" if path else what
 
 
 NO_ARGS = values.encode(((), {}), "no arguments")
@@ -84,6 +139,10 @@ def codec_of(fn: Callable[..., Any], skip: int = 0) -> Codec:
     return codec
 
 
+def _name(fn: Callable[..., Any]) -> str:
+    return text_of(lambda: fn.__qualname__, text_of(lambda: repr(fn), "a function"))
+
+
 def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
     target = fn if inspect.isroutine(fn) or inspect.isclass(fn) else getattr(fn, "func", getattr(fn, "__call__", fn))  # noqa: B004  # the method, not whether there is one
     if not getattr(target, "__annotations__", None):
@@ -91,8 +150,8 @@ def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         return get_type_hints(target)
     except NameError as error:
-        name = getattr(fn, "__qualname__", repr(fn))
-        raise WrongVerb(f"the type hints of {name}", f"{error}; types used in hints must be reachable from the module, define them at its top level") from error
+        instead = f"{error}; types used in hints must be reachable from the module, define them at its top level"
+        raise WrongVerb(f"the type hints of {_name(fn)}", instead) from error
 
 
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -104,4 +163,4 @@ def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _known(hint: Any) -> Any:
     """The hint, or Any where it names no type of its own."""
-    return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint in (inspect.Parameter.empty, object) else hint
+    return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint in (inspect.Parameter.empty, object) else known(hint)

@@ -38,6 +38,7 @@ from perdure.programs.code.loops import Cell, Loop, refuse_outer
 from perdure.programs.code.options import expect_acting, expect_no_options
 from perdure.programs.code.places import reply_path
 from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Won
+from perdure.programs.code.round_trip import check
 from perdure.programs.code.scheduler import NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
 
@@ -223,6 +224,7 @@ class Context:
             raise WrongVerb(f"ctx.{verb}({fn!r:.60})", f"pass a function and its arguments: ctx.{verb}(charge, order), not what calling it returns")
         if isinstance(fn, Step):
             expect_no_options(fn.name, f"ctx.{verb}", fn.fn, args, kwargs)
+            _ = [handler.step.codec for handler in fn.handlers]  # what undoes it has to be sound before it is done
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             op = Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction)
@@ -384,7 +386,10 @@ class Context:
         key = execution if isinstance(execution, Key) else execution.key
         wanted = signal.name if isinstance(signal, Signal) else checked_name(signal, "signal")
         path = scope.take(f"send:{wanted}", name)
-        self._instance.send(path, Send(key, wanted, values.encode(body, "the body of", path)))
+        raw = values.encode(body, "the body of", path)
+        if isinstance(signal, Signal):
+            check(body, raw, signal.body, lambda: f"the body of {text(path)}")
+        self._instance.send(path, Send(key, wanted, raw))
         return Done(None)
 
     # branches

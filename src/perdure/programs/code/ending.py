@@ -10,13 +10,16 @@ from perdure.core.execution import Execution
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Path, text
 from perdure.core.program import Finish
+from perdure.programs.code.codec import Codec
 from perdure.programs.code.failures import error_info
 from perdure.programs.code.results import Ported
 from perdure.programs.code.scheduler import NumberedTask
 
 
-def ending(root: NumberedTask[Any], execution: Execution, unstarted: Mapping[Path, Coroutine[Any, Any, Any]]) -> Finish:
-    """What the task of the function came to; verbs that were called and never awaited are an error."""
+def ending(
+    root: NumberedTask[Any], codec: Codec, execution: Execution, unstarted: Mapping[Path, Coroutine[Any, Any, Any]], left_behind: BaseException | None = None
+) -> Finish:
+    """What the task of the function came to. Verbs that were called and never awaited are an error, and so is what a task that it has `left_behind` raised."""
     if not root.done():
         stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
         return Finish("failed", Err("failed", 1, error_info(stuck)))
@@ -29,11 +32,14 @@ def ending(root: NumberedTask[Any], execution: Execution, unstarted: Mapping[Pat
         unstarted[path].close()
     if error is None and forgotten:
         error = NotAwaited([text(path) for path in forgotten])
+    error = error or left_behind
     if error is None:
         try:
             returned = root.result()
-            value, port = (returned.value, returned.port) if isinstance(returned, Ported) else (returned, "success")
-            return Finish("completed", Ok(values.encode(value, f"the result of workflow {execution.key.workflow}"), port))
+            what = f"the result of workflow {execution.key.workflow}"
+            if isinstance(returned, Ported):
+                return Finish("completed", Ok(values.encode(returned.value, what), returned.port))
+            return Finish("completed", Ok(codec.encode_result(returned, what)))
         except ProgrammingError as unencodable:
             error = unencodable
     return Finish("failed", Err("failed", 1, error_info(error)))

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.attributes import Attributes
-from perdure.core.errors import Diverged, Evicted, Undecodable, WrongVerb
+from perdure.core.errors import Diverged, Evicted, NotAwaited, Undecodable, WrongVerb
 from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep, Op, Send, Spawn, same, settles_later
 from perdure.core.paths import Key, Path, text
@@ -47,7 +47,10 @@ class Instance:
         "_divergence",
         "_enter",
         "_finished",
+        "_has_returned",
+        "_left_behind",
         "_matched_value",
+        "_opened",
         "_recalled",
         "_remembered",
         "_root",
@@ -93,6 +96,9 @@ class Instance:
         self._finished = False
         self._undoing: Finish | None = None
         self._matched_value: Value = values.NOTHING
+        self._opened: list[tuple[Path, NumberedTask[Any] | None]] = []
+        self._has_returned = False
+        self._left_behind: BaseException | None = None
 
     # as a program
 
@@ -103,6 +109,7 @@ class Instance:
         if remembered is None or remembered is not self._remembered:  # else the execution does not have yet what was changed because of the event before
             self.attributes = execution.attributes
         self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
+        self._opened.clear()
         self._take(event)
         self.loop.drive()
         self._conclude()
@@ -164,6 +171,7 @@ class Instance:
                 self.loop.close()
                 self._recalled = self._values  # the same
                 self.loop, self._finished, self._undoing, self.receipts = DeterministicLoop(), False, None, Receipts()
+                self._has_returned, self._left_behind = False, None
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
                 self._begin()
@@ -191,9 +199,20 @@ class Instance:
         if root is None or self._finished or self.closed or self.loop.stopped:
             return
         if root.done():
+            if self._undoing is None and not self._has_returned:
+                self._has_returned, self._left_behind = True, self._found_left_behind(root)
             self._unwind_rest()
         if (root.done() and not self.loop.pending) or not self._waiting:
             self._finish(root)
+
+    def _found_left_behind(self, root: NumberedTask[Any]) -> BaseException | None:
+        """What a workflow that has returned has left behind, as an error: a task whose failure nobody has awaited, or verbs that can't ever be done."""
+        if root.cancelled() or root.exception() is not None:
+            return None
+        if unheard := self.loop.unheard:
+            return unheard[0].exception()
+        lost = [text(path) for path, task in self._opened if path in self._waiting and task is not None and not task.cancelling()]
+        return NotAwaited(lost) if lost else None
 
     def _unwind_rest(self) -> None:
         """Cancel the tasks that the workflow left behind, each once, as asyncio does; those of lost branches are unwinding already."""
@@ -207,7 +226,7 @@ class Instance:
     def _finish(self, root: NumberedTask[Any]) -> None:
         if self._divergence is not None:
             return
-        finish = self._undoing or ending(root, self.execution, self._unstarted)
+        finish = self._undoing or ending(root, self.workflow.codec, self.execution, self._unstarted, self._left_behind)
         self._unstarted.clear()
         if self._undoing is None and self._is_to_be_undone(finish):
             self._begin_undo(finish)
@@ -236,6 +255,7 @@ class Instance:
                 self._know(step)
         future: NumberedFuture[Settlement] = self.loop.create_future()
         self._waiting[path] = future
+        self._opened.append((path, self.loop.current))
         return future
 
     def _know(self, step: Step[Any, Any, Any]) -> None:

@@ -25,6 +25,9 @@ Ts = TypeVarTuple("Ts")
 CLEANUP_AWAITS_MAX = 10_000
 """How many awaits of one task's cleanup are refused before the task is taken for one that never ends."""
 
+FAILED_MAX = 100
+"""How many failed tasks are kept before those are let go whose exception somebody has looked at."""
+
 ONE_TASK_PER_THREAD = sys.version_info >= (3, 14)
 """Whether the current task belongs to the thread, as it does from 3.14 on, and not to the loop."""
 
@@ -120,7 +123,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     print: asyncio's contexts of callbacks that raised and of exceptions that nobody retrieved.
     """
 
-    __slots__ = ("_closed", "_driving", "_futures", "_numbers", "_ready", "_tasks", "errors", "on_task", "stopped")
+    __slots__ = ("_closed", "_driving", "_failed", "_futures", "_numbers", "_ready", "_tasks", "errors", "on_task", "stopped")
 
     def __init__(self, on_task: Callable[[NumberedTask[Any] | None, NumberedTask[Any]], object] | None = None) -> None:
         self.on_task = on_task
@@ -130,6 +133,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._ready: deque[_Ready] = deque()
         # Tasks that have not ended, oldest first. asyncio refers to tasks weakly; the garbage collector must not end one.
         self._tasks: dict[int, NumberedTask[Any]] = {}
+        # Tasks that have failed, oldest first; asyncio notes of each whether somebody has looked at its exception.
+        self._failed: list[NumberedTask[Any]] = []
         # Counted apart, because how many futures asyncio makes for itself differs from one Python to the next.
         self._numbers, self._futures = count(1), count(1)
 
@@ -237,7 +242,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         """Have `callback` run behind everything that is ready now."""
         if callback is _ended:  # Not worth a turn: it is forgotten at once.
-            del self._tasks[cast("tuple[NumberedTask[Any]]", args)[0].number]
+            (task,) = cast("tuple[NumberedTask[Any]]", args)
+            del self._tasks[task.number]
+            if cast(Any, task)._exception is not None:
+                self._note_failed(task)
             return _NOTHING
         if self._closed:
             self._expect_unwinding()
@@ -252,6 +260,17 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             self.errors.append(context)
 
     default_exception_handler = call_exception_handler
+
+    @property
+    def unheard(self) -> list[NumberedTask[Any]]:
+        """The tasks that have failed, and whose exception nobody has awaited or looked at, in the order of their ends."""
+        self._failed = [task for task in self._failed if cast(Any, task)._log_traceback]
+        return list(self._failed)
+
+    def _note_failed(self, task: NumberedTask[Any]) -> None:
+        if len(self._failed) > FAILED_MAX:
+            _ = self.unheard
+        self._failed.append(task)
 
     def is_running(self) -> bool:
         return self._driving
