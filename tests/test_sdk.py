@@ -36,6 +36,7 @@ from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
 from perdure.core.mail import Send
 from perdure.core.ops import Call
 from perdure.core.paths import Key
+from perdure.programs.code.durations import seconds
 from perdure.runtime.host import hosting, open_store
 from perdure.sdk import Workflow
 from perdure.stores.base import Commit, Committed, Head, Post
@@ -170,6 +171,26 @@ def test_run_inside_a_running_event_loop_says_to_use_arun(url: str) -> None:
 
     asyncio.run(inside())
     assert stored(url) == []
+
+
+def test_run_and_arun_inside_a_workflow_say_to_call_a_child(url: str) -> None:
+    @workflow
+    async def outer(ctx: Context, verb: str) -> str:
+        try:
+            getattr(greet, verb)("Ada")
+        except WrongVerb as refused:
+            return str(refused)
+        return "not refused"
+
+    for verb in ("run", "arun"):
+        assert outer.run(verb).startswith(f"greet.{verb}() inside a workflow: run it as a child: `await ctx.call(greet, ...)`")
+
+
+@pytest.mark.parametrize("duration", [1e300, 10**400, "400000d", 1001 * 365.25 * 86_400])
+def test_a_sleep_of_more_than_a_thousand_years_is_refused_and_one_of_a_century_is_not(duration: Any) -> None:
+    with pytest.raises(BadValue, match=r"at most 1,000 years|finite"):
+        seconds(duration, "sleep")
+    assert seconds("36500d") == 36_500 * 86_400
 
 
 async def test_arun_runs_inside_a_running_event_loop(url: str) -> None:

@@ -23,6 +23,7 @@ from perdure.programs.code.declare import Calling, CodeWorkflow, checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.programs.code.options import DEFAULT_TENANT, Options, chosen
 from perdure.programs.code.queues import Queue, called
+from perdure.programs.code.scheduler import DeterministicLoop
 from perdure.programs.code.strand import greenlets
 from perdure.programs.code.sync import SyncContext, asynchronous
 from perdure.short_traceback import short_traceback
@@ -87,6 +88,7 @@ class Workflow(Generic[P, R_co]):
             BadValue: the arguments are not those of the workflow; nothing was started.
             WrongVerb: an event loop is running here, or an option stands among the arguments.
         """
+        self._not_in_a_workflow("run")
         with suppress(RuntimeError):  # which says that none is running
             asyncio.get_running_loop()
             raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
@@ -95,7 +97,16 @@ class Workflow(Generic[P, R_co]):
 
     def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """As `run`, inside a running event loop."""
+        self._not_in_a_workflow("arun")
         return self._arun(args, kwargs)
+
+    def _not_in_a_workflow(self, verb: str) -> None:
+        with suppress(RuntimeError):  # which says that no loop is running
+            if isinstance(asyncio.get_running_loop(), DeterministicLoop):
+                raise WrongVerb(
+                    f"{self.code.name}.{verb}() inside a workflow",
+                    f"run it as a child: `await ctx.call({self.code.name}, ...)`, or `await ctx.start({self.code.name}, ...)` to go on at once",
+                )
 
     async def _arun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
         with short_traceback:

@@ -8,6 +8,9 @@ from perdure.core.errors import BadValue
 
 Duration = float | int | str | timedelta
 
+LONGEST_S = 1000 * 365.25 * 86_400
+"""A thousand years: what is due later is no point in time that calendars or databases know."""
+
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*")
 
@@ -16,7 +19,7 @@ def seconds(duration: Duration, what: str = "duration") -> float:
     """The length of `duration` in seconds.
 
     Raises:
-        BadValue: it is negative, not finite, or text that is no duration.
+        BadValue: it is negative, longer than a thousand years, not finite, or text that is no duration.
     """
     expected = "a duration: seconds, a timedelta, or text such as '500ms', '30s', '2h 30m', '3d'"
     match duration:
@@ -25,13 +28,15 @@ def seconds(duration: Duration, what: str = "duration") -> float:
         case bool():
             raise BadValue(what, duration, expected)
         case int() | float():
-            value_s = float(duration)
+            value_s = _float(duration)
         case str():
             value_s = _parsed(duration, what, expected)
         case _:
             raise BadValue(what, duration, expected)
     if not math.isfinite(value_s) or value_s < 0:
         raise BadValue(what, duration, "finite and at least 0")
+    if value_s > LONGEST_S:
+        raise BadValue(what, duration, "at most 1,000 years; to wait without an end, listen for a message")
     return value_s
 
 
@@ -49,6 +54,13 @@ def whole(number: object, what: str, least: int = 1) -> int:
 def shown(duration: Duration) -> str:
     """The duration as people would write it, for the default name of a sleep."""
     return duration if isinstance(duration, str) else f"{seconds(duration):g}s"
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an int may be larger than any float
+        return math.inf
 
 
 def _parsed(text: str, what: str, expected: str) -> float:
