@@ -5,7 +5,7 @@ Nothing that user code raises can fail here: its text is repaired and bounded, a
 
 from collections.abc import Callable, Iterator, Sequence
 from traceback import StackSummary, TracebackException, walk_tb
-from types import BuiltinFunctionType, WrapperDescriptorType
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -106,7 +106,8 @@ def remains(error: BaseException, classes: Sequence[type[Exception]]) -> bytes |
         if declared is None:
             return None
         kept = {name: value for name, value in vars(error).items() if name != "__notes__" and _is_plain(value)}
-        raw = values.encode(Remains(list(error.args), kept, declared.__qualname__), "the arguments of an error")
+        args = _builtin(type(error), "__reduce__", MethodDescriptorType)(error)[1]  # an OSError has its file among these, and not in its `args`
+        raw = values.encode(Remains(list(args), kept, declared.__qualname__), "the arguments of an error")
     except BaseException:
         return None
     return raw if len(raw) <= limits.ERROR_DATA_BYTES_MAX else None
@@ -133,7 +134,6 @@ def rebuilt(info: ErrorInfo, classes: Sequence[type[Exception]]) -> Exception | 
         made = _builtin(kind, "__new__", BuiltinFunctionType)(kind, *kept.args)
         _builtin(kind, "__init__", WrapperDescriptorType)(made, *kept.args)
         made.__dict__.update(kept.attributes)
-        made.args = tuple(kept.args)
     except Exception:  # whatever the class makes of it, the error itself is known, and arrives as StepFailed
         return None
     return made if isinstance(made, Exception) else None
