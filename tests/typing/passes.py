@@ -132,6 +132,8 @@ async def composition(ctx: Context) -> None:
     assert_type(third, str)
     assert_type(await ctx.map(render, user.contacts, limit=10), list[bytes])
     assert_type(await ctx.race(one=load_user, other=load_user), Won[User])
+    assert_type(await ctx.map(greeting, ["Ada"]), list[str])
+    assert_type(await ctx.map(greet, ["Ada"], limit=2), list[str])
     match await ctx.race(paid=wait_paid, late=lambda c: c.sleep("3d")):
         case Won("late"):
             raise TimeoutError

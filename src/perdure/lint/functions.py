@@ -116,6 +116,8 @@ class _Finder:
         by_name = [keyword.value for keyword in verb.call.keywords if keyword.arg not in ("name", "limit")]
         for one in (*given, *by_name):
             for node in self.code.functions_in(one, function.scope):
+                if node in self.code.steps or node in self.code.workflows:
+                    continue  # it runs as a step or as a child, and is no code of this workflow
                 if verb.name == "map" or node in self.code.branches:
                     self.code.overlapping.add(node)
                 self.code.branches.add(node)

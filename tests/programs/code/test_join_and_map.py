@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, JoinFailed, Record, Retry, StepFailed, WrongVerb, step, workflow
+from perdure import Context, JoinFailed, Record, Retry, StepFailed, SyncContext, WrongVerb, step, workflow
 from perdure.core import log, messages
-from perdure.core.ops import Ok
+from perdure.core.ops import Call, Ok, Spawn
 from perdure.core.paths import Path, text
 from tests.programs.code.driver import Hand
 from tests.programs.code.engines import every_cut, settle, virtually, warm, world
@@ -43,6 +43,68 @@ async def test_by_position_the_results_are_a_tuple_and_by_name_a_record() -> Non
 
     async with world(joining) as w:
         assert await w.run(joining) == [1, 2, 3, 4, ["x", "y"]]
+
+
+@step
+async def one() -> int:
+    return 1
+
+
+@workflow
+async def twice(ctx: Context, n: int = 1) -> int:
+    return 2 * await ctx.step(plain, n)
+
+
+@workflow
+def twice_sync(ctx: SyncContext, n: int) -> int:
+    return 2 * ctx.step(plain, n)
+
+
+@virtually
+async def test_a_step_or_a_workflow_given_to_map_join_or_race_is_run_as_a_step_or_a_child() -> None:
+    @workflow
+    async def branching(ctx: Context) -> list[Any]:
+        mapped = [await ctx.map(plain, [1, 2, 3], limit=2), await ctx.map(twice, [1, 2]), await ctx.map(twice_sync, [3])]
+        joined = [list(await ctx.join(one, twice, one)), dict(await ctx.join(a=one, b=twice))]
+        won = await ctx.race(first=one, late=lambda c: c.sleep(100))
+        renamed = await ctx.map(plain.with_(name="other"), [7])
+        return [*mapped, *joined, [won.name, won.value], renamed]
+
+    async with world(branching, twice, twice_sync) as w:
+        key = await w.start(branching)
+        wanted = [[1, 2, 3], [2, 4], [6], [1, 2, 1], {"a": 1, "b": 2}, ["first", 1], [7]]
+        assert await w.result(key) == wanted
+        folded = await w.fold(key)
+        assert {text(path) for path, known in folded.settled.items() if isinstance(known.op, Call) and "map:plain/" in text(path)} == {
+            "map:plain/plain/plain",
+            "map:plain/plain#2/plain",
+            "map:plain/plain#3/plain",
+        }
+        assert sum(isinstance(known.op, Spawn) for known in folded.settled.values()) == 5
+        await w.replayed(key)
+
+
+@virtually
+async def test_a_sync_workflow_maps_joins_and_races_steps_and_workflows_alike() -> None:
+    @workflow
+    def branching(ctx: SyncContext) -> list[Any]:
+        won = ctx.race(first=one, late=lambda c: c.sleep(100))
+        return [ctx.map(plain, [1, 2]), ctx.map(twice, [1, 2]), list(ctx.join(one, twice)), won.name]
+
+    async with world(branching, twice) as w:
+        assert await w.run(branching) == [[1, 2], [2, 4], [1, 2], "first"]
+
+
+@virtually
+async def test_a_step_that_fails_in_a_map_fails_it_as_any_branch_does() -> None:
+    @workflow
+    async def mapping(ctx: Context) -> list[str]:
+        with pytest.raises(JoinFailed) as caught:
+            await ctx.map(bad, ["x", "y"])
+        return sorted(type(error).__name__ for error in caught.value.errors.values())
+
+    async with world(mapping) as w:
+        assert await w.run(mapping) == ["StepFailed", "StepFailed"]
 
 
 @virtually

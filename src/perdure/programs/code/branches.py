@@ -6,6 +6,7 @@ left of a branch that loses or is cancelled is unwound like any cancelled task; 
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import msgspec
 from perdure.core.error_text import repaired, said_by, text_of
 from perdure.core.errors import JoinFailed, RaceFailed, WrongVerb
 from perdure.core.paths import Path, text
+from perdure.programs.code.declare import CodeWorkflow, Step
 from perdure.programs.code.results import Won
 from perdure.programs.code.scheduler import NumberedTask
 
@@ -146,19 +148,38 @@ def named(path: Path, positional: Iterable[Any], by_name: dict[str, Any]) -> lis
     for fn in positional:
         name = own_name(fn, "branch")
         counts[name] = number = counts.get(name, 0) + 1
-        branches.append((name if number == 1 else f"{name}#{number}", (*path, (name, number)), fn))
-    branches.extend((name, (*path, (name, 1)), fn) for name, fn in by_name.items())
+        branches.append((name if number == 1 else f"{name}#{number}", (*path, (name, number)), as_branch(fn)))
+    branches.extend((name, (*path, (name, 1)), as_branch(fn)) for name, fn in by_name.items())
     for name, _, fn in branches:
         if not callable(fn):
             if isinstance(fn, Coroutine):
                 fn.close()
-            instead = "pass a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
+            instead = "pass a step, a workflow or a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
             raise WrongVerb(f"branch {name} of {text(path)} is {type(fn).__name__}", instead)
     return branches
 
 
+def as_branch(fn: Any) -> Any:
+    """What runs as a branch: a step is run as a durable step, a workflow as a child, each given what the branch is given behind its context."""
+    if isinstance(fn, Step):
+        return partial(_run_step, fn)
+    return partial(_run_child, fn) if isinstance(getattr(fn, "code", None), CodeWorkflow) else fn
+
+
+async def _run_step(step: Step[Any, Any, Any], context: "Context", *given: Any) -> Any:
+    return await context.step(step, *given)
+
+
+async def _run_child(workflow: Any, context: "Context", *given: Any) -> Any:
+    return await context.call(workflow, *given)
+
+
 def own_name(fn: Any, instead: str) -> str:
-    """The name of a function, or `instead` for one that has none of its own."""
+    """The name of a function, a step or a workflow, or `instead` for a function that has none of its own."""
+    if isinstance(fn, Step):
+        return fn.explicit or fn.name
+    if isinstance(code := getattr(fn, "code", None), CodeWorkflow):
+        return code.name
     name = text_of(lambda: fn.__name__, "")
     usable = 0 < len(name) <= OWN_NAME_CHARACTERS_MAX and name != "<lambda>" and repaired(name) == name
     return name if usable else instead

@@ -12,7 +12,7 @@ from contextvars import Context as Variables
 from datetime import datetime
 from functools import partial
 from random import Random
-from typing import Any, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 import msgspec
@@ -56,9 +56,6 @@ S = TypeVar("S")
 Verb = Coroutine[Any, Any, R]
 """What a verb returns: await it once, or hand it to asyncio.gather or a task."""
 
-BranchOf = Callable[["Context"], Awaitable[R]]
-"""A branch: a function of a context of its own."""
-
 _MISSING: Any = object()
 
 
@@ -95,6 +92,10 @@ class HasCode(Protocol[P, R_co]):
     def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """The types of its input and result; never called."""
         ...
+
+
+BranchOf = Callable[["Context"], Awaitable[R]] | Step[..., R, Any] | HasCode[..., R]
+"""A branch: a function of a context of its own, or a step or a workflow that needs no arguments."""
 
 
 class ExecutionInfo:
@@ -411,6 +412,8 @@ class Context:
     def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Verb[Any]:
         """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
 
+        A branch is a function of a context of its own, or a step or a workflow that needs no arguments.
+
         Raises:
             JoinFailed: branches failed; it has the error of each, and what the others returned.
         """
@@ -420,14 +423,25 @@ class Context:
     def race(self, *, name: str | None = None, **branches: BranchOf[T]) -> Verb[Won[T]]:
         """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
 
+        A branch is a function of a context of its own, or a step or a workflow that needs no arguments.
+
         Raises:
             RaceFailed: every branch failed.
         """
         path, started = self._branches("race", (), branches, name)
         return self._verb(path, self._race(path, started))
 
-    def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = None, name: str | None = None) -> Verb[list[R]]:
+    @overload
+    def map(self, fn: Step[Concatenate[T, ...], R, Any], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> Verb[list[R]]: ...
+    @overload
+    def map(self, fn: HasCode[[T], R], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> Verb[list[R]]: ...
+    @overload
+    def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> Verb[list[R]]: ...
+    def map(self, fn: Any, items: Iterable[Any], *, limit: int | None = None, name: str | None = None) -> Verb[list[Any]]:
         """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
+
+        A branch is a step or a workflow, which is given the item, ``ctx.map(charge, orders)``, or a function of a context of its own and the item,
+        ``ctx.map(lambda c, order: c.step(charge, order, 5), orders)``.
 
         Raises:
             JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
@@ -435,9 +449,9 @@ class Context:
         scope = self._enter("map")
         if limit is not None:
             whole(limit, "map(limit)")
-        aim = flow.own_name(fn, "item")
+        aim, run = flow.own_name(fn, "item"), flow.as_branch(fn)
         path = scope.take(f"map:{aim}", name)
-        started: list[flow.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, fn, item)) for number, item in enumerate(items)]
+        started: list[flow.Branch] = [(str(number), (*path, (aim, number + 1)), partial(_with_item, run, item)) for number, item in enumerate(items)]
         return self._verb(path, self._map(path, started, limit, f"map {aim} over {len(started)}"))
 
     def wait(
@@ -492,14 +506,14 @@ class Context:
         self._instance.remember(path, lambda: values.NOTHING, role="branches", label=flow.label("race", [name for name, _, _ in started]))
         return await flow.race(self, path, started)
 
-    def _branch(self, name: str, path: Path, fn: BranchOf[Any]) -> NumberedTask[Any]:
+    def _branch(self, name: str, path: Path, fn: Callable[[Context], Awaitable[Any]]) -> NumberedTask[Any]:
         """Start a branch as a task with a context of its own."""
         context = Context(self._instance, Scope(path), None)
         context._task = task = self._instance.loop.create_task(context._run(fn), name=name)
         self._instance.branches[task] = context._scope
         return task
 
-    async def _run(self, fn: BranchOf[Any]) -> Any:
+    async def _run(self, fn: Callable[[Context], Awaitable[Any]]) -> Any:
         self._instance.receipts.begin(self._scope.path)
         try:
             return await fn(self)

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from inspect import iscoroutinefunction
 from random import Random
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from uuid import UUID
 
 from perdure.core.attributes import AttributeValue
 from perdure.core.errors import WrongVerb
 from perdure.core.paths import Key
+from perdure.programs.code import branches as flow
 from perdure.programs.code.approving import Approving
 from perdure.programs.code.branches import own_name
 from perdure.programs.code.context import _MISSING, BranchOf, Context, ExecutionInfo, HasCode, HasKey, Turn
@@ -220,11 +221,17 @@ class SyncContext:
         return self._strand.wait(own.race(name=name, **_branches(branches)))
 
     @overload
+    def map(self, fn: Step[Concatenate[T, ...], R, Any], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
+    @overload
+    def map(self, fn: HasCode[[T], R], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
+    @overload
     def map(self, fn: Callable[["SyncContext", T], R], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
     @overload
     def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
     def map(self, fn: Any, items: Iterable[Any], *, limit: int | None = None, name: str | None = None) -> list[Any]:
         """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
+
+        A branch is a step or a workflow, which is given the item, ``ctx.map(charge, orders)``, or a function of a context of its own and the item.
 
         Raises:
             JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
@@ -374,7 +381,7 @@ def asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, An
 
 def _branch(fn: Any) -> Any:
     """A branch as the context wants it; what is no function, it refuses itself."""
-    if not callable(fn) or iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
+    if flow.as_branch(fn) is not fn or not callable(fn) or iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
         return fn
     return asynchronous(fn)
 
