@@ -42,6 +42,8 @@ def test_a_workflow_or_branch_is_known_however_it_is_written(source: str) -> Non
         "from perdure import step\n@step(timeout='1s')\nasync def f(ctx): time.time()",
         "from perdure import step\n@step\ndef f(): ...\n@f.undo\ndef g(done): time.time()\n@f.undo(in_doubt=True)\ndef h(done): time.time()",
         "from perdure import Context, step\n@step\ndef f(ctx: Context): time.time()",
+        "from perdure import step, workflow\n@step\ndef f(n): time.time()\n@workflow\nasync def g(ctx): await ctx.map(f, [1])",
+        "from perdure import step, workflow\n@step\ndef f(): time.time()\n@workflow\nasync def g(ctx): await ctx.race(a=f, b=lambda c: c.sleep(1))",
         "from celery import workflow\n@workflow\ndef f(ctx): time.time()",
         "from .perdure import workflow\n@workflow\ndef f(ctx): time.time()",
         "from perdure import workflow\ndef workflow(fn): return fn\n@workflow\ndef f(ctx): time.time()",

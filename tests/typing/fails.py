@@ -126,7 +126,7 @@ async def composition(ctx: Context) -> None:
     user.count  # wrong: the stock has it
     stock.name  # wrong: the user has it
     await ctx.join(load_user, wants_more)  # wrong: a branch takes its ctx alone
-    await ctx.join(load_user, greeting)  # wrong: a step is no branch
+    await ctx.join(load_user, greeting)  # wrong: a step that takes an argument
     await ctx.map(render, [1, 2])  # wrong: what it maps over
     assert_type(await ctx.map(render, ["a"]), list[str])  # wrong: what it returns
     await ctx.map(render, ["a"], limit="10")  # wrong: a count as text
@@ -229,7 +229,7 @@ def sync_composition(ctx: SyncContext) -> None:
     user, _stock = ctx.join(sync_user, sync_stock)
     user.count  # wrong: the stock has it
     ctx.join(sync_user, sync_wants_more)  # wrong: a branch takes its ctx alone
-    ctx.join(sync_user, greeting)  # wrong: a step is no branch
+    ctx.join(sync_user, greeting)  # wrong: a step that takes an argument
     ctx.map(sync_render, [1, 2])  # wrong: what it maps over
     assert_type(ctx.map(sync_render, ["a"]), list[str])  # wrong: what it returns
     ctx.race(one=sync_user, other=sync_wants_more)  # wrong: a branch takes its ctx alone

@@ -73,6 +73,11 @@ async def a_step_is_still_the_function() -> None:
     assert_type(await render_video("v"), bytes)
 
 
+@step
+def no_arguments() -> int:
+    return 1
+
+
 # branches: async functions of a ctx of their own
 
 
@@ -134,6 +139,10 @@ async def composition(ctx: Context) -> None:
     assert_type(await ctx.race(one=load_user, other=load_user), Won[User])
     assert_type(await ctx.map(greeting, ["Ada"]), list[str])
     assert_type(await ctx.map(greet, ["Ada"], limit=2), list[str])
+    assert_type(await ctx.join(no_arguments, no_arguments), tuple[int, int])
+    assert_type(await ctx.race(one=no_arguments, other=no_arguments), Won[int])
+    _ = await ctx.join(user=load_user, count=no_arguments)
+    _ = await ctx.race(user=load_user, count=no_arguments)
     match await ctx.race(paid=wait_paid, late=lambda c: c.sleep("3d")):
         case Won("late"):
             raise TimeoutError

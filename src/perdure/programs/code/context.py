@@ -94,8 +94,11 @@ class HasCode(Protocol[P, R_co]):
         ...
 
 
-BranchOf = Callable[["Context"], Awaitable[R]] | Step[..., R, Any] | HasCode[..., R]
-"""A branch: a function of a context of its own, or a step or a workflow that needs no arguments."""
+BranchOf = Callable[["Context"], Awaitable[R]]
+"""A branch: a function of a context of its own."""
+
+StandIn = Step[..., R, Any] | HasCode[..., R]
+"""What may stand in for a branch: a step or a workflow that needs no arguments."""
 
 
 class ExecutionInfo:
@@ -408,11 +411,17 @@ class Context:
         self, a: BranchOf[T], b: BranchOf[T], c: BranchOf[T], d: BranchOf[T], e: BranchOf[T], /, *more: BranchOf[T], name: str | None = ...
     ) -> Verb[tuple[T, ...]]: ...
     @overload
+    def join(self, a: StandIn[T1], /, *, name: str | None = ...) -> Verb[tuple[T1]]: ...
+    @overload
+    def join(self, a: StandIn[T1], b: StandIn[T2], /, *, name: str | None = ...) -> Verb[tuple[T1, T2]]: ...
+    @overload
     def join(self, *, name: str | None = ..., **by_name: BranchOf[Any]) -> Verb[Record]: ...
+    @overload
+    def join(self, *, name: str | None = ..., **by_name: BranchOf[Any] | StandIn[Any]) -> Verb[Record]: ...
     def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Verb[Any]:
         """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
 
-        A branch is a function of a context of its own, or a step or a workflow that needs no arguments.
+        A branch is a function of a context of its own, or a step or a workflow that needs no arguments; type checkers know of mixtures by keyword.
 
         Raises:
             JoinFailed: branches failed; it has the error of each, and what the others returned.
@@ -420,7 +429,13 @@ class Context:
         path, started = self._branches("join", branches, by_name, name)
         return self._verb(path, self._join(path, started, as_tuple=not by_name))
 
-    def race(self, *, name: str | None = None, **branches: BranchOf[T]) -> Verb[Won[T]]:
+    @overload
+    def race(self, *, name: str | None = ..., **branches: BranchOf[T]) -> Verb[Won[T]]: ...
+    @overload
+    def race(self, *, name: str | None = ..., **branches: StandIn[T]) -> Verb[Won[T]]: ...
+    @overload
+    def race(self, *, name: str | None = ..., **branches: BranchOf[Any] | StandIn[Any]) -> Verb[Won[Any]]: ...
+    def race(self, *, name: str | None = None, **branches: Any) -> Verb[Won[Any]]:
         """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
 
         A branch is a function of a context of its own, or a step or a workflow that needs no arguments.

@@ -16,7 +16,7 @@ from perdure.core.paths import Key
 from perdure.programs.code import branches as flow
 from perdure.programs.code.approving import Approving
 from perdure.programs.code.branches import own_name
-from perdure.programs.code.context import _MISSING, BranchOf, Context, ExecutionInfo, HasCode, HasKey, Turn
+from perdure.programs.code.context import _MISSING, BranchOf, Context, ExecutionInfo, HasCode, HasKey, StandIn, Turn
 from perdure.programs.code.declare import Signal, Step
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.lines import Lines
@@ -194,7 +194,13 @@ class SyncContext:
         name: str | None = ...,
     ) -> tuple[T, ...]: ...
     @overload
+    def join(self, a: StandIn[T1], /, *, name: str | None = ...) -> tuple[T1]: ...
+    @overload
+    def join(self, a: StandIn[T1], b: StandIn[T2], /, *, name: str | None = ...) -> tuple[T1, T2]: ...
+    @overload
     def join(self, *, name: str | None = ..., **by_name: AnyBranch) -> Record: ...
+    @overload
+    def join(self, *, name: str | None = ..., **by_name: AnyBranch | StandIn[Any]) -> Record: ...
     def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Any:
         """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
 
@@ -210,7 +216,11 @@ class SyncContext:
     @overload
     def race(self, *, name: str | None = ..., **branches: SyncBranchOf[T]) -> Won[T]: ...
     @overload
+    def race(self, *, name: str | None = ..., **branches: StandIn[T]) -> Won[T]: ...
+    @overload
     def race(self, *, name: str | None = ..., **branches: AnyBranch) -> Won[Any]: ...
+    @overload
+    def race(self, *, name: str | None = ..., **branches: AnyBranch | StandIn[Any]) -> Won[Any]: ...
     def race(self, *, name: str | None = None, **branches: Any) -> Won[Any]:
         """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
 
