@@ -13,8 +13,9 @@ from perdure.core import events as e
 from perdure.core.errors import Diverged
 from perdure.core.execution import Execution
 from perdure.core.ops import Keep, Ok
-from perdure.core.paths import text
+from perdure.core.paths import UNDO, Path, text
 from perdure.core.program import Program
+from perdure.core.undo import UNDO_WITH, undoable, undoing
 from perdure.core.values import Blob, Value
 
 
@@ -98,7 +99,7 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
         case e.Settled() | e.Received() | e.Recalled():
             settlement = execution.settled.get(event.path)
             if settlement is not None and isinstance(settlement.outcome, Ok):
-                return (settlement.outcome.value,)
+                return (settlement.outcome.value, *_undone_next(execution, event.path))
             return () if settlement is None else (letter.body for letter in settlement.letters)
         case e.Started():
             return (event.input, *_definition(execution), *_kept(execution))
@@ -109,6 +110,17 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
         case e.Reopened() if execution.started is not None:
             return (execution.started.input, *_definition(execution), *_kept(execution))
     return ()
+
+
+def _undone_next(execution: Execution, path: Path) -> Iterable[Value]:
+    """What a definition reads of what it undoes next, once what it does at `path` to undo something, or to begin with that, has settled."""
+    if path[0] != UNDO or execution.definition is None:
+        return ()
+    order = undoable(execution.settled)
+    following = order[order.index(path[1:]) + 1 :] if path[1:] in order else order
+    found = [execution.settled.get((*following[0], UNDO_WITH)), undoing(execution.settled, following[0])] if following else []
+    kept = [known.op.value for known in found if known is not None and isinstance(known.op, Keep)]
+    return (*kept, *(known.outcome.value for known in found if known is not None and isinstance(known.outcome, Ok)))
 
 
 def _definition(execution: Execution) -> Iterable[Value]:

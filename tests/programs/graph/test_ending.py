@@ -67,3 +67,33 @@ def test_a_tool_of_the_name_of_a_kind_undoes_before_it(world: World) -> None:
     with pytest.raises(ExecutionFailed, match="nobody goes there"):
         run.result()
     assert given == [7]
+
+
+LARGE: dict[str, Any] = {
+    "perdure": 1,
+    "name": "it",
+    "order": "listed",
+    "steps": [
+        {"id": "small", "tool": "SMALL", "undo": {"tool": "UNDO", "with": {"done": "@self"}}},
+        {"id": "large", "tool": "LARGE", "undo": {"tool": "UNDO", "with": {"done": "@self"}}},
+        {"id": "block", "do": [{"id": "inside", "tool": "LARGE"}], "undo": {"tool": "UNDO", "with": {"done": "@self"}}},
+        {
+            "id": "turns",
+            "do": [{"id": "again", "tool": "LARGE", "undo": {"tool": "UNDO", "with": {"done": "@self"}}}],
+            "repeat": {"until": {"ref": "@index", "gte": 1}, "endless": True},
+        },
+        {"id": "nap", "sleep": "1m"},
+        {"id": "end", "fail": "nobody goes there"},
+    ],
+}
+
+
+@pytest.mark.parametrize("always_suspend", [False, True])
+def test_a_step_with_a_large_result_is_undone(always_suspend: bool) -> None:
+    told: list[int] = []
+    tools: dict[str, Any] = {"SMALL": lambda: "small", "LARGE": lambda: "x" * 100_000, "UNDO": lambda done: told.append(len(done))}
+    with World(always_suspend=always_suspend) as world:
+        run = world.start(Definition.of(LARGE, tools=tools))
+        with pytest.raises(ExecutionFailed, match="nobody goes there"):
+            run.result()
+        assert told == [100_000] * 4 + [5]
