@@ -142,7 +142,6 @@ async def composition(ctx: Context) -> None:
     assert_type(await ctx.join(no_arguments, no_arguments), tuple[int, int])
     assert_type(await ctx.race(one=no_arguments, other=no_arguments), Won[int])
     _ = await ctx.join(user=load_user, count=no_arguments)
-    _ = await ctx.race(user=load_user, count=no_arguments)
     match await ctx.race(paid=wait_paid, late=lambda c: c.sleep("3d")):
         case Won("late"):
             raise TimeoutError

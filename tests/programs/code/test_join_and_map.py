@@ -50,6 +50,9 @@ async def one() -> int:
     return 1
 
 
+first: Any = one  # so that it may stand beside a function
+
+
 @workflow
 async def twice(ctx: Context, n: int = 1) -> int:
     return 2 * await ctx.step(plain, n)
@@ -66,7 +69,7 @@ async def test_a_step_or_a_workflow_given_to_map_join_or_race_is_run_as_a_step_o
     async def branching(ctx: Context) -> list[Any]:
         mapped = [await ctx.map(plain, [1, 2, 3], limit=2), await ctx.map(twice, [1, 2]), await ctx.map(twice_sync, [3])]
         joined = [list(await ctx.join(one, twice, one)), dict(await ctx.join(a=one, b=twice))]
-        won = await ctx.race(first=one, late=lambda c: c.sleep(100))
+        won = await ctx.race(first=first, late=lambda c: c.sleep(100))
         renamed = await ctx.map(plain.with_(name="other"), [7])
         return [*mapped, *joined, [won.name, won.value], renamed]
 
@@ -88,7 +91,7 @@ async def test_a_step_or_a_workflow_given_to_map_join_or_race_is_run_as_a_step_o
 async def test_a_sync_workflow_maps_joins_and_races_steps_and_workflows_alike() -> None:
     @workflow
     def branching(ctx: SyncContext) -> list[Any]:
-        won = ctx.race(first=one, late=lambda c: c.sleep(100))
+        won = ctx.race(first=first, late=lambda c: c.sleep(100))
         return [ctx.map(plain, [1, 2]), ctx.map(twice, [1, 2]), list(ctx.join(one, twice)), won.name]
 
     async with world(branching, twice) as w:
