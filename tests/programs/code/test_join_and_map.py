@@ -247,13 +247,13 @@ async def test_a_map_over_nothing_returns_nothing_and_a_map_that_fails_names_the
 
 
 @virtually
-async def test_a_join_of_nothing_or_of_no_functions_says_what_to_pass() -> None:
+async def test_a_race_of_nothing_or_a_join_of_no_functions_says_what_to_pass() -> None:
     @workflow
     async def joining(ctx: Context) -> list[str]:
         found = []
         wrong: Any = ctx
         calls: list[Callable[[], Any]] = [
-            lambda: wrong.join(),
+            lambda: wrong.race(),
             lambda: wrong.join(ctx.sleep(1)),
             lambda: wrong.join(3),
             lambda: wrong.map(plain, [1], limit=0),
