@@ -170,11 +170,13 @@ class AsyncClient:
         limit: int = 100,
         older_than: Key | None = None,
         where: Where | None = None,
+        internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """Executions, newest first: those of a workflow, in a status (or any of several), created since a time or for so long.
 
         `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
+        Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
         """
         return await queries.listing(
             self._access,
@@ -186,6 +188,7 @@ class AsyncClient:
             limit=limit,
             older_than=older_than,
             where=where,
+            internal=internal,
         )
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:

@@ -108,10 +108,12 @@ class Client:
         limit: int = 100,
         older_than: Key | None = None,
         where: Where | None = None,
+        internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """See `AsyncClient.list`."""
         which: dict[str, Any] = {"workflow": workflow, "status": status, "id_prefix": id_prefix, "since": since, "older_than": older_than, "where": where}
+        which["internal"] = internal
         return self._thread.call(self._inner.list(**which, limit=limit, tenant=tenant))
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:

@@ -134,7 +134,7 @@ async def _asked(url: str, tenant: str) -> list[Finding]:
         before_s, moment, after_s = time.time(), await store.moment(), time.time()
         async with AsyncClient(store) as client:
             engines = await client.engines()
-            listed = await client.list(limit=LISTED_MAX, tenant=tenant)
+            listed = await client.list(limit=LISTED_MAX, internal=True, tenant=tenant)
         aside = [one async for one in unreadable(store)]
     finally:
         await store.close()

@@ -35,6 +35,7 @@ after_option = click.option("--after", default=0, metavar="N", help="Only what c
 @click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")
 @where_option("Only those that are found")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
+@click.option("--all", "internal", is_flag=True, help="Also Perdure's own, such as those of approvals.")
 @click.option("-q", "--quiet", is_flag=True, help="Only ids: as -o ids.")
 @click.option("--watch", is_flag=True, help="Go on showing them as they change.")
 @format_option()
@@ -72,6 +73,7 @@ def _listed(client: Client, settings: Settings, which: Mapping[str, Any]) -> lis
         id_prefix=which["prefix"],
         since=which["since"],
         where=parsed(which["where"]),
+        internal=which["internal"],
         limit=which["limit"],
         tenant=settings.tenant,
     )

@@ -19,7 +19,6 @@ from perdure.cli.progress import counting
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed
 from perdure.core.errors import PerdureError
-from perdure.core.ops import APPROVAL, COMPOSITE
 from perdure.core.paths import Key
 from perdure.core.where import parsed
 from perdure.service.dead_letters import DeadLetters
@@ -100,8 +99,7 @@ def wanted(client: Client, settings: Settings, given: Mapping[str, Any], statuse
         found += page
         if not page:
             break
-    # approvals end with whoever asks, and composites are nobody's work
-    return [one.key for one in found if one.key.workflow not in (APPROVAL, COMPOSITE) or given["workflow"] == one.key.workflow]
+    return [one.key for one in found]
 
 
 def say_if_cut(groups: Sequence[DeadLetters], limit: int | None = None) -> None:

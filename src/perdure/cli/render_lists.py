@@ -93,6 +93,8 @@ def _facts(one: Status, program: str, now_s: float) -> Iterator[tuple[str, str]]
         yield "deadline", f"{words.when(one.deadline_at_s)} UTC, {words.ago(one.deadline_at_s, now_s)}"
     if one.attributes:
         yield "found by", " ".join(written(name, value) for name, value in one.attributes.items())
+    if one.unread:
+        yield "unread", f"{', '.join(f'{called} ({count})' for called, count in one.unread.items())}: nothing waits for a message of this name"
     if one.version:
         yield "log", f"{words.count(one.version, 'event')}; {one.settled} settled, {one.open} open"
     for loop, turns in list(one.forgotten.items())[:LOOPS_MAX]:

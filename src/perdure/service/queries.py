@@ -1,5 +1,6 @@
 """Queries: what people ask about executions and about who works on them. Nothing is changed here."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -12,7 +13,7 @@ from perdure.core import execution as folded
 from perdure.core.attributes import AttributeValue
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
-from perdure.core.ops import COMPOSITE
+from perdure.core.ops import APPROVAL, COMPOSITE, Receive
 from perdure.core.paths import Key, text
 from perdure.core.program import base
 from perdure.core.where import Where, conditions
@@ -46,9 +47,14 @@ class Listed(msgspec.Struct, frozen=True):
     attributes: dict[str, AttributeValue] = {}
 
 
+INTERNAL = (APPROVAL, COMPOSITE)
+"""Perdure's own workflows, whose executions are listed only where they are asked for."""
+
+
 class Status(msgspec.Struct, frozen=True):
     """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
-    the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten."""
+    the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten; `unread` counts
+    the messages by name that have arrived and that nothing waits for."""
 
     key: Key
     status: str
@@ -66,6 +72,7 @@ class Status(msgspec.Struct, frozen=True):
     attributes: dict[str, AttributeValue] = {}
     definition: str = ""
     forgotten: dict[str, int] = {}
+    unread: dict[str, int] = {}
 
 
 class EngineView(msgspec.Struct, frozen=True):
@@ -113,7 +120,13 @@ async def status(access: Access, fold: Fold) -> Status:
         attributes.shown(head.attributes),
         "" if execution.definition is None else f"sha256:{execution.definition.sha256}",
         {text(path): before for path, before in execution.trimmed.items() if before},
+        _unread(execution),
     )
+
+
+def _unread(execution: Execution) -> dict[str, int]:
+    awaited = {name for promise in execution.open.values() if isinstance(promise.op, Receive) for name in promise.op.names}
+    return dict(Counter(letter.name for letter in execution.mailbox.letters.values() if letter.name not in awaited))
 
 
 async def _why(access: Access, head: Head, execution: Execution) -> str:
@@ -160,8 +173,11 @@ async def listing(
     limit: int,
     older_than: Key | None,
     where: Where | None = None,
+    internal: bool = False,
 ) -> list[Listed]:
     """The executions that fit all that is asked for, newest first. `since` is a time with its zone, or so long ago.
+
+    Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
 
     Raises:
         BadValue, BadName: something that is asked for makes no sense.
@@ -183,17 +199,17 @@ async def listing(
         limit=whole(limit, "limit"),
         where=conditions(where),
     )
-    return [_listed(head) for head in await _heads(access, which)]
+    return [_listed(head) for head in await _heads(access, which, internal)]
 
 
-async def _heads(access: Access, which: Filter) -> list[Head]:
-    """The heads that are meant; of the executions in which Perdure counts how pipelines are used, only if their workflow is asked for."""
-    if which.workflow is not None:
+async def _heads(access: Access, which: Filter, internal: bool) -> list[Head]:
+    """The heads that are meant; of Perdure's own executions, only if they are asked for."""
+    if internal or which.workflow is not None:
         return await access.store.heads(which)
     found, left = list[Head](), msgspec.structs.replace(which, limit=max(which.limit, HEADS_AT_A_TIME))
     while True:
         page = await access.store.heads(left)
-        found += [head for head in page if head.key.workflow != COMPOSITE]
+        found += [head for head in page if head.key.workflow not in INTERNAL]
         if len(page) < left.limit or len(found) >= which.limit:
             return found[: which.limit]
         left = msgspec.structs.replace(left, older_than=page[-1].key)
@@ -237,7 +253,7 @@ async def find(access: Access, text: str, tenant: str) -> Key:
     """
     if text in ("@latest", "@failed"):
         failed = frozenset(("failed",)) if text == "@failed" else None
-        found = [head.key for head in await _heads(access, Filter(tenant=tenant, statuses=failed, limit=1))]
+        found = [head.key for head in await _heads(access, Filter(tenant=tenant, statuses=failed, limit=1), internal=False)]
         return _only(text, found)
     if not _is_text(text):
         raise BadValue("execution", text, "an id or the beginning of one, workflow/id, @latest or @failed")
