@@ -239,7 +239,7 @@ class AlreadyDecided(HasEnded):
     def __init__(self, key: object, status: str, decision: tuple[str, str, bool, float]) -> None:
         title, self.by, self.approved, self.at_s = decision
         super().__init__(key, status, "a decision")
-        when = datetime.fromtimestamp(self.at_s, UTC).isoformat(" ", "seconds")
+        when = f"{datetime.fromtimestamp(self.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
         self.args = (
             f"the approval {title!r} was decided already: {'approved' if self.approved else 'denied'} by {self.by} at {when}; a later decision has no effect",
         )

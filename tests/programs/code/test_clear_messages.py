@@ -103,6 +103,26 @@ def test_a_context_that_outlives_its_execution_is_refused_outside_of_workflows_t
 
 
 @pytest.mark.perdure(replay=False)
+def test_a_gate_that_was_removed_is_passed_by_those_that_remember_it(world: World) -> None:
+    @workflow(name="gated")
+    async def before(ctx: Context) -> int:
+        way = await ctx.version("tax", 2)
+        await ctx.listen("go")
+        return way
+
+    @workflow(name="gated")
+    async def after(ctx: Context) -> int:
+        await ctx.removed("version:tax", "version")
+        await ctx.listen("go")
+        return 3
+
+    run = world.start(before)
+    world.restart(after)
+    run.send("go")
+    assert run.result() == 3
+
+
+@pytest.mark.perdure(replay=False)
 def test_a_gate_that_leads_the_old_way_is_no_difference(world: World) -> None:
     @workflow(name="selling")
     async def before(ctx: Context) -> None:

@@ -636,8 +636,8 @@ class Context:
     def removed(self, name: str, kind: str = "step") -> Verb[None]:
         """Stand where an operation was removed from the code, so that executions that remember it go on: ``await ctx.removed("charge", "step")``.
 
-        `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``call:receipt``), `kind` one of step, sleep, listen, call,
-        start, send, keep, set, set_attributes, emit, commit. What is still open is waited for as it was; a step is not run again.
+        `name` is the one that it had by itself (``charge``, ``sleep:3d``, ``listen:approved``, ``version:tax``), `kind` one of step, sleep, listen, call,
+        start, send, keep, set, set_attributes, emit, commit, version. What is still open is waited for as it was; a step is not run again.
         """
         path = self._enter("removed").take(checked_name(name, "operation"))
         return self._verb(path, self._removed(path, kind))

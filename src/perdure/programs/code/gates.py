@@ -30,6 +30,7 @@ KINDS: dict[str, type[Op]] = {
     "set_attributes": Keep,
     "emit": Keep,
     "commit": Keep,
+    "version": Keep,
 }
 """What may be removed, and the operation that the log has of it."""
 
