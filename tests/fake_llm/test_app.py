@@ -11,7 +11,8 @@ import pytest
 from perdure.fake_llm import Fake
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
-HEADERS = {"authorization": "Bearer sk-canary", "x-api-key": "sk-canary", "anthropic-version": "2023-06-01", "idempotency-key": "it:1"}
+HEADERS = {"authorization": "Bearer sk-canary", "x-api-key": "sk-canary", "anthropic-version": "2023-06-01"}
+KEYED = {**HEADERS, "idempotency-key": "it:1"}
 
 
 async def post(fake: Fake, path: str, body: Any, headers: dict[str, str] = HEADERS, method: str = "POST") -> tuple[int, Any, dict[str, str]]:
@@ -128,7 +129,7 @@ async def test_usage_is_told_as_each_vendor_does() -> None:
 async def test_what_comes_is_written_down_and_no_key_is(tmp_path: Path) -> None:
     fake = Fake([{"answer": "Grüezi"}], tmp_path / "log.jsonl")
     assert await said(fake, "a") == "Grüezi"
-    assert (await said(fake, "b"))[0] == 400
+    assert (await post(fake, CHAT, chat("b"), KEYED))[0] == 400
     first, second = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert (first["number"], first["rule"], first["status"], first["request"]["messages"][0]["content"]) == (1, 1, 200, "a")
     assert (second["rule"], second["status"], second["idempotency_key"]) == (None, 400, "it:1")
@@ -140,3 +141,31 @@ async def test_it_can_be_told_another_script() -> None:
     assert await said(fake, "a") == "1"
     fake.tell([{"answer": "2"}])
     assert (await said(fake, "a"), len(fake.requests)) == ("2", 1)
+
+
+async def test_a_request_that_is_sent_again_with_its_key_has_the_same_answer_and_uses_no_further_rule() -> None:
+    fake = Fake([{"error": "overloaded"}, {"answer": "one"}, {"answer": "two"}])
+    statuses = [(await post(fake, CHAT, chat("hi"), KEYED))[0] for _ in range(3)]
+    first, again = [(await post(fake, CHAT, chat("hi"), KEYED))[1] for _ in range(2)]
+    assert statuses[0] >= 400 and statuses[1:] == [200, 200] and first == again
+    other = (await post(fake, CHAT, chat("hi"), {**KEYED, "idempotency-key": "it:2"}))[1]
+    assert (first["choices"][0]["message"]["content"], other["choices"][0]["message"]["content"]) == ("one", "two")
+    assert (await post(fake, CHAT, chat("something else"), KEYED))[0] == 400, "another question is not answered by the key alone"
+    assert [one["rule"] for one in fake.requests] == [1, 2, None, None, None, 3, None]
+
+
+async def test_a_rule_is_not_used_up_by_a_client_that_was_killed() -> None:
+    fake = Fake([{"answer": "one", "delay": "60s"}, {"answer": "two"}])
+    raw = json.dumps(chat("hi")).encode()
+    said = iter([{"type": "http.request", "body": raw}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(said)
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    answer: Callable[..., Awaitable[None]] = fake
+    scope = {"type": "http", "method": "POST", "path": CHAT, "headers": [(k.encode(), v.encode()) for k, v in KEYED.items()]}
+    await answer(scope, receive, send)
+    assert fake._used == [0, 0] and fake._answers == {}

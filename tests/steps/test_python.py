@@ -173,6 +173,36 @@ async def test_a_process_that_is_killed_is_lost_and_one_that_aborts_has_failed()
             await working
 
 
+KILLED = """
+import asyncio, os, signal
+from perdure.steps.sandbox import monty, python_job
+from perdure.steps.sandbox.pool import Limits
+
+class Told(python_job.Run):
+    def _begun(self, process):
+        super()._begun(process)
+        if process is not None:
+            print(process, flush=True)
+
+Told("def main(input):\\n    while True: pass", None, Limits(60.0)).result()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is not there")
+async def test_a_busy_sandbox_ends_soon_after_its_engine_was_killed() -> None:
+    engine = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, stdout=asyncio.subprocess.PIPE)
+    assert engine.stdout is not None
+    pid = int(await engine.stdout.readline())
+    await asyncio.sleep(0.3)
+    assert is_there(pid)
+    engine.kill()
+    await engine.wait()
+    killed_s = time.monotonic()
+    while is_there(pid):
+        assert time.monotonic() - killed_s < 10, "it goes on without its engine"
+        await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ class Fake:
         self.script: Script = ()
         self.requests: list[dict[str, Any]] = []
         self._used: list[int] = []
+        self._answers: dict[str, Answer] = {}
         self.tell(rules)
 
     def tell(self, rules: Script | Sequence[Any] | Mapping[str, Any]) -> None:
@@ -73,6 +75,7 @@ class Fake:
         self.script = script(rules)
         self._used = [0] * len(self.script)
         self.requests.clear()
+        self._answers.clear()
 
     async def __call__(self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
         """Answer a request, as ASGI has it."""
@@ -82,14 +85,20 @@ class Fake:
         if raw is None:
             return
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        answer, delay_s = self._answered(scope["method"], scope["path"], headers, raw)
+        number, answer, delay_s = self._answered(scope["method"], scope["path"], headers, raw)
         if delay_s and await _is_gone(receive, delay_s):
+            self._give_back(number, _key(scope["path"], headers, raw))
             return
         about = ((b"content-type", answer.type), (b"content-length", b"%d" % len(answer.body)))
         await send({"type": "http.response.start", "status": answer.status, "headers": [*about, *answer.headers]})
         await send({"type": "http.response.body", "body": answer.body})
 
-    def _answered(self, method: str, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[Answer, float]:
+    def _answered(self, method: str, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[int, Answer, float]:
+        """The number of the rule that answers, the answer, and how long that takes. A request with the key of one that was answered has the same answer."""
+        key = _key(path, headers, raw)
+        if (kept := self._answers.get(key)) is not None:
+            self._note(path, headers, msgspec.json.decode(raw), 0, kept)
+            return 0, kept, 0.0
         protocol, body, delay_s, number = PROTOCOLS.get(path), None, 0.0, 0
         try:
             if protocol is None or method != "POST":
@@ -105,7 +114,15 @@ class Fake:
             shape = chat_completions.error if protocol is None else protocol.error
             answer = Answer(refused.status, msgspec.json.encode(shape(refused.kind, str(refused))))
         self._note(path, headers, body, number, answer)
-        return answer, delay_s
+        if key and answer.status < 400:
+            self._answers[key] = answer
+        return number, answer, delay_s
+
+    def _give_back(self, number: int, key: str) -> None:
+        """Have the rule of a request whose client has gone answer once more."""
+        if number:
+            self._used[number - 1] -= 1
+            self._answers.pop(key, None)
 
     def _next(self, seen: Seen) -> tuple[int, Rule]:
         """The first rule that fits and is not used up, and its number."""
@@ -134,6 +151,12 @@ class Fake:
         if self._log is not None:
             with self._log.open("ab") as file:
                 file.write(msgspec.json.encode(about) + b"\n")
+
+
+def _key(path: str, headers: Mapping[str, str], raw: bytes) -> str:
+    """What one request is known by when it is sent again: its idempotency key, and what it asks; empty, if it has no key."""
+    said = headers.get("idempotency-key", "")
+    return f"{path} {said} {sha256(raw).hexdigest()}" if said else ""
 
 
 def _checked(path: str, headers: Mapping[str, str], raw: bytes) -> dict[str, Any]:

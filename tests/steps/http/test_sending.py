@@ -375,6 +375,19 @@ async def test_somebody_else_is_told_nothing_that_was_for_the_first_alone(server
         assert other.seen[0].headers["host"] == f"127.0.0.1:{other.port}"
 
 
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_body_that_may_hold_a_secret_goes_to_nobody_else(server: Server, caller: Caller, status: int) -> None:
+    async with Server() as other:
+        server.on("/a", redirect(other.url("/b"), status))
+        server.on("/near", redirect(server.url("/c"), status))
+        server.on("/c", reply("x"))
+        for given in ({"body": "hush"}, {"json": {"token": "hush"}}, {"form": {"token": "hush"}}):
+            with pytest.raises(AnswerRefused, match="the body of the request holds a secret"):
+                await caller(server.url("/a"), given, method="POST")
+            assert (await caller(server.url("/near"), given, method="POST"))["body"] == "x"
+        assert other.seen == []
+
+
 async def test_a_request_that_has_lost_its_key_on_the_way_is_not_sent_again(server: Server, caller: Caller) -> None:
     async with Server() as other:
         server.on("/a", redirect(other.url("/b"), 307))

@@ -159,6 +159,9 @@ class Exchange:
         if (status in (301, 302) and self.method == "POST") or (status == 303 and self.method != "HEAD"):
             self.method, self.content = "GET", Body()
             self.headers = [one for one in self.headers if one[0].lower() not in OF_A_BODY]
+        if origin(url) != origin(self.url) and self.content.content and self._wanted.secret_body:
+            why = "the body of the request holds a secret, which is for the origin that the step names"
+            raise AnswerRefused(f"{self._what}: it redirects to {self._shown(url)}, and {why}; send the request there in the first place, if it may have it")
         if origin(url) != origin(self.url):
             self.headers = [one for one in self.headers if one[0].lower() in KEPT]
         self.url = url

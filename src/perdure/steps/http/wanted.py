@@ -38,7 +38,8 @@ _VALUE = re.compile(r"[\x20-\x7e\t]*")
 @dataclasses.dataclass(frozen=True)
 class Wanted:
     """A request, and what is to be made of its answer. `accept` are statuses from 400 on that are results (None: all); `secret` is what of the URL was given
-    in the input, where secrets stand: its query, or all but its origin; `keyed` says whether it is to have an idempotency key."""
+    in the input, where secrets stand: its query, or all but its origin; `secret_body` says that of its body, and `keyed` whether it is to have an
+    idempotency key."""
 
     method: str
     url: URL
@@ -50,6 +51,7 @@ class Wanted:
     redirects: int = REDIRECTS
     max_bytes: int = MAX_BYTES
     keyed: bool = True
+    secret_body: bool = False
 
 
 def wanted(config: Any, given: Any, env: Any = None) -> Wanted:
@@ -77,7 +79,8 @@ def wanted(config: Any, given: Any, env: Any = None) -> Wanted:
         raise WrongRequest(where, what)
     if "url" in over:
         _check_secret_url(said.get("url"), fields["url"])
-    return dataclasses.replace(_made(fields), secret="url" if "url" in over else "query" if "query" in over else "")
+    secret: Literal["", "query", "url"] = "url" if "url" in over else "query" if "query" in over else ""
+    return dataclasses.replace(_made(fields), secret=secret, secret_body=not over.keys().isdisjoint(("body", "json", "form", "files")))
 
 
 def _check_secret_url(declared: Any, url: Any) -> None:

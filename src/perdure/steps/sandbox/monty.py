@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from perdure.core.errors import MissingExtra, SandboxFailed, SandboxLost
+from perdure.steps.sandbox.reaper import Reaper
 
 WAIT_S = 60.0
 """How long a piece of source waits for a process."""
@@ -23,6 +24,7 @@ ANSWER_MAX_S = 65.0
 
 _lock = threading.Lock()
 _pools: dict[int, Any] = {}
+_reapers: dict[int, Reaper] = {}
 _began: list[int] = []
 """The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
 
@@ -50,6 +52,7 @@ def opened(library: ModuleType, limits: Mapping[str, Any], policy: Mapping[str, 
     fixed = {"max_suspensions": 1, "max_total_sleep_secs": 0}
     try:
         with _pool(library).checkout(limits={**fixed, **limits}, os_policy={"sleep": "zero", **policy}) as session:
+            _watch(session.worker_pid)
             yield session
     except TimeoutError:
         raise SandboxLost(f"all sandboxes for Python were busy for {WAIT_S:g} s") from None
@@ -70,9 +73,21 @@ def is_forked() -> bool:
 def close() -> None:
     """End this process's sandboxes; the next piece of source begins new ones."""
     with _lock:
-        pool = _pools.pop(os.getpid(), None)
+        pool, reaper = _pools.pop(os.getpid(), None), _reapers.pop(os.getpid(), None)
     if pool is not None:
         pool.__exit__(None, None, None)
+    if reaper is not None:
+        reaper.close()
+
+
+def _watch(process: int | None) -> None:
+    """Have a process end with this one."""
+    if process is None:
+        return
+    with _lock:
+        if os.getpid() not in _reapers:
+            _reapers[os.getpid()] = Reaper()
+        _reapers[os.getpid()].watch(process)
 
 
 def processes_max() -> int:
