@@ -76,7 +76,16 @@ def table(fields: tuple[Field, ...]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for field in fields:
         default = "required" if field.required else "" if field.default is NOTHING else f"`{field.default}`".replace("True", "true").replace("False", "false")
-        yield f"| `{field.name}` | {said(field.shape)} | {field.doc} | {default} |".replace("{}", "{ }")
+        yield f"| `{field.name}` | {said(field.shape)} | {field.doc}{beside(field)} | {default} |".replace("{}", "{ }")
+
+
+def beside(field: Field) -> str:
+    """The verbs beside which alone a field stands, or those beside which it does not, whichever are fewer."""
+    others = [verb.name for verb in model.VERBS if verb.name not in field.verbs]
+    if not field.verbs or not others:
+        return ""
+    words, names = ("beside", field.verbs) if len(field.verbs) <= len(others) else ("not beside", others)
+    return f" ({words} {', '.join(f'`{name}`' for name in names)})"
 
 
 def page() -> str:

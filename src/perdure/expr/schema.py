@@ -15,6 +15,18 @@ PROBLEMS_MAX = 10
 SCHEMA_BYTES_MAX = 1024 * 1024
 
 
+SCHEMA_WORDS = frozenset(("properties", "default", "$ref", "$defs", "anyOf", "oneOf", "allOf"))
+"""Keys by which a mapping is known to be a JSON Schema, even if all its values are mappings."""
+
+
+def spelled_out(given: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema that a mapping is, or of the object whose properties it has: those without a default are required."""
+    is_schema = isinstance(given.get("type"), str | list) or not SCHEMA_WORDS.isdisjoint(given) or not all(isinstance(one, dict) for one in given.values())
+    if not given or is_schema:
+        return given
+    return {"type": "object", "properties": given, "required": [name for name, about in given.items() if "default" not in about]}
+
+
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
     """What is wrong with `value`, each with its place in it; none if it fits."""
     found = compiled(schema).iter_errors(value)

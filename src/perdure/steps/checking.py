@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.errors import MissingExtra
 from perdure.expr import schema
-from perdure.programs.format.finding import Finding, error, joined, place
+from perdure.programs.format.finding import Finding, error, joined, place, warning
 from perdure.programs.format.shapes import is_template
 from perdure.programs.format.steps import Placed, placed, verb_of
 from perdure.programs.graph.kind import Kind
@@ -17,6 +17,7 @@ def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Fi
     """What is wrong with the configs in a document that is valid otherwise, as the kinds that are here see it. What is known only at run is not looked at."""
     for one in placed(document):
         found = _of(one, kinds)
+        yield from _of_task(document, one, found)
         if found is not None:
             kind, pointer, config = found
             if verb_of(one.step) == "task":  # what stands behind another verb, the format itself says
@@ -24,6 +25,25 @@ def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Fi
             for where, why in (*kind.check(config), *kind.check_step(one.step)):
                 at = pointer + where
                 yield error("bad_config", at, f"{place(document, one.pointer)}: {_named(verb_of(one.step), where)}{why}")
+
+
+def _of_task(document: dict[str, Any], one: Placed, found: tuple[Kind, str, Any] | None) -> Iterator[Finding]:
+    """What a task says that means nothing to who does it: this engine, if it is of a kind that is here, else a worker."""
+    task = one.step.get("task")
+    if task is None:
+        return
+    about, where = (task if isinstance(task, dict) else {"type": task}), place(document, one.pointer)
+    if found is None:
+        said = [(joined(one.pointer, "env"), "'env'")] if "env" in one.step else []
+        said += [(joined(one.pointer, "task", "config"), "'config'")] if "config" in about else []
+        for pointer, name in said:
+            text = f"{name} is for what an engine does itself, and no kind {str(about.get('type'))[:60]!r} is known here; a worker is given 'with' alone"
+            yield warning("worker_task", pointer, f"{where}: {text}")
+        return
+    for name in ("priority", "heartbeat"):
+        if name in about:
+            why = f"{name!r} is for work in the queue of a worker, and the engine does {found[0].name!r} itself; leave it away"
+            yield error("misplaced", joined(one.pointer, "task", name), f"{where}: {why}")
 
 
 def _of(one: Placed, kinds: Mapping[str, Kind]) -> tuple[Kind, str, Any] | None:

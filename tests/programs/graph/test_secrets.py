@@ -124,10 +124,11 @@ def test_a_kind_is_given_secrets_in_its_config_its_input_and_its_environment(wor
         seen.append((config, input, env))
         return {"config": config, "input": input, "env": env}
 
-    one = {"id": "a", "http": {"url": "https://x", "headers": {"k": "@secrets.TOKEN"}}, "with": {"b": ["@{secrets.TOKEN}!"]}, "env": {"E": "@secrets.TOKEN"}}
-    run = world.start(defined(one, kinds={"http": echo}))
-    assert run.result() == {"config": {"url": "https://x", "headers": {"k": "***"}}, "input": {"b": ["***!"]}, "env": {"E": "***"}}
-    assert seen == [({"url": "https://x", "headers": {"k": CANARY}}, {"b": [f"{CANARY}!"]}, {"E": CANARY})]
+    task = {"type": "echo", "config": {"headers": {"k": "@secrets.TOKEN"}}}
+    one = {"id": "a", "task": task, "with": {"b": ["@{secrets.TOKEN}!"]}, "env": {"E": "@secrets.TOKEN"}}
+    run = world.start(defined(one, kinds={"echo": echo}))
+    assert run.result() == {"config": {"headers": {"k": "***"}}, "input": {"b": ["***!"]}, "env": {"E": "***"}}
+    assert seen == [({"headers": {"k": CANARY}}, {"b": [f"{CANARY}!"]}, {"E": CANARY})]
     assert CANARY not in everything(world, run)
 
 

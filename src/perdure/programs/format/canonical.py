@@ -9,10 +9,11 @@ import json
 from hashlib import sha256
 from typing import Any
 
+from perdure.expr import schema
 from perdure.programs.code.durations import seconds
 from perdure.programs.format import model
 from perdure.programs.format.parse import INTEGERS
-from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Shape, Steps, chosen, is_template
+from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Schema, Shape, Steps, chosen, is_template
 from perdure.programs.format.steps import lists, placed, verb_of
 
 
@@ -76,6 +77,8 @@ def of_shape(shape: Shape, value: Any) -> Any:
             return [_step(step) for step in value]
         case Condition():
             return _condition(value)
+        case Schema():
+            return plain(schema.spelled_out(value))
         case Choice():
             return "null" if value is None else plain(value)
         case Fields():

@@ -15,7 +15,7 @@ from perdure.programs.format.canonical import hash_of
 from perdure.programs.format.cycles import Loops
 from perdure.programs.format.draft import Draft
 from perdure.programs.format.finding import Finding, joined
-from perdure.programs.format.flow import check_acyclic, check_effects, check_reached, circled
+from perdure.programs.format.flow import check_acyclic, check_effects, check_joins, check_reached, circled
 from perdure.programs.format.model import ROOTS
 from perdure.programs.format.names import check_output
 from perdure.programs.format.nodes import constant_s, node, retry
@@ -64,6 +64,7 @@ def _drafted(canonical: Mapping[str, Any]) -> tuple[Draft, Loops]:
     _check_ids(draft)
     wire(draft)
     _check_ports(draft)
+    check_joins(draft)
     check_output(draft, canonical.get("output"))
     check_acyclic(draft)
     found = circled(draft) if draft.outline.order == "ports" and draft.outline.sites else Loops([-1] * len(draft.outline.sites), [], set(), [], [])

@@ -197,8 +197,8 @@ class Fit:
             field = table.get(name)
             if field is None:
                 self._unknown(name, pointer, "a step", table)
-            elif field.verbs and not any(verb in step for verb in field.verbs):
-                self._tell("misplaced", joined(pointer, name), f"{where}: {name!r} stands only beside {_or(field.verbs)}")
+            elif field.verbs and verbs and not any(verb in step for verb in field.verbs):
+                self._tell("misplaced", joined(pointer, name), f"{where}: {name!r} {_only_beside(name, field, verbs[0])}")
             elif field.ports_only and not self._ports:
                 self._tell("misplaced", joined(pointer, name), f"{where}: {name!r} stands only where the definition says 'order: ports'")
             else:
@@ -206,8 +206,8 @@ class Fit:
         for field in model.BESIDE:
             if field.required and field.name not in step and any(verb in step for verb in field.verbs):
                 self._tell("missing_field", pointer, f"{where}: {field.name!r} is missing ({field.doc})")
-        for problem in _beside(step):
-            self._tell("misplaced", pointer, f"{where}: {problem}")
+        for name, problem in _beside(step):
+            self._tell("misplaced", f"{pointer}/{name}", f"{where}: {problem}")
 
     def _fields(self, shape: Fields, fields: tuple[Field, ...], value: dict[str, Any], pointer: str) -> None:
         table = {field.name: field for field in fields}
@@ -304,14 +304,61 @@ def _listed(known: dict[str, Field]) -> str:
     return ", ".join(known)
 
 
-def _beside(step: dict[str, Any]) -> Iterator[str]:
-    call = step.get("call")
-    if step.get("undo") is True and not (isinstance(call, str) and not call.startswith("py:")):
-        yield "'undo: true' stands only beside 'call' of a workflow; name the tool that undoes the step"
-    if step.get("commit") is True and ("return" in step or "fail" in step):
-        yield "'commit: true' stands beside what completes; a 'return' or 'fail' ends what holds it"
-    if "wait" in step and isinstance(call, str) and call.startswith("py:"):
-        yield "'wait' stands only beside 'call' of a workflow; a function is always waited for"
+_INSTEAD = {
+    "env": "give it the value in 'with'",
+    "with": "write what it is about behind its verb",
+    "retry": "retry stands beside the work itself",
+    "timeout": "put it into a do: [...] that has the timeout",
+    "idempotent": "it says so of work only",
+}
+
+
+def _only_beside(name: str, field: Field, verb: str) -> str:
+    """Why a field can't stand beside a verb, and what to do."""
+    if len(field.verbs) <= 4:
+        return f"stands only beside {_or(field.verbs)}"
+    instead = _INSTEAD.get(name, "")
+    return f"can do nothing beside {verb!r}; leave it away" + (f", or {instead}" if instead else "")
+
+
+def _beside(step: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What stands beside a verb where it could do nothing: the field, and why."""
+    call, said, task = step.get("call"), step.get("return"), step.get("task")
+    of_workflow = isinstance(call, str) and not call.startswith("py:")
+    if step.get("undo") is True and not of_workflow:
+        yield "undo", "'undo: true' stands only beside 'call' of a workflow; name the tool that undoes the step"
+    if "wait" in step and call is not None and not of_workflow:
+        yield "wait", "'wait' stands only beside 'call' of a workflow; a function is always waited for"
+    if "idempotent" in step and of_workflow:
+        yield "idempotent", "a called workflow is never done twice: its own steps say whether they may be"
+    if step.get("wait") is False:
+        for name in ("retry", "timeout"):
+            if name in step:
+                yield name, f"{name!r} is about what is waited for, and 'wait: false' starts the workflow without waiting; leave one of them away"
+        if step.get("undo") is True:
+            yield "undo", "a workflow that is not waited for can't be undone by itself; name a tool that undoes that it was started"
+    if "with" in step and "return" in step and said is not True:
+        yield "with", "'with' stands beside 'return: true', which returns it; leave one of them away"
+    if "with" in step and isinstance(emit := step.get("emit"), dict) and "body" in emit:
+        yield "with", "'with' is the body of what is sent, unless 'emit' has a 'body'; leave one of them away"
+    if isinstance(task, dict) and "queue" in task:
+        if "env" in step:
+            yield "env", "a worker has an environment of its own; give it the value in 'with'"
+        if "config" in task:
+            yield "task/config", "'config' is of a type that the engine does itself, and 'queue' is where a worker is waited for; leave one of them away"
+    following = step.get("next")
+    for verb in ("agent", "llm"):
+        asked = step.get(verb)
+        if isinstance(asked, dict) and "repairs" in asked and "schema" not in asked and not (isinstance(following, dict) and verb == "agent"):
+            yield f"{verb}/repairs", "'repairs' stands only beside 'schema': without one, every answer fits"
+    if isinstance(step.get("timeout"), int | float | str) and isinstance(approve := step.get("approve"), dict) and "timeout" in approve:
+        yield "timeout", "'approve' has a 'timeout' of its own; leave one of them away"
+    if "timeout" in step and isinstance(listen := step.get("listen"), dict) and "timeout" in listen:
+        yield "timeout", "'listen' has a 'timeout' of its own; leave one of them away"
+    if "timeout" in step and isinstance(message := step.get("agent_message"), dict | str):
+        about = message if isinstance(message, dict) else {}
+        if about.get("await_response") is not True or "await_timeout_ms" in about:
+            yield "timeout", "'timeout' is how long an answer is waited for: it takes 'await_response: true', and no 'await_timeout_ms'"
 
 
 def _of_nothing(_: dict[str, Any]) -> Iterator[str]:
@@ -319,6 +366,10 @@ def _of_nothing(_: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_repeat(repeat: dict[str, Any]) -> Iterator[str]:
+    if "keep" in repeat and repeat.get("endless") is not True:
+        yield "'keep' stands only beside 'endless: true'; of bounded turns, all are remembered"
+    if "on_max" in repeat and repeat.get("endless") is True:
+        yield "'on_max' stands only beside 'max'"
     if "max" in repeat and repeat.get("endless") is True:
         yield "'max' and 'endless: true' contradict each other; keep one"
     if "max" not in repeat and repeat.get("endless") is not True:

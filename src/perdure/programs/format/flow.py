@@ -29,6 +29,20 @@ def check_acyclic(draft: Draft) -> None:
             )
 
 
+def check_joins(draft: Draft) -> None:
+    """Note joins that wait for more ways than lead to their step, and those that have nothing to choose from."""
+    ways: dict[int, set[tuple[int, str]]] = {}
+    for source, target, port in draft.edges:
+        ways.setdefault(target, set()).add((source, port))
+    for site in draft.outline.sites:
+        join, count = site.step.get("join", "all"), len(ways.get(site.number, ()))
+        pointer, leads = f"{site.pointer}/join", f"{count} way{'' if count == 1 else 's'} lead{'s' if count == 1 else ''} to {site.id!r}"
+        if isinstance(join, int) and join > count:
+            draft.error("join_too_many", pointer, f"it waits for {join} ways, and {leads}; wait for {count} at most" if count else f"{leads}; leave join away")
+        elif count < 2 and join not in ("all", "each") and not draft.dialect:
+            draft.error("join_alone", pointer, f"it chooses among the ways that are waited for, and {leads}; leave join away")
+
+
 def circled(draft: Draft) -> Loops:
     """The loops of the definition's own list, where `next` makes some. Notes those that can't be. Edges that are never taken are dropped."""
     graph = graph_of(draft, range(len(draft.edges)))

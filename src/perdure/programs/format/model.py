@@ -248,6 +248,17 @@ VERBS = (
     Verb("set", MapOf(Value()), "variables, from then on"),
 )
 
+WORK = ("tool", "ts", "python", "bash", "http", "llm", "pipeline", "task")
+"""The verbs that are calls of work, each with tries of its own."""
+
+BLOCKS = ("if", "parallel", "race", "do")
+ENDING = ("return", "fail")
+"""The verbs after which a step has no result."""
+
+SETTLING = tuple(verb.name for verb in VERBS if verb.name not in ENDING)
+DONE_AGAIN = tuple(name for name in SETTLING if name != "loop")
+"""The verbs that can be done for each of a list, or turn by turn; a `loop` is the head of turns itself."""
+
 IDENTITY = (
     Field("id", Name("an id"), "by which references name it; filled in if absent"),
     Field("name", Text(), "for people"),
@@ -255,7 +266,7 @@ IDENTITY = (
     Field("when", Condition(), "false: the step is skipped"),
     Field("needs", ListOf(Id(), sugar=True), "steps whose success is waited for", default=[]),
     Field("join", Either((Choice(("all", "any", "each")), Whole(1)), "all, any, each or a number"), "how many incoming paths are waited for", default="all"),
-    Field("each", EACH, "once for each of a list"),
+    Field("each", EACH, "once for each of a list", verbs=(*DONE_AGAIN, *ENDING)),
 )
 BESIDE = (
     Field("then", Steps(), "the steps if the condition holds", verbs=("if",), required=True),
@@ -263,8 +274,8 @@ BESIDE = (
     Field("wait", Flag(), "false: the workflow is started and not waited for", verbs=("call",), default=True),
 )
 MODIFIERS = (
-    Field("with", Value(roots=(), secrets=True), "its input"),
-    Field("env", MapOf(Value(secrets=True)), "environment variables", default={}),
+    Field("with", Value(roots=(), secrets=True), "its input", verbs=(*WORK, "call", "agent", "emit", "return")),
+    Field("env", MapOf(Value(secrets=True)), "environment variables", default={}, verbs=("bash", "task")),
     Field(
         "transform",
         Either(
@@ -275,21 +286,28 @@ MODIFIERS = (
             "a value, or source text",
         ),
         "what becomes of the result",
+        verbs=SETTLING,
     ),
-    Field("schema", Schema(), "of the result"),
-    Field("repeat", REPEAT, "again and again"),
-    Field("retry", RETRY, "how it is tried again"),
-    Field("timeout", Duration(), "how long it may take"),
-    Field("idempotent", Flag(), "whether it may be done twice"),
+    Field("schema", Schema(), "of the result", verbs=SETTLING),
+    Field("repeat", REPEAT, "again and again", verbs=DONE_AGAIN),
+    Field("retry", RETRY, "how it is tried again; beside `call` of a workflow, how a child that has failed is started anew", verbs=(*WORK, "call", "agent")),
+    Field(
+        "timeout",
+        Duration(),
+        "how long it may take: each try of work; of anything else, from its beginning to its end; each item and turn for itself",
+        verbs=(*WORK, "call", "agent", "agent_message", "approve", "listen", *BLOCKS),
+    ),
+    Field("idempotent", Flag(), "whether it may be done twice", verbs=(*WORK, "call")),
     Field(
         "undo",
         Either(
             (Choice((True, False)), UNDO, Text(what="the name of a tool")), "a tool's name, {tool, with, timeout, retry}, or true beside a call of a workflow"
         ),
-        "what undoes it",
+        "what undoes it; of a block that has completed, instead of what undoes its steps",
         default=False,
+        verbs=DONE_AGAIN,
     ),
-    Field("commit", Flag(), "once it has completed, nothing done before is undone any more", default=False),
+    Field("commit", Flag(), "once it has completed, nothing done before is undone any more", default=False, verbs=SETTLING),
     Field(
         "on_error",
         Either((Choice(("fail", "go_on")), Steps(error=True, least=1)), "'fail', 'go_on', or steps that run instead"),

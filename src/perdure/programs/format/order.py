@@ -44,8 +44,20 @@ def _wire_needs(draft: Draft, site: Site) -> None:
             draft.error("never_together", pointer, _apart(draft, needed, site.number, source, "needs"))
         elif source == target:
             draft.error("reads_itself", pointer, _inside(draft, needed, site.number, "needs"))
+        elif _is_idle(draft, source, target):
+            text = (
+                f"{draft.name(target)!r} comes after {draft.name(source)!r} in the list already, and runs whether or not that was skipped; "
+                f"only what stands directly before a step can be needed there; ask with when: '@{draft.name(source)}'"
+            )
+            draft.error("needs_nothing", pointer, text)
         elif draft.outline.place(source).order != "ports" or not draft.joins(source, target):
             draft.edge(source, target, AFTER)
+
+
+def _is_idle(draft: Draft, source: int, target: int) -> bool:
+    """Whether a step of a list needs one further up than the one before it: by that one it is reached in any case."""
+    place = draft.outline.place(source)
+    return place.order == "listed" and place.members.index(source) < place.members.index(target) - 1
 
 
 def _wire_reading(draft: Draft, reader: int, read: int, late: bool, pointer: str) -> None:

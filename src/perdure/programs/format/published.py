@@ -121,11 +121,14 @@ def _step() -> dict[str, Any]:
     beside = [field for field in fields if field.verbs]
     found = _mapping(tuple(msgspec.structs.replace(field, required=False) for field in fields))
     needed = [{"if": {"required": [verb]}, "then": {"required": [field.name]}} for field in beside if field.required for verb in field.verbs]
+    several = [
+        {"if": {"required": [field.name]}, "then": {"anyOf": [{"required": [verb]} for verb in field.verbs]}} for field in beside if len(field.verbs) > 1
+    ]
     return found | {
         "additionalProperties": False,
         "oneOf": [{"required": [verb.name]} for verb in model.VERBS],
         "dependentRequired": {field.name: list(field.verbs) for field in beside if len(field.verbs) == 1},
-        "allOf": needed,
+        "allOf": [*needed, *several],
     }
 
 

@@ -177,7 +177,7 @@ class References:
 
     def _schema(self, value: dict[str, Any], pointer: str) -> Iterator[Finding]:
         where = place(self.document, pointer)
-        found = as_schema(value)
+        found = schema.spelled_out(value)
         try:
             schema.compiled(found)
             if parts(pointer)[0] == "input" and "default" in value and (problems := schema.problems(found, value["default"])):
@@ -241,12 +241,6 @@ def reads_of(expression: Expression, braces: bool = False) -> frozenset[Read]:
     if isinstance(expression.shape, Condition):
         return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps").reads
     return template.compiled(expression.value, braces=braces).reads
-
-
-def as_schema(value: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema that a mapping is, or whose properties it has."""
-    is_whole = not value or isinstance(value.get("type"), str | list) or "properties" in value or not all(isinstance(one, dict) for one in value.values())
-    return value if is_whole else {"type": "object", "properties": value}
 
 
 def _given(step: dict[str, Any]) -> set[str]:

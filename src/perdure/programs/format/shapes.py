@@ -73,7 +73,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A JSON Schema, or the properties of one."""
+    """A JSON Schema, or the properties of an object, of which those without a default are required."""
 
 
 class Id(msgspec.Struct, frozen=True):

@@ -201,13 +201,6 @@ def unfit(shape: Any, value: Any) -> str:
     return "; ".join(schema.problems(shape, value)[:3])
 
 
-_SCHEMA_WORDS = frozenset(("$schema", "type", "properties", "anyOf", "oneOf", "allOf", "$ref"))
-
-
 def shape(form: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a form or an answer, which may be written as its properties alone."""
-    if not isinstance(form, dict) or not form:
-        return None
-    if not _SCHEMA_WORDS.isdisjoint(form) and not all(isinstance(value, dict) for value in form.values()):
-        return form
-    return {"type": "object", "properties": form, "required": [name for name, about in form.items() if isinstance(about, dict) and "default" not in about]}
+    """The JSON Schema of a form or an answer, which may be written as its properties alone; None if it may be anything."""
+    return schema.spelled_out(form) if isinstance(form, dict) and form else None

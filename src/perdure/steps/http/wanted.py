@@ -114,7 +114,7 @@ def check_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     given = step.get("with")
     if "http" in step and isinstance(given, Mapping) and (strange := _strange(given)):
         yield "", strange
-    if "http" in step and step.get("env"):
+    if step.get("env"):
         yield "", _NO_ENVIRONMENT
 
 
