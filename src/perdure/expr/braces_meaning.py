@@ -77,6 +77,8 @@ class Meanings:
                 return lambda run: run.root(name)
             case "organizationId":
                 return _organization
+            case "variables":
+                return _variables
             case "now":
                 return lambda run: iso_text(run.now_s() * 1000)
             case "nowMs":
@@ -297,11 +299,21 @@ def _variable(name: str) -> Meaning:
     return variable
 
 
+def _variables(run: Run) -> Any:
+    """All variables by their names, unless one is itself called so."""
+    own = _variable("variables")(run)
+    if own is not None:
+        return own
+    found = [values for root in ("input", "vars") if isinstance(values := run.root(root), dict)]
+    return {name: value for values in found for name, value in values.items()}
+
+
 def _organization(run: Run) -> Any:
-    """The tenant; without one, what the definition or the input calls so."""
+    """The tenant; that of who has not named one, unless the definition or the input says what is called so."""
     execution = run.root("execution")
     tenant = execution.get("tenant") if isinstance(execution, dict) else None
-    return tenant if tenant not in (None, "", "default") else _variable("organizationId")(run)
+    own = _variable("organizationId")(run) if tenant in (None, "", "default") else None
+    return tenant if own is None else own
 
 
 def _field(name: str) -> Meaning:

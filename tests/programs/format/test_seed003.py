@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure import Definition
 from perdure.core.errors import BadDefinition
 from perdure.programs.format import dialects
 from perdure.programs.format.canonical import canonical
@@ -15,6 +16,7 @@ from perdure.programs.format.compile import compiled, findings
 from perdure.programs.format.dialects.seed003 import from_definition, to_definition
 from perdure.programs.format.reading import read
 from perdure.programs.graph.ir import IR
+from perdure.testing import World
 from tests.seeds.examples_003 import INLINE
 
 
@@ -68,8 +70,9 @@ def test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports() -> None:
         "name": "Support triage",
         "description": "Asks, decides and replies",
         "retry": {"max": 3, "wait": 3, "factor": 2},
-        "limits": {"deadline": 60},
-        "vars": {"pageSize": 50, "greeting": "@@all"},
+        "limits": {"deadline": 60, "max_hops": 10_000},
+        "input": {"text": {"default": "help"}},
+        "vars": {"pageSize": 50, "greeting": "@@all", "organizationId": "org_1"},
         "triggers": [{"manual": {}}],
         "order": "ports",
         "steps": [
@@ -132,7 +135,9 @@ def test_the_seed_s_inline_workflow_compiles_with_its_loop_as_the_head_of_a_cycl
 
 
 def test_the_way_in_finds_the_dialect_and_both_shapes_say_the_same() -> None:
-    inline, stored = read(INLINE), read({**INLINE["workflowConfig"], "steps": INLINE["stepsConfig"], "enabled": True})
+    about_the_run = ("input", "organizationId", "triggeredBy", "triggerData")
+    inline = read({name: value for name, value in INLINE.items() if name not in about_the_run})
+    stored = read({**INLINE["workflowConfig"], "steps": INLINE["stepsConfig"], "enabled": True})
     assert (inline.dialect, stored.dialect) == ("003", "003")
     assert inline.hash == stored.hash
     assert dialects.detected(INLINE) == "003"
@@ -458,3 +463,52 @@ def test_whatever_a_document_is_it_is_read_or_told_what_is_wrong() -> None:
 @pytest.mark.prove
 def test_whatever_many_documents_are_they_are_read_or_told_what_is_wrong() -> None:
     assert sum(survived(seed) for seed in range(1_000, 16_000)) > 500
+
+
+def test_an_output_step_ends_with_its_mapping_and_else_with_what_came_last() -> None:
+    ended = {"stepSlug": "done", "stepType": "output", "config": {"outputMapping": {"greeting": "{{steps.a.output}}"}}, "nextSteps": {}}
+    found = sound(document({**step("a"), "nextSteps": {"success": "done"}}, ended))
+    assert found["steps"][1]["return"] == {"greeting": "{{steps.a.output}}"} and "next" not in found["steps"][1]
+    assert sound(document(step("a"), {**ended, "config": {}}))["steps"][1]["return"] == "@last"
+    back = from_definition(found)
+    assert back.document is not None and canonical(to_definition(back.document).document) == canonical(found)
+
+
+def test_what_an_inline_document_is_run_with_is_its_input_unless_another_is_given() -> None:
+    given = {"workflowConfig": {"name": "x"}, "stepsConfig": [step("a")], "input": {"who": "Ada"}, "organizationId": "org_1", "triggerData": {"a": 1}}
+    found = to_definition(given)
+    assert found.document["input"] == {"who": {"default": "Ada"}} and found.document["vars"] == {"organizationId": "org_1"}
+    assert [one.pointer for one in found.findings if one.code == "unknown_field"] == ["/triggerData"]
+
+
+def test_a_workflow_that_says_no_bound_has_one() -> None:
+    assert sound(document(step("a")))["limits"] == {"max_hops": 10_000}
+
+
+def test_input_that_may_be_left_out_is_null_whatever_its_type() -> None:
+    given = {"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "input": {"v": "@input.n"}}]}
+    given["input_schema"] = {"properties": {"n": {"type": "string"}}}
+    seen: list[Any] = []
+    with World() as world:
+        world.run(Definition.of(given, tools={"T": lambda v: seen.append(v)}))
+    assert seen == [None]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ config.pageSize }}", 50),
+        ("{{ config.variables.pageSize }}", 50),
+        ("{{ config.timeout }}", 60_000),
+        ("{{ variables.pageSize }}", 50),
+        ("{{ variables.who }}", "Ada"),
+        ("{{ variables.nobody }}", None),
+        ("{{ organizationId }}", "default"),
+    ],
+)
+def test_names_of_real_documents_are_not_null(text: str, value: Any) -> None:
+    started = {"stepSlug": "s", "stepType": "start", "config": {"inputSchema": {"properties": {"who": {"type": "string"}}}}, "nextSteps": {"success": "done"}}
+    ended = {"stepSlug": "done", "stepType": "output", "config": {"outputMapping": {"it": text}}, "nextSteps": {}}
+    config = {"timeout": 60_000, "variables": {"pageSize": 50}}
+    with World() as world:
+        assert world.run(Definition.of({"workflowConfig": {"name": "x", "config": config}, "stepsConfig": [started, ended]}), who="Ada") == {"it": value}

@@ -180,7 +180,7 @@ class References:
         found = schema.spelled_out(value)
         try:
             schema.compiled(found)
-            if parts(pointer)[0] == "input" and "default" in value and (problems := schema.problems(found, value["default"])):
+            if parts(pointer)[0] == "input" and value.get("default") is not None and (problems := schema.problems(found, value["default"])):
                 yield error("bad_default", joined(pointer, "default"), f"{where}: the default does not fit the schema: {problems[0]}")
         except BadExpression as bad:
             yield error("bad_schema", pointer, f"{where}: {bad.what}; {bad.hint}")

@@ -20,7 +20,9 @@ def wrong(ir: IR, given: Mapping[str, Any]) -> Iterator[str]:
     if missing:
         yield f"the input lacks {', '.join(missing)}; {ir.name} takes {', '.join(ir.input)}"
     for name, about in ir.input.items():
-        if name in given and isinstance(about, dict) and (why := unfit(about, given[name])):
+        if name not in given or not isinstance(about, dict) or _left_out(about, given[name]):
+            continue
+        if why := unfit(about, given[name]):
             yield f"input {name}: {why}"
 
 
@@ -33,3 +35,8 @@ def problems(ir: IR, given: Mapping[str, Any]) -> list[str]:
 def _unknown(given: str, known: Sequence[str]) -> str:
     near = get_close_matches(given, known, 1)
     return f"there is no input {given!r}{f', did you mean {near[0]!r}?' if near else ''}"
+
+
+def _left_out(about: Mapping[str, Any], value: Any) -> bool:
+    """Whether an input is null as it is when nobody gives it, whatever its schema says."""
+    return value is None and "default" in about and about["default"] is None

@@ -14,7 +14,7 @@ from typing import Any
 from perdure.programs.format import model
 from perdure.programs.format.dialects.next003 import Routes, wired
 from perdure.programs.format.dialects.reading import Fields, Names, Notes, Read, seconds, without_nothing
-from perdure.programs.format.dialects.sense003 import Senses
+from perdure.programs.format.dialects.sense003 import INJECTED, Senses
 from perdure.programs.format.dialects.steps003 import STEP_TYPES, Reader, retry
 from perdure.programs.format.dialects.texts003 import Texts
 from perdure.programs.format.dialects.written003 import from_definition
@@ -22,6 +22,11 @@ from perdure.programs.format.finding import closest
 
 STARTING = ("start", "trigger")
 NOT_IN_NAMES = re.compile(r"[@/:\x00-\x1f]+")
+
+
+CONFIG = "config"
+HOPS_MAX = 10_000
+"""How many edges an execution goes along unless the document says it: its loops have no other bound."""
 
 
 def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read:
@@ -37,12 +42,16 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read
     definition = _head(head, notes) | _config(config, texts, notes)
     variables = definition.pop("vars", {})
     reader, routes = Reader(texts, notes), Routes(names, notes)
-    steps = [reader.step(called, step) | routes.read(called, step) for called, step in given]
+    steps = [_ended(reader.step(called, step) | routes.read(called, step), step, notes) for called, step in given]
     for _, step in given:
         step.left()
     wired(steps)
     declared, variables = _inputs(reader.inputs, variables)
+    declared |= {name: {**declared.get(name, {}), "default": value} for name, value in top.mapping("input").items()} if inline else {}
     Senses(notes, texts, dict(given), steps).tell(variables, declared, config.at("variables"))
+    if inline and INJECTED not in variables:
+        variables |= without_nothing({INJECTED: top.text(INJECTED)})
+    variables = _with_config(config, texts, declared, variables)
     _leave(top, head, config, inline)
     ui = without_nothing({"shape": "" if inline else "steps", "enabled": head.value.get("enabled"), "status": head.value.get("status")})
     whole = definition | without_nothing({"input": declared, "vars": variables, "triggers": reader.triggers})
@@ -94,8 +103,7 @@ def _config(config: Fields, texts: Texts, notes: Notes) -> dict[str, Any]:
         found["limits"] = {"deadline": deadline}
     if policy := config.inside("retryPolicy"):
         found["retry"] = retry(policy)
-    if (hops := config.whole("maxHops", "maxSteps", least=1)) is not None:
-        found.setdefault("limits", {})["max_hops"] = hops
+    found.setdefault("limits", {})["max_hops"] = config.whole("maxHops", "maxSteps", least=1) or HOPS_MAX
     found["vars"] = texts.value(config.mapping("variables"), config.at("variables"), "")
     for name in config.mapping("secrets"):
         what = f"the value of the secret {name[:60]!r} is not taken over: keep it where secrets are kept; steps have it as {{{{ secrets.{name[:60]} }}}}"
@@ -109,9 +117,28 @@ def _inputs(declared: dict[str, Any], variables: dict[str, Any]) -> tuple[dict[s
     return inputs, {name: value for name, value in variables.items() if name not in declared}
 
 
+def _with_config(config: Fields, texts: Texts, declared: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    """The variables, with `config` among them where it is read and nothing else is called so: what the workflow is set to, and its variables."""
+    if CONFIG in {*declared, *variables} or all(seen.name != CONFIG for seen in texts.seen):
+        return variables
+    said = {name: value for name, value in config.value.items() if name in ("timeout", "retryPolicy") and value is not None}
+    return {**variables, CONFIG: {**variables, **said, "variables": variables}}
+
+
+def _ended(read: dict[str, Any], step: Fields, notes: Notes) -> dict[str, Any]:
+    """A step without what would come after the end of the execution."""
+    following = read.get("next")
+    if "return" not in read or not isinstance(following, dict):
+        return read
+    for port in [port for port, targets in following.items() if port not in ("error", "skipped") and targets]:
+        notes.warning("unreachable_step", step.at("nextSteps", port), "the workflow ends with its output, so nothing comes behind it")
+    rest = {port: targets for port, targets in following.items() if port in ("error", "skipped")}
+    return {name: value for name, value in read.items() if name != "next"} | ({"next": rest} if rest else {})
+
+
 def _leave(top: Fields, head: Fields, config: Fields, inline: bool) -> None:
     if inline:
-        top.ignore("input", "triggeredBy", "triggerData", "organizationId", "success")
+        top.ignore("success", "triggeredBy")
         top.left(("workflowConfig", "stepsConfig"))
     head.ignore("enabled", "status", "organizationId", "_id", "_creationTime", "metadata", "workflowType", "triggers", "config", "steps")
     head.left()

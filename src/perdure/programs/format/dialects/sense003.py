@@ -30,7 +30,7 @@ class Senses:
     def tell(self, variables: dict[str, Any], declared: dict[str, Any], pointer: str) -> None:
         """Add what is odd to the notes. `pointer` is that of the variables."""
         set_here = {name: step["id"] for step in self._steps for name in step.get("set", ())}
-        known = {*variables, *declared, *set_here, *ROOTS, *self._items()}
+        known = {*variables, *declared, *set_here, *ROOTS, *self._items(), "variables", "config"}
         for seen in dict.fromkeys(self._texts.seen):
             if seen.name == "steps":
                 self._step(seen)
@@ -38,6 +38,8 @@ class Senses:
                 self._output(seen, "lastOutput", seen.path)
             elif seen.name == "loop":
                 self._loop(seen)
+            elif seen.name == "variables" and seen.path and str(seen.path[0]) not in known:
+                self._unknown(seen._replace(name=str(seen.path[0])), known)
             elif seen.name not in known:
                 self._unknown(seen, known)
         self._unread(variables, set_here, pointer)
@@ -83,7 +85,9 @@ class Senses:
         self._notes.warning("unknown_reference", seen.pointer, what, meant)
 
     def _unread(self, variables: dict[str, Any], set_here: dict[str, str], pointer: str) -> None:
-        read = {seen.name for seen in self._texts.seen} | {str(seen.path[0]) for seen in self._texts.seen if seen.name == "input" and seen.path}
+        read = {seen.name for seen in self._texts.seen} | {
+            str(seen.path[0]) for seen in self._texts.seen if seen.name in ("input", "variables", "config") and seen.path
+        }
         outputs = {self._texts.names[str(seen.path[0])] for seen in self._texts.seen if seen.name == "steps" and seen.path}
         for name in variables:
             here = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"

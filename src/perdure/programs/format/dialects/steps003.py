@@ -7,7 +7,7 @@ from typing import Any
 from perdure.programs.format.dialects.reading import Fields, Notes, kind, seconds, without_nothing
 from perdure.programs.format.dialects.texts003 import Texts
 
-STEP_TYPES = ("start", "trigger", "noop", "action", "condition", "approval", "llm", "loop")
+STEP_TYPES = ("start", "trigger", "noop", "action", "condition", "approval", "llm", "loop", "output")
 DOES_NOTHING = ("start", "trigger", "noop")
 TIMEOUTS = {"fail": "fail", "reject": "reject", "approve": "approve", "rejected": "reject", "approved": "approve"}
 LLM_FIELDS = {
@@ -58,6 +58,8 @@ class Reader:
                 read |= self._llm(config, called)
             case "loop":
                 read |= self._loop(config, called)
+            case "output":
+                read |= self._output(config, called)
             case "start" | "trigger" | "noop":
                 read |= self._nothing(said, config)
             case _:
@@ -176,6 +178,12 @@ class Reader:
             found["max"] = most
         found |= without_nothing({"as": config.text("itemVariable"), "index": config.text("indexVariable")})
         return {"loop": found} | ({"ui": {"continueOnError": True}} if config.flag("continueOnError") else {})
+
+    def _output(self, config: Fields, called: str) -> dict[str, Any]:
+        """The end of the execution, with what its mapping gives; without one, with what came last."""
+        name = config.name_of("outputMapping", "mapping", "output")
+        given = config.any("outputMapping", "mapping", "output")
+        return {"return": "@last" if given is None else self._texts.value(given, config.at(name), called)}
 
     def _nothing(self, said: str, config: Fields) -> dict[str, Any]:
         """A step that does nothing. The one that starts may say what the input is, and what starts it."""

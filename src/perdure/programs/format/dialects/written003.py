@@ -89,7 +89,7 @@ class _Writer:
     def step(self, index: int, step: dict[str, Any]) -> dict[str, Any]:
         """A step."""
         pointer = joined("/steps", index)
-        verb = next((name for name in ("do", "tool", "set", "test", "approve", "llm", "loop") if name in step), "")
+        verb = next((name for name in ("do", "tool", "set", "test", "approve", "llm", "loop", "return") if name in step), "")
         usual = {"transform"} if verb == "llm" and step.get("transform") == ANSWER else set[str]()
         for name in step.keys() - STEP_FIELDS - {verb} - usual:
             self._notes.error("not_in_dialect", joined(pointer, name), f"this shape has no counterpart of {name!r}")
@@ -126,6 +126,8 @@ class _Writer:
                 }
             case "loop":
                 return "loop", self._loop(step, value, here)
+            case "return":
+                return "output", {} if value == "@last" else {"outputMapping": self._value(value, here)}
         self._notes.error("not_in_dialect", pointer, "this shape has no type of step for what it does")
         return "noop", {}
 
