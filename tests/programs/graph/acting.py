@@ -286,7 +286,7 @@ BOUNDS = {("repeat", "max"), ("repeat", "endless"), ("emit", "body"), ("emit", "
 
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("repeat", "keep"): {"until": False, "endless": True},
-    **{("repeat", name): {"until": False, "max": 3} for name in ("on_max", "delay", "state")},
+    **{("repeat", name): {"until": False, "max": 3} for name in ("on_max", "delay", "state", "undo")},
     **{("repeat", name): {"max": 3} for name in ("while", "until")},
     ("approve", "on_timeout"): {"timeout": 5},
     ("agent", "repairs"): {"schema": {"type": "string"}},
