@@ -20,7 +20,7 @@ from perdure.programs.graph.planning import planned
 from perdure.programs.graph.policy import NO_POLICY, Policy
 from perdure.programs.graph.sandboxed import PYTHON
 from perdure.sdk import Workflow
-from perdure.steps.checking import findings
+from perdure.steps import checking
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry, is_installed
 
@@ -112,7 +112,7 @@ class Definition(Workflow[..., Any]):
         if find is not None and deployment.secret is NOTHING_MORE.secret:
             deployment = dataclasses.replace(deployment, secret=find)
         registry = Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())])
-        read = reading.read(document, name, more=lambda found: findings(found, registry))
+        read = checking.read(document, name, registry)
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)

@@ -47,10 +47,11 @@ def read(file: str) -> tuple[Definition | None, list[Finding]]:
     """The definition in a file, if it is one, and all that is to be said of it."""
     from perdure.cli import documents
     from perdure.core.errors import BadDefinition
-    from perdure.programs.format import finding, reading
+    from perdure.programs.format import finding
+    from perdure.steps import checking
 
     try:
-        definition = reading.read(documents.raw(file), documents.own_name(file))
+        definition = checking.read(documents.raw(file), documents.own_name(file))
     except BadDefinition as error:
         return None, list(error.findings)
     except documents.Unreadable as why:
@@ -62,10 +63,10 @@ def valid(file: str) -> Definition:
     """The definition in a file; the command ends if there is none, or it is not valid."""
     from perdure.cli import documents
     from perdure.core.errors import BadDefinition
-    from perdure.programs.format import reading
+    from perdure.steps import checking
 
     try:
-        return reading.read(documents.text(file), documents.own_name(file))
+        return checking.read(documents.text(file), documents.own_name(file))
     except BadDefinition as error:
         documents.refuse(file, error.findings)
 

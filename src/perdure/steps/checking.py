@@ -7,10 +7,23 @@ from typing import Any
 
 from perdure.core.errors import MissingExtra
 from perdure.expr import schema
+from perdure.programs.format import reading
 from perdure.programs.format.finding import Finding, error, joined, place, warning
+from perdure.programs.format.reading import Definition
 from perdure.programs.format.shapes import is_template
 from perdure.programs.format.steps import Placed, placed, verb_of
 from perdure.programs.graph.kind import Kind
+from perdure.steps.registry import Registry
+
+
+def read(text_or_data: Any, name: str = "", kinds: Mapping[str, Kind] | None = None) -> Definition:
+    """Read a definition, and hold what its steps say to their kinds against the kinds that are here: the check by which it is run, and every other.
+
+    Raises:
+        BadDefinition: it is not valid; its `findings` are all that is wrong with it.
+    """
+    known = Registry() if kinds is None else kinds
+    return reading.read(text_or_data, name, more=lambda document: findings(document, known))
 
 
 def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Finding]:

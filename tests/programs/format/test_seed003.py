@@ -486,7 +486,7 @@ def test_a_workflow_that_says_no_bound_has_one() -> None:
 
 
 def test_input_that_may_be_left_out_is_null_whatever_its_type() -> None:
-    given = {"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "input": {"v": "@input.n"}}]}
+    given: dict[str, Any] = {"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "input": {"v": "@input.n"}}]}
     given["input_schema"] = {"properties": {"n": {"type": "string"}}}
     seen: list[Any] = []
     with World() as world:

@@ -183,14 +183,14 @@ def document(step: dict[str, Any], order: str, place: str) -> dict[str, Any]:
     if place == "top":
         return {"perdure": 1, "name": "it", "order": order, "steps": [*before, step, {"id": "after", "tool": "SAY"}]}
     steps = [*before, step]
-    inner: dict[str, Any] = {
+    inner: dict[str, dict[str, Any]] = {
         "do": {"do": steps},
         "then": {"if": True, "then": steps},
         "each": {"each": {"in": ["only"]}, "do": steps},
         "parallel": {"parallel": steps},
         "on_error": {"fail": "first", "on_error": steps},
-    }[place]
-    return {"perdure": 1, "name": "it", "order": order, "steps": [{"id": "outer", **inner}]}
+    }
+    return {"perdure": 1, "name": "it", "order": order, "steps": [{"id": "outer", **inner[place]}]}
 
 
 def refused(case: Case) -> bool:

@@ -87,6 +87,10 @@ def _plain(one: Any, where: str, is_open: bool) -> Any:
             return {name: [_plain(inner, f"{where}/{name}/{place}", is_open) for place, inner in enumerate(one[name])]}
         case {"python": _} | {"braces": _}:
             raise BadExpression(where, "a row is judged by rows and CEL alone", "write {field: price, gt: 10}, or {expr: …}")
+    known = ("field", "ref", "expr", *GROUPS)
+    for name in one if isinstance(one, dict) else ():
+        if name not in known and (meant := closest(str(name), known)):
+            raise BadExpression(where, f"{cut(str(name))!r} is not part of a condition", f"did you mean {meant!r}?")
     hint = "write {field: price, gt: 10}, {all: […]}, {any: […]}, {not: …} or {expr: …}"
     raise BadExpression(where, f"{shown(one)} is no condition", hint)
 
