@@ -312,6 +312,14 @@ def test_the_error_has_every_finding_a_line_each() -> None:
     ]
 
 
+@pytest.mark.parametrize(("text", "meant"), [("1.0", "1.0.0"), ("v1.0", "1.0.0"), ("2", "2.0.0"), ("V1.2.3", "1.2.3")])
+def test_a_part_of_a_version_is_refused_with_the_whole_one(text: str, meant: str) -> None:
+    document = {"perdure": 1, "name": "a", "version": text, "steps": [{"tool": "T"}]}
+    (finding,) = checked(document)
+    assert finding.message == f"version: {text!r} is not a version such as 1.2.0; write {meant!r}"
+    assert checked(applied(document, list(finding.fix))) == []
+
+
 def test_there_is_an_end_to_findings() -> None:
     assert len(checked({"perdure": 1, "name": "a", "steps": [{}] * 5000})) == 200
 

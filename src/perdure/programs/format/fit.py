@@ -144,7 +144,10 @@ class Fit:
         elif not value.strip():
             self._tell("empty", pointer, f"{place(self.document, pointer)}: expected {shape.what}, found nothing")
         elif shape.pattern and not re.fullmatch(shape.pattern, value):
-            self._tell("bad_text", pointer, f"{place(self.document, pointer)}: {shown(value)} is not {shape.what}")
+            meant = _whole_version(value) if shape.pattern == model.VERSION_PATTERN else ""
+            hint = f"; write {meant!r}" if meant else ""
+            fix = ({"op": "replace", "path": pointer, "value": meant},) if meant else ()
+            self._tell("bad_text", pointer, f"{place(self.document, pointer)}: {shown(value)} is not {shape.what}{hint}", meant, fix)
 
     def _name(self, shape: Name, value: Any, pointer: str) -> None:
         is_id = shape.what == "an id"
@@ -288,6 +291,12 @@ def shown(value: Any) -> str:
 def _versioned(value: float, shape: Text) -> str:
     text = f"{value}"
     return f"{text}{'.0' * (2 - text.count('.'))}" if shape.pattern == model.VERSION_PATTERN else text
+
+
+def _whole_version(text: str) -> str:
+    """The version that a part of one stands for: 1.2.0 for v1.2; empty if it stands for none."""
+    found = re.fullmatch(r"[vV]?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?", text.strip())
+    return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
 
 
 def _and(names: list[str] | tuple[str, ...]) -> str:
