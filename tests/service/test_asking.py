@@ -51,7 +51,7 @@ async def endless(ctx: Context, replies: bool) -> None:
         turn.state = turn.state + 1
 
 
-archiving = workflow(name="archiving")(endless)
+archiving = workflow(name="archiving", archive=True)(endless)
 forgetting = workflow(name="forgetting", archive=False)(endless)
 
 

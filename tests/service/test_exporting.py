@@ -79,7 +79,7 @@ async def parent(ctx: Context) -> list[Any]:
     return [await ctx.call(child, "c"), await ctx.step("after", do, "after")]
 
 
-@workflow
+@workflow(archive=True)
 async def lapping(ctx: Context) -> int:
     async for turn in ctx.loop("laps", state=0, keep=1):
         turn.state += len(await turn.step("lap", do, "x" * (70_000 if turn.number < 2 else 1)))
