@@ -51,3 +51,8 @@ def test_integers_and_floats_of_one_value_are_the_same_and_booleans_are_no_numbe
 
 def test_it_is_compiled_once() -> None:
     assert compiled({"type": "integer", "minimum": 1}) is compiled({"minimum": 1, "type": "integer"})
+
+
+def test_a_problem_with_a_long_enum_is_told_in_a_few_words() -> None:
+    (told,) = problems({"enum": ["x" * 100 + str(number) for number in range(5_000)]}, "y")
+    assert len(told) < 600 and '"y" is not one of' in told

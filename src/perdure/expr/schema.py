@@ -12,6 +12,9 @@ from perdure.core.errors import BadExpression, MissingExtra
 from perdure.expr.values import cut
 
 PROBLEMS_MAX = 10
+MESSAGE_CHARACTERS_MAX = 500
+"""How much of a problem is told: a schema with a long enum would be told as a whole."""
+
 SCHEMA_BYTES_MAX = 1024 * 1024
 
 
@@ -30,7 +33,10 @@ def spelled_out(given: dict[str, Any]) -> dict[str, Any]:
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
     """What is wrong with `value`, each with its place in it; none if it fits."""
     found = compiled(schema).iter_errors(value)
-    return [f"at {'/'.join(map(str, one.instance_path)) or 'the top'}: {one.message}" for one, _ in zip(found, range(PROBLEMS_MAX), strict=False)]
+    return [
+        f"at {'/'.join(map(str, one.instance_path)) or 'the top'}: {cut(one.message, MESSAGE_CHARACTERS_MAX)}"
+        for one, _ in zip(found, range(PROBLEMS_MAX), strict=False)
+    ]
 
 
 def compiled(schema: dict[str, Any] | bool) -> Any:

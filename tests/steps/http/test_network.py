@@ -44,8 +44,9 @@ async def test_what_is_allowed_is_reached(server: Server, allowed: str) -> None:
 async def test_a_name_is_refused_if_one_of_its_addresses_is(address: str) -> None:
     asked = names({"x.example": ["93.184.216.34", address]})
     async with calling() as caller:
-        with pytest.raises(AddressRefused, match=r"x\.example leads to"):
+        with pytest.raises(AddressRefused, match=r"x\.example leads to an address that is not allowed here") as refused:
             await caller("http://x.example/")
+        assert address not in str(refused.value), "what an internal name resolves to is not told"
     assert asked == ["x.example"]
 
 
@@ -56,7 +57,7 @@ async def test_a_name_that_leads_elsewhere_a_moment_later_is_connected_to_where_
     async with calling("127.0.0.1") as caller:
         assert (await caller(server.url("/a", "rebinds.example")))["body"] == "reached"
         assert asked == ["rebinds.example"]
-        with pytest.raises(AddressRefused, match=r"169\.254\.169\.254, which is link-local"):
+        with pytest.raises(AddressRefused, match=r"rebinds\.example leads to an address that is not allowed here"):
             await caller(server.url("/a", "rebinds.example"))
     assert server.connections == 1
 

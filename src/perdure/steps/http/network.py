@@ -73,9 +73,9 @@ class Guard(httpcore2.AsyncNetworkBackend):
         addresses = await _looked_up(host, port)
         for address in addresses:
             if not self._reach.allows(host, port, address):
-                named = "" if str(address) == host else f"{host} leads to "
-                what = f"{named}{address}, which is {special(address)}, and not allowed here; who runs the engine can allow http:{host}"
-                raise AddressRefused(what)
+                # What a name resolves to is for those who run this network: an author who is refused learns nothing of it.
+                what = f"{address}, which is {special(address)}, and" if str(address) == host else f"{host} leads to an address that is"
+                raise AddressRefused(f"{what} not allowed here; who runs the engine can allow http:{host}")
         failed: Exception | None = None
         for number, address in enumerate(addresses, 1):
             try:
