@@ -180,7 +180,8 @@ class AsyncHandle(Generic[R_co]):
             return await patching.patch(self._access, self.key, definition.graph.definition or b"", base.removeprefix("sha256:"), reason)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
-        """Undo what a completed execution has done, by its own handlers, last first and once; its result stays."""
+        """Undo what a completed execution has done, by its own handlers, last first and once; its result stays. Of one that failed or was cancelled, undo
+        what could not be undone then."""
         async with within(timeout, f"the undoing of {self.key}"):
             await operations.undo(self._access, self.key, reason, wait)
 

@@ -115,7 +115,7 @@ class Definition(Workflow[..., Any]):
         read = checking.read(document, name, registry)
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
-        release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s)
+        release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s, plan.ir.limits.grace_s)
         toolbox = steps(tools)
         rules = policy if isinstance(policy, Policy) else Policy.read(policy)
         graph = GraphWorkflow(
@@ -129,6 +129,7 @@ class Definition(Workflow[..., Any]):
             family=_family(release, calls),
             agent=f"{plan.ir.name}.agent",
             deadline_s=release.deadline_s,
+            grace_s=release.grace_s,
         )
         graph = dataclasses.replace(graph, capabilities=capabilities(graph, registry.ready()))
         return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)

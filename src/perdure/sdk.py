@@ -54,7 +54,8 @@ class Workflow(Generic[P, R_co]):
         ``order.with_(id="o1").run("o1", 500)``, ``ctx.call(receipt.with_(undo=True), "o1")``. An option that is not given stays as it is.
 
         For starts and calls alike: `id` (unique per tenant and workflow: started again, it is the same execution; a child's follows from where it is called
-        by default), `deadline` (a time from its beginning on), `queue` (a name or a `Queue`, in which it begins as that allows), `lane` (stands for the key by
+        by default), `deadline` (a time from its beginning on), `grace` (how long steps in flight may go on when it
+        fails, is cancelled or late), `queue` (a name or a `Queue`, in which it begins as that allows), `lane` (stands for the key by
         which the queue is served in turns), `priority` (higher ones come first in the queue), and `attributes` (by which it is found).
 
         For starts from outside: `tenant`, `delay` (before it begins), `ttl` (what has not begun by then does not begin any more), `strict` (an id that exists
@@ -69,8 +70,9 @@ class Workflow(Generic[P, R_co]):
         """
         calling = chosen(self.code.calling, options, self.code.name)
         deadline_s = self.code.deadline_s if calling.deadline_s is None else calling.deadline_s
+        grace_s = self.code.grace_s if calling.grace_s is None else calling.grace_s
         other = copy(self)
-        other.code = dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s)
+        other.code = dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s, grace_s=grace_s)
         return other
 
     def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
@@ -174,6 +176,7 @@ def workflow(
     version: int = ...,
     replays: Sequence[int] = ...,
     deadline: Duration | None = ...,
+    grace: Duration | None = ...,
     archive: bool = ...,
     queue: str | Queue = ...,
 ) -> _Decorator: ...
@@ -181,6 +184,7 @@ def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a workflow: an async one of a `Context`, or a plain one of a `SyncContext`, which runs on a greenlet.
 
     Options: `name` (the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (from its start),
+    `grace` (how long steps in flight may go on when an execution fails, is cancelled or misses its deadline: 30 s, unless the step says otherwise),
     `archive` (keep what compaction replaces), `queue` (in which executions begin: a name, or a `Queue`).
     """
     return _Decorator(options) if fn is None else _declared(fn, **options)
@@ -193,15 +197,16 @@ def _declared(
     version: int = 1,
     replays: Sequence[int] = (),
     deadline: Duration | None = None,
+    grace: Duration | None = None,
     archive: bool = False,
     queue: str | Queue = "",
 ) -> Workflow[Any, Any]:
     code = _asynchronous(fn)
     own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
-    deadline_s = None if deadline is None else seconds(deadline, "deadline")
+    deadline_s, grace_s = (None if one is None else seconds(one, what) for one, what in ((deadline, "deadline"), (grace, "grace")))
     queued, line = called(queue)
     calling = Calling(queue=queued, line=line)
-    return Workflow(CodeWorkflow(code, own, whole(version, "version"), tuple(replays), deadline_s, archive, code is not fn, calling), _neighbours(fn))
+    return Workflow(CodeWorkflow(code, own, whole(version, "version"), tuple(replays), deadline_s, grace_s, archive, code is not fn, calling), _neighbours(fn))
 
 
 def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:

@@ -28,7 +28,7 @@ def test_work_goes_to_its_queue_with_one_key_for_each_try_and_one_for_the_world(
     story.settle("pay", NO)
     story.tick(1.0)
     assert [(send.to, send.key) for send in story.sends] == [(GPU, "acme/order/1:pay:1"), (GPU, "acme/order/1:pay:2")]
-    assert story.sent == [m.Work(KEY, PAY, attempt, "pay", "acme/order/1:pay", b"\x01", 9.0) for attempt in (1, 2)]
+    assert story.sent == [m.Work(KEY, PAY, attempt, "pay", "acme/order/1:pay", b"\x01", 9.0, grace_s=30.0) for attempt in (1, 2)]
 
 
 def test_what_the_host_performs_itself_needs_no_mail() -> None:
@@ -100,7 +100,7 @@ def test_what_nobody_waits_for_any_more_is_taken_back(op: Op, expected: list[obj
     story.settle("go")
     assert [*story.acks, *(send.to for send in story.sends[before:])] == expected
     for send in story.sends[before:]:
-        assert send.key == "cancel:acme/order/1:a" and m.decode(send.body) == m.Cancel("its parent acme/order/1 no longer waits for it", unwanted=True)
+        assert send.key == "leave:acme/order/1:a" and m.decode(send.body) == m.Leave(m.Parent(KEY, A))
 
 
 def test_work_that_waits_for_its_next_try_is_in_no_queue_and_is_not_taken_back() -> None:

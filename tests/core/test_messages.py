@@ -49,12 +49,15 @@ MESSAGES: list[m.Message | m.Work] = [
     m.Settle(PAY, 1, Err("failed", 1, ErrorInfo("RetryAfter", "later"), 30.0)),
     m.Work(KEY, PAY, 2, "pay", "key", progress=b"\x07", heartbeat_s=9.0),
     m.Start(parent=m.Parent(KEY, PAY, 2)),
-    m.Cancel("enough", unwanted=True),
-    m.Terminate("enough", unwanted=True),
+    m.Leave(m.Parent(KEY, PAY)),
+    m.Leave(m.Parent(KEY, PAY), "terminate"),
     m.Evict("it hangs"),
     m.Start(attributes=ATTRIBUTES),
     m.Start(definition=Blob("ab" * 32, 9)),
     m.Patch(b"{}", "ab" * 32, "mend it"),
+    m.Start(grace_s=5.0),
+    m.Lost(PAY, 2, 0, begun=False),
+    m.Work(KEY, PAY, 2, "pay", "key", grace_s=5.0),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)

@@ -66,6 +66,7 @@ def test_a_story_has_exactly_this_history() -> None:
         "step.started loser",
         "step.cancelled loser",
         "step.started ship",
+        "step.abandoned ship",
         "execution.cancelled",
     ]
 

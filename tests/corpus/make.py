@@ -132,8 +132,8 @@ def without_tracebacks() -> Iterator[None]:
     """Leave out of the log what depends on where the code lies."""
     before, name = failures.error_info, "error_info"
 
-    def short(error: BaseException) -> ErrorInfo:
-        info = before(error)
+    def short(error: BaseException, *how: Any) -> ErrorInfo:
+        info = before(error, *how)
         return ErrorInfo(info.type, info.message)
 
     for module in (failures, instance, perform):

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, Err, ExecutionFailed, Fatal, NeedsAttention, Ok, Retry, step, workflow
+from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Ok, Retry, step, workflow
 from perdure.core import events as e
 from perdure.core import limits, messages, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.paths import Queue, text
-from perdure.runtime.lending import LOOK_S, Wanted
+from perdure.runtime.claims import LOOK_S
+from perdure.runtime.lending import Wanted
 from perdure.runtime.loans import LEASE_S as LOAN_S
 from perdure.runtime.loans import PAST_MAX, Beat, Borrower, Gone, Loan
 from perdure.stores.base import Limits
@@ -458,16 +459,31 @@ async def test_a_borrower_hears_that_nobody_wants_the_answer_any_more(c: Cluster
     await asyncio.sleep(LOOK_S + 0.1)
     beat = await process.lender.heartbeat(ADA, loan.id)
     assert isinstance(beat, Beat) and not beat.wanted and "cancelled" in beat.why
+    assert loan.cancelled.done() and not loan.ended.done()
     assert (await loan.ended).end == ended(await complete(process, loan, 1)) == ended(await fail(process, loan)) == "unwanted"
     assert await c.mail(GPU) == 0 and await c.mail(drawing.key("e")) == 0
 
 
 @virtually
-async def test_an_answer_that_crosses_a_cancel_changes_nothing(c: Cluster) -> None:
+async def test_a_borrower_may_answer_within_the_grace_of_a_cancelled_execution(c: Cluster) -> None:
     engine, process = await c.engine(drawing), await c.lender()
     assert await c.start(engine, drawing, "a cat")
     loan = await one(process)
     await c.tell(drawing.key("e"), messages.Cancel())
+    await asyncio.sleep(LOOK_S + 5)
+    assert not loan.is_wanted and await complete(process, loan, 1) is None
+    with pytest.raises(ExecutionCancelled):
+        await c.result(engine, drawing)
+    (settled,) = [event for event in await c.events(drawing.key("e")) if isinstance(event, e.Settled) and event.path == loan.work.path]
+    assert getattr(settled.outcome, "value", None) == values.encode(1, "one")
+
+
+@virtually
+async def test_an_answer_that_comes_after_the_end_changes_nothing(c: Cluster) -> None:
+    engine, process = await c.engine(drawing), await c.lender()
+    assert await c.start(engine, drawing, "a cat")
+    loan = await one(process)
+    await c.tell(drawing.key("e"), messages.Terminate())
     await settle()
     before = await c.events(drawing.key("e"))
     assert await complete(process, loan, 1) is None

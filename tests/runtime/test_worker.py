@@ -11,6 +11,7 @@ import pytest
 from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, NeedsAttention, Retry, Won, step, step_info, workflow
 from perdure.core import events as e
 from perdure.core import limits, messages
+from perdure.core.errors import ErrorInfo
 from perdure.core.paths import Queue
 from perdure.stores.base import Claim, Claimed, Moment
 from perdure.stores.memory import MemoryStore
@@ -21,6 +22,8 @@ from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Pro
 LEASE_S = 15.0
 POLL_S = 1.0
 GPU = Queue("default", "gpu")
+
+ABANDONED = ErrorInfo("Abandoned", "it was in flight when nobody waited for it any more, and its outcome is not known")
 
 begun: list[str] = []
 done: list[str] = []
@@ -302,13 +305,69 @@ async def test_queued_work_of_a_cancelled_execution_is_taken_back(c: Cluster) ->
     engine = await c.engine(paying)
     assert await c.start(engine, paying, "x", 1.0)
     assert await c.mail(GPU) == 1
+    began_s = asyncio.get_running_loop().time()
     await c.tell(paying.key("e"), messages.Cancel("no longer wanted"))
     with pytest.raises(ExecutionCancelled, match="no longer wanted"):
         await c.result(engine, paying)
+    assert asyncio.get_running_loop().time() - began_s < 1, "nobody had begun it, so nothing was to be waited for"
     assert await c.mail(GPU) == 0
     await c.worker(charge)
     await asyncio.sleep(100)
     assert begun == []
+
+
+@virtually
+async def test_a_worker_is_told_of_a_cancel_and_its_answer_within_the_grace_counts(c: Cluster) -> None:
+    seen: list[bool] = []
+
+    @step(queue="gpu")
+    async def patient(name: str) -> str:
+        while not step_info().cancelled:
+            await asyncio.sleep(0.5)
+        seen.append(True)
+        return f"stopped {name}"
+
+    @workflow
+    async def waiting(ctx: Context, name: str) -> str:
+        return await ctx.step(patient, name)
+
+    engine = await c.engine(waiting)
+    await c.worker(patient)
+    assert await c.start(engine, waiting, "x")
+    await asyncio.sleep(10)
+    await c.tell(waiting.key("e"), messages.Cancel("no longer wanted"))
+    with pytest.raises(ExecutionCancelled):
+        await c.result(engine, waiting)
+    assert seen == [True] and [event for event in await c.events(waiting.key("e")) if isinstance(event, e.Settled)][-1].path == (("patient", 1),)
+
+
+@virtually
+async def test_a_worker_that_goes_on_past_the_grace_is_interrupted(c: Cluster) -> None:
+    engine = await c.engine(paying)
+    await c.worker(charge)
+    assert await c.start(engine, paying, "x", 1000.0)
+    await asyncio.sleep(10)
+    await c.tell(paying.key("e"), messages.Cancel("no longer wanted"))
+    with pytest.raises(ExecutionCancelled):
+        await c.result(engine, paying)
+    await asyncio.sleep(2000)
+    assert begun == ["x"] and done == [], "it was interrupted, and not done again"
+    assert (await c.fold(paying.key("e"))).settled[(("charge", 1),)].outcome == Err("abandoned", 1, ABANDONED)
+
+
+@virtually
+async def test_a_worker_whose_step_has_lost_a_race_is_interrupted(c: Cluster) -> None:
+    @workflow
+    async def racing(ctx: Context) -> str:
+        won: Won[Any] = await ctx.race(slow=lambda c: c.step(charge.with_(queue="gpu"), "x", 1000.0), fast=lambda c: c.sleep("5s"))
+        await ctx.sleep(2000)
+        return won.name
+
+    engine = await c.engine(racing)
+    await c.worker(charge)
+    assert await c.start(engine, racing)
+    assert await c.result(engine, racing) == "fast"
+    assert begun == ["x"] and done == []
 
 
 @virtually
@@ -356,7 +415,7 @@ async def test_an_answer_that_comes_after_the_end_changes_nothing(c: Cluster) ->
     await c.worker(charge)
     assert await c.start(engine, paying, "x", 20.0)
     await asyncio.sleep(10)
-    await c.tell(paying.key("e"), messages.Cancel())
+    await c.tell(paying.key("e"), messages.Terminate())
     await settle()
     before = await c.events(paying.key("e"))
     assert isinstance(before[-1], e.Ended)

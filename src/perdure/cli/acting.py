@@ -50,7 +50,7 @@ def act_options(command: F) -> F:
     return id_arguments(choice_options(status_option(where_option("With --all: only those that are found")(command))))
 
 
-ACTIVE = ("pending", "running", "waiting", "waiting_approval", "undoing")
+ACTIVE = ("pending", "running", "waiting", "waiting_approval", "ending", "undoing")
 STUCK = ("paused", "needs_attention")
 DEAD = ("failed", "needs_attention")
 
@@ -90,7 +90,7 @@ def terminate(settings: Settings, /, **given: Any) -> None:
 @act_options
 @click.pass_obj
 def undo(settings: Settings, /, **given: Any) -> None:
-    """Undo what completed executions have done; their results stay."""
+    """Undo what completed executions have done; their results stay. Of failed and cancelled ones, what could not be undone when they ended."""
     act(settings, given, "is undone", ("completed",), lambda handle: handle.undo)
 
 

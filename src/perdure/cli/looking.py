@@ -29,7 +29,7 @@ after_option = click.option("--after", default=0, metavar="N", help="Only what c
 @click.option(
     "--status",
     metavar="STATUS,...",
-    help="Only those in one of these: pending, running, waiting, waiting_approval, paused, needs_attention, undoing, completed, failed, cancelled.",
+    help="Only those in one of these: pending, running, waiting, waiting_approval, paused, needs_attention, ending, undoing, completed, failed, cancelled.",
 )
 @click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
 @click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")

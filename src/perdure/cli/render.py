@@ -70,6 +70,8 @@ STATUS_STYLES = {
     "performing": "live",
     "running": "live",
     "undoing": "live",
+    "ending": "live",
+    "abandoned": "warn",
 }
 """How executions and steps look in each status or state; any other looks plain."""
 
@@ -78,6 +80,8 @@ GLYPHS = {
     "failed": ("✗", "x"),
     "cancelled": ("⊘", "-"),
     "performing": ("▶", ">"),
+    "ending": ("▶", ">"),
+    "abandoned": ("⚠", "?"),
     "retrying": ("↻", "~"),
     "interrupted": ("⚡", "!"),
     "parked": ("‖", "="),

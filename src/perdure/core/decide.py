@@ -23,8 +23,9 @@ from perdure.core.paths import Path
 from perdure.core.program import Command, Drop, Finish, Open, Program, Say, Trim
 from perdure.core.promise import Promise
 from perdure.core.rebuild import Load, blobs_of, fed
+from perdure.core.seen import same_parent
 from perdure.core.time_bounds import TimeBounds
-from perdure.core.undo import undoable
+from perdure.core.undo import not_undone
 from perdure.core.values import kept, offload
 
 Deciding = Generator[Load, bytes, Decision]
@@ -60,7 +61,7 @@ _LARGE: Mapping[type[Op], str] = {Call: "args", Keep: "value", Spawn: "input", S
 class _Draft:
     """A decision in the making."""
 
-    __slots__ = ("decision", "execution", "host", "now", "now_s", "number", "program", "ready")
+    __slots__ = ("begins", "decision", "execution", "host", "is_ending", "now", "now_s", "number", "program", "ready")
 
     def __init__(self, execution: Execution, program: Program, now: TimeBounds, host: Host) -> None:
         self.execution = execution
@@ -69,6 +70,8 @@ class _Draft:
         self.host = host
         self.decision = Decision()
         self.number = 0
+        self.is_ending = False
+        self.begins: set[Path] = set()
         self.ready: deque[Path] = deque()
 
     def happen(self, event: e.Event) -> Generator[Load, bytes, None]:
@@ -98,6 +101,7 @@ class _Draft:
             except Diverged as error:
                 self._record(e.Parked("diverged", self.now_s, error.diff))
                 return
+            self.is_ending = self.execution.cancelling is not None or any(map(_begins_ending, commands))
             for command in commands:
                 if self.execution.ended is None or isinstance(command, Say):
                     self._carry_out(command)
@@ -111,15 +115,17 @@ class _Draft:
             else:
                 self.decision.acks.append(effect)
         self.decision.events.append(event)
+        if isinstance(event, e.Opened | e.Tried):
+            self.begins.add(event.path)
         self.execution.apply(event)
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case Open():
                 self._open(command)
-            case Drop(path):
+            case Drop(path, lost):
                 letters = () if path in self.execution.open else self.execution.settled[path].letters
-                self._record(e.Dropped(path))
+                self._record(self._dropped(path, lost))
                 for letter in letters:
                     self.ready.extend(self.execution.mailbox.receivers(letter.name))
             case Trim():
@@ -128,6 +134,16 @@ class _Draft:
                 self._finish(status, outcome)
             case Say():
                 self.decision.lines.append(command)
+
+    def _dropped(self, path: Path, lost: bool) -> e.Dropped:
+        """That an operation is dropped: a call in flight may still be answered, if that is because the execution fails or is cancelled."""
+        promise = self.execution.open.get(path)
+        if promise is None or not isinstance(promise.op, Call) or not promise.in_flight:
+            return e.Dropped(path)
+        if path in self.begins:
+            return e.Dropped(path, begun=False)
+        grace_s = self.execution.grace_of(promise.op) if self.is_ending and not lost else 0.0
+        return e.Dropped(path, self.now_s + grace_s if grace_s > 0 else None)
 
     def _open(self, command: Open) -> None:
         path, op, number, by = command.path, self._light(command.op), 0, None
@@ -214,14 +230,15 @@ class _Draft:
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
         if message.fork is not None:
             yield e.Forked(message.fork, self.now_s)
-        given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition)
+        given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition, message.grace_s)
         yield e.Started(version, self.now_s, value, message.seed, *given, rules=e.RULES, archive=execution.key.workflow in self.host.archives)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""
         execution = self.execution
         unwanted = execution.cancelling is not None and execution.cancelling.unwanted
-        in_vain = execution.ended is not None and (execution.ended.status == "failed" or execution.completed is not None or unwanted)
+        was_undone = execution.completed is not None and execution.completed.status == "completed"
+        in_vain = execution.ended is not None and (execution.ended.status == "failed" or was_undone or unwanted)
         return in_vain and execution.removed is None and execution.seen.wants_more(parent)
 
     def settle(self, message: messages.Settle) -> Iterator[e.Event]:
@@ -241,6 +258,9 @@ class _Draft:
         """A try will never answer."""
         promise = self.execution.open.get(message.path)
         if promise is None or promise.attempt != message.attempt or promise.state not in ("waiting", "performing") or not isinstance(promise.op, Call):
+            return
+        if not message.begun and promise.grace_until_s is not None:
+            yield e.Settled(promise.path, tries.abandoned(promise, begun=False), self.now_s)
             return
         yield (event := tries.lost(self.execution.key, promise, promise.op, message.times, self.now_s))
         begins_at_once = isinstance(event, e.Interrupted) and not event.given_back and event.due_s == self.now_s
@@ -266,26 +286,41 @@ class _Draft:
 
     def cancel(self, message: messages.Cancel) -> Iterator[e.Event]:
         """Tell the program to unwind; what can't be told so ends at once."""
+        yield from self._cancel(message.reason, message.undo)
+
+    def _cancel(self, reason: str, undo: bool, unwanted: bool = False) -> Iterator[e.Event]:
         execution = self.execution
-        if execution.ended is not None or ((execution.cancelling is not None or execution.undoing) and execution.parked is None):
+        is_ending = execution.cancelling is not None or execution.undoing
+        if execution.ended is not None or (is_ending and execution.parked is None):
             return
         if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
-            yield from self._end(message)
+            yield from self._end(reason, unwanted)
             return
         if execution.parked is not None:
-            yield e.Resumed(self.now_s, message.reason)
-        if execution.cancelling is None:
-            yield e.Cancelling(self.now_s, message.reason, undo=message.undo, unwanted=message.unwanted)
+            yield e.Resumed(self.now_s, reason)
+        if not is_ending:
+            yield e.Cancelling(self.now_s, reason, undo=undo, unwanted=unwanted)
 
     def terminate(self, message: messages.Terminate) -> Iterator[e.Event]:
         """End at once."""
         if self.execution.ended is None:
-            yield from self._end(message)
+            yield from self._end(message.reason)
 
-    def _end(self, message: messages.Cancel | messages.Terminate) -> Iterator[e.Event]:
-        if message.unwanted:
-            yield e.Cancelling(self.now_s, message.reason, undo=False, unwanted=True)
-        yield self._cancelled(message.reason)
+    def leave(self, message: messages.Leave) -> Iterator[e.Event]:
+        """Wait for the end on behalf of one less; end as who created this wants, once that one has left as well and nobody else waits."""
+        execution = self.execution
+        if execution.ended is not None or not any(same_parent(one, message.parent) for one in execution.watchers):
+            return
+        yield e.Unwatched(message.parent, self.now_s, message.end)
+        if execution.watchers or execution.let_go in (None, "detach"):
+            return
+        why = f"its parent {message.parent.key} no longer waits for it"
+        yield from self._cancel(why, undo=True, unwanted=True) if execution.let_go == "cancel" else self._end(why, unwanted=True)
+
+    def _end(self, reason: str, unwanted: bool = False) -> Iterator[e.Event]:
+        if unwanted:
+            yield e.Cancelling(self.now_s, reason, undo=False, unwanted=True)
+        yield self._cancelled(reason)
 
     def discard(self, message: messages.Discard) -> Iterator[e.Event]:
         """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""
@@ -299,9 +334,10 @@ class _Draft:
         return e.Ended("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", reason)), self.now_s)
 
     def undo(self, message: messages.Undo) -> Iterator[e.Event]:
-        """Undo what has completed, once; whoever waits for that is told when it is over, or that there is nothing to undo."""
-        ended = self.execution.ended
-        if ended is not None and ended.status == "completed" and self.execution.completed is None and self.execution.removed is None:
+        """Undo what has completed, once, or what could not be undone; whoever waits for that is told when it is over, or that there is nothing to undo."""
+        ended, is_left = self.execution.ended, bool(not_undone(self.execution.settled))
+        may_be_undone = ended is not None and ((ended.status == "completed" and self.execution.completed is None) or is_left)
+        if may_be_undone and self.execution.removed is None:
             yield e.Undoing(self.now_s, message.reason, message.parent)
         elif message.parent is not None and (ended is not None or message.parent not in self.execution.watchers):
             yield e.Watched(message.parent, self.now_s)
@@ -368,7 +404,7 @@ class _Draft:
                 why = f"not ended {wake_at_s - execution.started.at_s:g} s after its start"
                 yield (
                     e.Cancelling(self.now_s, why, deadline=True)
-                    if undoable(execution.settled) and execution.cancelling is None
+                    if execution.cancelling is None and (execution.is_to_be_undone or execution.is_in_flight)
                     else self._deadline_exceeded(why)
                 )
 
@@ -376,6 +412,8 @@ class _Draft:
         match promise.op:
             case Call() as op if promise.state in ("retrying", "interrupted"):
                 return e.Tried(promise.path, promise.attempt + 1, self.now_s, self.host.takes(op))
+            case Call() if promise.grace_until_s is not None and self.now.is_past(promise.grace_until_s):
+                return e.Settled(promise.path, tries.abandoned(promise), self.now_s)
             case Call() as op:
                 why = ErrorInfo("Timeout", tries.overdue(promise, op))
                 return tries.failed(self.execution.key, promise, op, Err("timeout", 1, why), self.now_s)
@@ -389,6 +427,11 @@ class _Draft:
         raise TypeError(f"a {kind(promise.op)} has no timer")
 
 
+def _begins_ending(command: Command) -> bool:
+    """Whether the program remembers how the execution will end, and has something to wait for, or to undo, before."""
+    return isinstance(command, Open) and isinstance(command.op, Keep) and command.op.role == "undo"
+
+
 _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Start: _Draft.start,
     messages.Settle: _Draft.settle,
@@ -397,6 +440,7 @@ _REACTIONS: dict[type, Callable[[_Draft, Any], Iterator[e.Event]]] = {
     messages.Signal: _Draft.signal,
     messages.Cancel: _Draft.cancel,
     messages.Terminate: _Draft.terminate,
+    messages.Leave: _Draft.leave,
     messages.Undo: _Draft.undo,
     messages.Retry: _Draft.retry,
     messages.Preset: _Draft.preset,

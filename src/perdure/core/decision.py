@@ -40,3 +40,13 @@ class Decision(msgspec.Struct, gc=False):
     acks: list[mail.Ack] = msgspec.field(default_factory=list)
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     lines: list[Say] = msgspec.field(default_factory=list)
+
+    def mail(self) -> tuple[tuple[mail.Send, ...], tuple[mail.Ack, ...]]:
+        """What is to be sent, and what to be taken back. Work that is sent and taken back in one commit is not sent at all: nobody has leased it."""
+        sends, acks = {(send.to, send.key): send for send in self.sends}, list[mail.Ack]()
+        for ack in self.acks:
+            if sends.pop((ack.to, ack.key), None) is None:
+                acks.append(ack)
+            elif ack.unleased is not None:
+                sends[ack.unleased.to, ack.unleased.key] = ack.unleased
+        return tuple(sends.values()), tuple(acks)

@@ -38,8 +38,8 @@ def outstanding(execution: Execution, answered: AbstractSet[Path] = frozenset())
         match promise.op:
             case _ if path in answered:
                 continue
-            case Call() as op if promise.by is None and promise.state == "waiting":
-                yield _work(execution.key, path, op, promise.attempt, promise.progress)
+            case Call() as op if promise.by is None and promise.state == "waiting" and promise.grace_until_s is None:
+                yield _work(execution, path, op, promise.attempt, promise.progress)
             case Spawn() as op if path[0] == UNDO:
                 yield _undo(execution.key, path, op)
             case Spawn() as op:
@@ -50,7 +50,7 @@ def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
     path, op = event.path, event.op
     match op:
         case Call() if event.by is None and not execution.memo.recalls(path, op):
-            return (_work(execution.key, path, op, 1, NOTHING),)
+            return (_work(execution, path, op, 1, NOTHING),)
         case Spawn() if path[0] == UNDO:
             return (_undo(execution.key, path, op),)
         case Spawn() if (event.number or op.awaited) and not execution.memo.recalls(path, op):
@@ -63,12 +63,12 @@ def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
 def _tried(execution: Execution, event: e.Tried) -> Iterable[Effect]:
     promise = execution.open[event.path]
     op = promise.op
-    return (_work(execution.key, event.path, op, event.attempt, promise.progress),) if event.by is None and isinstance(op, Call) else ()
+    return (_work(execution, event.path, op, event.attempt, promise.progress),) if event.by is None and isinstance(op, Call) else ()
 
 
 def _dropped(execution: Execution, event: e.Dropped) -> Iterable[Effect]:
     promise = execution.open.get(event.path)
-    return () if promise is None else _take_back(execution.key, promise)
+    return () if promise is None else _take_back(execution.key, promise, event.until_s is not None)
 
 
 def _over(execution: Execution, event: e.Settled | e.Retrying | e.Interrupted) -> Iterable[Effect]:
@@ -105,9 +105,10 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
     return f"{idempotency_key(key, path)}:{attempt}"
 
 
-def _work(key: Key, path: Path, op: Call, attempt: int, progress: Value) -> mail.Send:
+def _work(execution: Execution, path: Path, op: Call, attempt: int, progress: Value) -> mail.Send:
+    key = execution.key
     about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    work = messages.Work(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets)
+    work = messages.Work(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op))
     return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work), lane=op.lane, priority=op.priority)
 
 
@@ -124,7 +125,9 @@ def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     key = execution.key
     parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
     opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, indexed(op.attributes))
-    start = messages.Start(op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition)
+    start = messages.Start(
+        op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition, op.grace_s
+    )
     return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
 
 
@@ -142,12 +145,18 @@ def _answer(child: Key, parent: messages.Parent, outcome: Outcome) -> mail.Send:
     return mail.Send(parent.key, f"settle:{text(parent.path)}", messages.encode(messages.Settle(parent.path, 1, outcome)))
 
 
-def _take_back(key: Key, promise: Promise) -> Iterator[Effect]:
+def _take_back(key: Key, promise: Promise, in_grace: bool = False) -> Iterator[Effect]:
     match promise.op:
-        case Call() as op if promise.state == "waiting":
+        case Call() as op if promise.state == "waiting" and promise.grace_until_s is None:
             answer = messages.answer_key(promise.path, promise.attempt) if op.transaction else ""
-            yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt), answer)
-        case Spawn() as op if op.awaited and op.on_cancel != "detach" and promise.path[0] != UNDO:
-            why = f"its parent {key} no longer waits for it"
-            end = messages.Cancel(why, unwanted=True) if op.on_cancel == "cancel" else messages.Terminate(why, unwanted=True)
-            yield mail.Send(_child(key, op), f"{op.on_cancel}:{idempotency_key(key, promise.path)}", messages.encode(end))
+            unleased = _not_begun(key, promise) if in_grace else None
+            yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt), answer, unleased=unleased)
+        case Spawn() as op if op.awaited and promise.path[0] != UNDO:
+            leave = messages.Leave(messages.Parent(key, promise.path), op.on_cancel)
+            yield mail.Send(_child(key, op), f"leave:{idempotency_key(key, promise.path)}", messages.encode(leave))
+
+
+def _not_begun(key: Key, promise: Promise) -> mail.Send:
+    """What the execution is sent when work is taken back that nobody had leased."""
+    lost = messages.Lost(promise.path, promise.attempt, 0, begun=False)
+    return mail.Send(key, f"lost:{text(promise.path)}:{promise.attempt}", messages.encode(lost))

@@ -13,7 +13,7 @@ from perdure.core.attributes import Attributes
 from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
-from perdure.core.ops import Op, Outcome
+from perdure.core.ops import OnCancel, Op, Outcome
 from perdure.core.paths import Key, Path
 from perdure.core.values import NOTHING, Blob, Value
 
@@ -35,6 +35,7 @@ _SHORT = {
     "error": "e",
     "version": "w",
     "attributes": "a",
+    "until_s": "u",
 }
 
 
@@ -46,6 +47,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one.
 
     `rules` numbers what its events mean; with `archive`, what compaction replaces is kept.
+    `grace_s` is how long its steps in flight may go on when it fails or is cancelled, those aside that have a grace of their own.
     """
 
     version: int
@@ -58,6 +60,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     depth: int = 0
     attributes: Attributes = ()
     definition: Blob | None = None
+    grace_s: float | None = None
     rules: int = 1
     archive: bool = False
 
@@ -82,6 +85,14 @@ class Watched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
     parent: Parent
     at_s: float
+
+
+class Unwatched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="w", rename=_SHORT):
+    """An execution no longer waits for the end of this one; `end` is what it wants done with this one, should nobody else wait."""
+
+    parent: Parent
+    at_s: float
+    end: OnCancel = "cancel"
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="A", rename=_SHORT):
@@ -274,9 +285,15 @@ class Opened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="d", rename=_SHORT):
-    """The program no longer wants the operation; messages that it received and that were not used go back to their place."""
+    """The program no longer wants the operation; messages that it received and that were not used go back to their place.
+
+    Until `until_s`, a call that is in flight may still be answered, and is open so long. Without it, the call is abandoned at once. One that is dropped in
+    the decision that opened it has not `begun`.
+    """
 
     path: Path
+    until_s: float | None = None
+    begun: bool = True
 
 
 class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="t", rename=_SHORT):
@@ -318,6 +335,7 @@ Given = (
     | Forked
     | Preset
     | Watched
+    | Unwatched
     | Arrived
     | Refused
     | Received

@@ -11,22 +11,22 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core import events as e
+from perdure.core import tries
 from perdure.core.attributes import Attributes, decoded, merged
 from perdure.core.copies import Fork
-from perdure.core.errors import ErrorInfo
 from perdure.core.mailbox import Letter, Mailbox
 from perdure.core.memo import Memo
 from perdure.core.messages import Parent
 from perdure.core.opened import Opened
-from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Receive, Send, Sleep, Spawn
+from perdure.core.ops import Call, Keep, Ok, OnCancel, Op, Outcome, Receive, Send, Sleep, Spawn
 from perdure.core.paths import UNDO, Key, Path, Segment
 from perdure.core.promise import Promise, Settlement, State
-from perdure.core.seen import Seen, Watermark
+from perdure.core.seen import Seen, Watermark, same_parent
 from perdure.core.turns import Turns, is_forgotten
-from perdure.core.undo import UNDOABLE, committed, is_commit, lies_in, retained
+from perdure.core.undo import UNDOABLE, committed, is_commit, lies_in, retained, undoable
 from perdure.core.values import Blob, Value
 
-Status = Literal["pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "undoing", "completed", "failed", "cancelled"]
+Status = Literal["pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "ending", "undoing", "completed", "failed", "cancelled"]
 
 
 class Execution:
@@ -46,6 +46,7 @@ class Execution:
         "ended",
         "forked",
         "key",
+        "let_go",
         "logged_events",
         "mailbox",
         "memo",
@@ -87,6 +88,7 @@ class Execution:
         self.forked: Fork | None = None
         self.reopened = 0
         self.watchers: list[Parent] = []
+        self.let_go: OnCancel | None = None
         self.opened = Opened()
         self.open = self.opened.open
         self.settled: dict[Path, Settlement] = {}
@@ -118,6 +120,8 @@ class Execution:
             return "paused" if self.parked.reason == "paused" else "needs_attention"
         if self.started is None:
             return "pending"
+        if self.opened.in_grace:
+            return "ending"
         if self.undoing:
             return "undoing"
         if self.opened.performed or not self.open:
@@ -129,6 +133,22 @@ class Execution:
         """How many executions stand above it, each started by the one before."""
         return 0 if self.started is None else self.started.depth
 
+    def grace_of(self, op: Call) -> float:
+        """How long a try of `op` that is in flight may go on when the execution fails or is cancelled, in seconds."""
+        return tries.grace_s(op, None if self.started is None else self.started.grace_s)
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether, should it fail or be cancelled now, something would be waited for."""
+        open_calls = ((promise, promise.op) for promise in self.open.values() if isinstance(promise.op, Call))
+        return any(promise.in_flight and (promise.grace_until_s is not None or self.grace_of(op) > 0) for promise, op in open_calls)
+
+    @property
+    def is_to_be_undone(self) -> bool:
+        """Whether, should it fail or be cancelled now, something would have to be undone: of what is open, that which is then in doubt."""
+        in_doubt = any(isinstance(promise.op, Call) and promise.op.undo == "in_doubt" for promise in self.open.values())
+        return in_doubt or bool(undoable(self.settled))
+
     def wake_at(self, busy: AbstractSet[Path] = frozenset(), young: AbstractSet[Path] = frozenset()) -> float | None:
         """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970.
 
@@ -137,9 +157,13 @@ class Execution:
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
         timer = self.opened.due_first(busy, young)
-        if timer is None or timer.due_s is None:
-            return self.deadline_at_s
-        return timer.due_s if self.deadline_at_s is None else min(timer.due_s, self.deadline_at_s)
+        times_s = (None if timer is None else timer.due_s, self.deadline_due_s)
+        return min((due_s for due_s in times_s if due_s is not None), default=None)
+
+    @property
+    def deadline_due_s(self) -> float | None:
+        """When it must have ended; one that is ending already, or being undone, has all the time that takes."""
+        return None if self.undoing else self.deadline_at_s
 
     # how it changes
 
@@ -175,6 +199,12 @@ class Execution:
     def _watched(self, event: e.Watched) -> None:
         self.now_s = event.at_s
         self.watchers = self.seen.watched(self.watchers, event.parent)
+
+    def _unwatch(self, event: e.Unwatched) -> None:
+        self.now_s = event.at_s
+        self.watchers = [one for one in self.watchers if not same_parent(one, event.parent)]
+        if self.started is not None and self.started.parent is not None and same_parent(self.started.parent, event.parent):
+            self.let_go = event.end
 
     def _arrive(self, event: e.Arrived) -> None:
         self._remember_message(event)
@@ -283,12 +313,18 @@ class Execution:
         self._settle_as(promise, known.outcome, known.letters)
 
     def _drop(self, event: e.Dropped) -> None:
-        if event.path in self.open:
-            promise = self._close(event.path)
-            if isinstance(promise.op, Call) and promise.op.undo == "in_doubt":
-                self._settle_as(promise, Err("dropped", 1, ErrorInfo("Dropped", "nobody waited for it any more")), ())
-            return
-        self._give_back(self.settled.pop(event.path))
+        if event.path not in self.open:
+            self._give_back(self.settled.pop(event.path))
+        elif event.until_s is not None:
+            self.opened.give_grace(self.open[event.path], event.until_s)
+        else:
+            self._abandon(event.path, event.begun)
+
+    def _abandon(self, path: Path, begun: bool = True) -> None:
+        """Nobody waits for an operation any more; that a try of it was made is not forgotten."""
+        promise = self._close(path)
+        if isinstance(promise.op, Call):
+            self._settle_as(promise, tries.abandoned(promise, begun), ())
 
     def _give_back(self, settlement: Settlement) -> None:
         for letter in settlement.letters:
@@ -376,9 +412,10 @@ class Execution:
         self.now_s = event.at_s
         self.ended, self.completed, self.parked, self.cancelling, self.undoing = None, None, None, None, False
         self.reopened += 1
+        self.let_go = None
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
-        undone = {path[1:] for path in self.settled if path[0] == UNDO}
+        undone = {path[1:] for path, known in self.settled.items() if path[0] == UNDO and isinstance(known.outcome, Ok)}
         kept = {path: self.settled[path] for path in self.retained if path not in undone and path[:-1] not in undone}
         self.memo.learn(self.settled, event.before)
         for path in self.settled.keys() - self.memo.known.keys():  # what is to be received anew is back in its place
@@ -402,7 +439,7 @@ class Execution:
     def _end(self, event: e.Ended) -> None:
         self.now_s, self.ended, self.parked = event.at_s, event, None
         for path in list(self.open):
-            self._close(path)
+            self._abandon(path)
 
     def _attribute(self, event: e.Attributed) -> None:
         self.now_s, self.attributes = event.at_s, event.attributes
@@ -434,6 +471,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Forked: Execution._fork,
     e.Preset: Execution._preset,
     e.Watched: Execution._watched,
+    e.Unwatched: Execution._unwatch,
     e.Arrived: Execution._arrive,
     e.Refused: Execution._remember_message,
     e.Received: Execution._receive,

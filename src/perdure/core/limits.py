@@ -36,6 +36,9 @@ INTERRUPTION_WAIT_MAX_S = 60.0
 UNDO_ENTRIES_MAX = 10_000
 """Operations of forgotten turns that an execution keeps to undo them; with more it parks."""
 
+GRACE_S = 30.0
+"""How long a step that is in flight may go on when its execution fails or is cancelled, unless the step or the execution says otherwise."""
+
 OUTSIDE_KEYS_S = 24 * 3600.0
 """How long the key of a message from outside is remembered, so that sending it again does nothing."""
 

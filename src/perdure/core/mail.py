@@ -59,9 +59,11 @@ class Ack(msgspec.Struct, frozen=True, gc=False):
 
     Of work that is given up while somebody may be doing it in a transaction, `answer` is the key of the mail that would have settled it.
     With `postpone_to_s` the mail stays where it is, in its order, held by nobody: it is due again at that time of the store.
+    `unleased` is sent if it was there, and nobody had leased it.
     """
 
     to: Address
     key: str
     answer: str = ""
     postpone_to_s: float | None = None
+    unleased: Send | None = None

@@ -49,7 +49,7 @@ class Memo:
 
 def still_done(settled: Mapping[Path, Settlement]) -> dict[Path, Settlement]:
     """What has succeeded and was not undone, by itself or with a block in which it lies, and so is not done again."""
-    undone = {path[1:] for path in settled if path[0] == UNDO}
+    undone = {path[1:] for path, known in settled.items() if path[0] == UNDO and isinstance(known.outcome, Ok)}
     succeeded = {path: known for path, known in settled.items() if known.outcome is None or isinstance(known.outcome, Ok)}
     return {path: known for path, known in succeeded.items() if path not in undone and path[0] != UNDO and not lies_in(path, undone)}
 

@@ -11,7 +11,7 @@ from perdure.core import wire
 from perdure.core.attributes import Attributes
 from perdure.core.copies import Fork
 from perdure.core.errors import LogDamaged
-from perdure.core.ops import Outcome
+from perdure.core.ops import OnCancel, Outcome
 from perdure.core.paths import Key, Path, text
 from perdure.core.values import NOTHING, Value
 
@@ -29,7 +29,7 @@ class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
 
     `parent` waits for the end. `origin` is the execution that starts it, if one does, and `depth` how many stand above it; with `fork`, it begins
     with what another execution had reached. A `definition` that it is to go by may be given itself, or as the blob that holds it. After `expires_at_s` it
-    does not begin any more.
+    does not begin any more. `grace_s` is how long its steps in flight may go on when it fails or is cancelled.
     """
 
     version: int = 0
@@ -43,6 +43,7 @@ class Start(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     expires_at_s: float | None = None
     attributes: Attributes = ()
     definition: Value | None = None
+    grace_s: float | None = None
 
 
 class Settle(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):
@@ -70,22 +71,27 @@ class Signal(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
-    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone. `unwanted`: a parent waits no longer."""
+    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone."""
 
     reason: str = ""
     undo: bool = True
-    unwanted: bool = False
 
 
 class Terminate(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
-    """End as cancelled at once; the program gets no say. `unwanted`: a parent waits no longer."""
+    """End as cancelled at once; the program gets no say."""
 
     reason: str = ""
-    unwanted: bool = False
+
+
+class Leave(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="leave"):
+    """A parent no longer waits. If it has created the execution, and no other waits, that is cancelled, terminated or, with ``detach``, goes on."""
+
+    parent: Parent
+    end: OnCancel = "cancel"
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="undo"):
-    """Undo what a completed execution has done; one that ended otherwise is left as it is. A `parent` is answered when it is over."""
+    """Undo what a completed execution has done; of one that ended otherwise, what could not be undone then. A `parent` is answered when it is over."""
 
     reason: str = ""
     parent: Parent | None = None
@@ -142,11 +148,15 @@ class Discard(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="lost"):
-    """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order."""
+    """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order.
+
+    One that had not `begun` has done nothing.
+    """
 
     path: Path
     attempt: int
     times: int = 1
+    begun: bool = True
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="progress"):
@@ -167,14 +177,16 @@ class Diverge(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge
     diff: tuple[str, ...]
 
 
-Message = Start | Settle | Signal | Cancel | Terminate | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge | Patch
+Message = (
+    Start | Settle | Signal | Cancel | Terminate | Leave | Undo | Retry | Preset | Pause | Resume | Evict | Discard | Lost | Progress | Tick | Diverge | Patch
+)
 
 
 class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):
     """A try of a call, for whoever serves its queue; the answer is a `Settle` to `execution`. `key` is the same in every try.
 
     `progress` is what an earlier try has said; one that says nothing for `heartbeat_s` is taken for lost. `secrets` are the places in the named
-    arguments, as JSON pointers, where a mark stands for a secret.
+    arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`.
     """
 
     execution: Key
@@ -188,6 +200,7 @@ class Work(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     progress: Value = NOTHING
     heartbeat_s: float | None = None
     secrets: tuple[str, ...] = ()
+    grace_s: float = 0.0
 
 
 VERSION = 2

@@ -1,6 +1,6 @@
 """What is open: the operations that have not settled, how each stands, and which is due first.
 
-How many some holder performs, and how many wait for a person, is counted as it changes, so that asking costs nothing.
+How many some holder performs, wait for a person, or are in flight though nobody waits for them, is counted as it changes, so that asking costs nothing.
 """
 
 from collections.abc import Set as AbstractSet
@@ -14,13 +14,14 @@ from perdure.core.timers import Timers
 class Opened:
     """The open operations by path, in the order of opening."""
 
-    __slots__ = ("asked", "count", "open", "performed", "timers")
+    __slots__ = ("asked", "count", "in_grace", "open", "performed", "timers")
 
     def __init__(self) -> None:
         self.open: dict[Path, Promise] = {}
         self.count = 0
         self.performed = 0
         self.asked = 0
+        self.in_grace = 0
         self.timers = Timers(self.open)
 
     def add(self, path: Path, op: Op, at_s: float, by: str | None = None, sent: int = 0) -> Promise:
@@ -34,12 +35,13 @@ class Opened:
         promise = self.open.pop(path)
         self.performed -= promise.state == "performing"
         self.asked -= asks_a_person(promise.op)
+        self.in_grace -= promise.grace_until_s is not None
         return promise
 
     def clear(self) -> None:
         """None is open any more."""
         self.open.clear()
-        self.performed = self.asked = 0
+        self.performed = self.asked = self.in_grace = 0
 
     def stand(self, promise: Promise, state: State, by: str | None = None) -> None:
         """Let an operation be in another state."""
@@ -56,8 +58,19 @@ class Opened:
     def beat(self, promise: Promise, at_s: float) -> None:
         """The present try is alive: it is due when its time is over, or when it has said nothing for too long."""
         silent_s = promise.op.heartbeat_s if isinstance(promise.op, Call) and promise.by is not None else None
-        times_s = (promise.until_s, None if silent_s is None else at_s + silent_s)
+        times_s = (promise.until_s, promise.grace_until_s, None if silent_s is None else at_s + silent_s)
         self.timers.set(promise, min((due_s for due_s in times_s if due_s is not None), default=None))
+
+    def give_grace(self, promise: Promise, until_s: float) -> None:
+        """Nobody waits for it any more, but the present try may be answered until then."""
+        self.in_grace += promise.grace_until_s is None
+        promise.grace_until_s = until_s
+        promise.events += 1
+        self.timers.set(promise, until_s if promise.due_s is None else min(promise.due_s, until_s))
+
+    def cancelled(self) -> list[Promise]:
+        """Those that nobody waits for any more, and that may still be answered."""
+        return [promise for promise in self.open.values() if promise.grace_until_s is not None] if self.in_grace else []
 
     def wait_again(self, promise: Promise, state: State, due_s: float) -> None:
         """A try is over, and the next one is due later."""

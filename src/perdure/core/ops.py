@@ -37,7 +37,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 DEFAULT_RETRY = Retry()
 
-CallKind = Literal["exhausted", "timeout", "fatal", "interrupted", "rollback"]
+CallKind = Literal["exhausted", "timeout", "fatal", "interrupted", "rollback", "abandoned", "cancelled"]
 
 
 class Ok(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):
@@ -51,7 +51,7 @@ _ERR = {"kind": "k", "error": "e", "attempts": "n", "after_s": "s"}
 
 
 class Err(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="err", rename=_ERR):
-    """A promise broken: exhausted, timeout, fatal, interrupted or cancelled, after how many tries, with the last error.
+    """A promise broken: exhausted, timeout, fatal, interrupted, abandoned or cancelled, after how many tries, with the last error.
 
     Of a single try, `after_s` says when the next one may begin at the earliest, if the step knows.
     """
@@ -87,6 +87,8 @@ class Call(
         "about": "b",
         "transaction": "x",
         "secrets": "k",
+        "grace_s": "c",
+        "may_fail": "f",
     },
 ):
     """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
@@ -95,7 +97,8 @@ class Call(
     again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt. `lane` and
     `priority` are its place in the queue; if that is `limited`, nobody takes it but from there. A try that says nothing for `heartbeat_s` has failed.
     In a `transaction`, what it does and its answer are one commit of the store. `secrets` are the places in its named arguments, as JSON pointers, where
-    a mark stands for a secret, which is put there when it is performed, and in no log.
+    a mark stands for a secret, which is put there when it is performed, and in no log. A try in flight may go on for `grace_s` when the execution fails or
+    is cancelled (None: as long as the execution says). What undoes something, and has failed for good, parks the execution unless it `may_fail`.
     """
 
     target: str
@@ -112,6 +115,8 @@ class Call(
     heartbeat_s: float | None = None
     transaction: bool = False
     secrets: tuple[str, ...] = ()
+    grace_s: float | None = None
+    may_fail: bool = False
 
 
 class Sleep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}):
@@ -176,6 +181,7 @@ class Spawn(
         "priority": "p",
         "attributes": "m",
         "definition": "f",
+        "grace_s": "e",
     },
 ):
     """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
@@ -199,6 +205,7 @@ class Spawn(
     priority: int = 0
     attributes: Attributes = ()
     definition: Blob | None = None
+    grace_s: float | None = None
 
 
 class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="send", rename={"to": "g", "name": "n", "body": "a", "about": "b"}):

@@ -22,9 +22,10 @@ class Open(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Want an open operation no longer, or give back what a settled receive brought."""
+    """Want an open operation no longer, or give back what a settled receive brought. What has `lost` a race has no grace, also if the execution then fails."""
 
     path: Path
+    lost: bool = False
 
 
 class Trim(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +41,10 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 
     status: Literal["completed", "failed", "cancelled"]
     outcome: Outcome
+
+
+WARNING = 30
+"""The level of a warning, as the standard library has it."""
 
 
 class Say(msgspec.Struct, frozen=True, gc=False):

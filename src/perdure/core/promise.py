@@ -16,7 +16,7 @@ class Promise(msgspec.Struct, gc=False):
     """An open operation. `attempt` numbers its tries, interrupted ones included; `failures` counts those that failed.
 
     `by` is the holder that performs the present try itself; at `due_s` time alone makes it go on; `events` counts what it takes in the log. The present
-    try has until `until_s`; `progress` is what was said last of how far it is.
+    try has until `until_s`; `progress` is what was said last of how far it is. One that nobody waits for any more may be answered until `grace_until_s`.
     """
 
     path: Path
@@ -33,6 +33,12 @@ class Promise(msgspec.Struct, gc=False):
     sent: int = 0
     until_s: float | None = None
     progress: Value = NOTHING
+    grace_until_s: float | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a try is being made, or waits on its queue."""
+        return self.state in ("waiting", "performing")
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):

@@ -28,6 +28,11 @@ class Watermark(msgspec.Struct):
                 self.beyond.remove(self.all_to)
 
 
+def same_parent(one: Parent, other: Parent) -> bool:
+    """Whether the two are the same operation of the same execution, in whichever of its lives."""
+    return (one.key, one.path) == (other.key, other.path)
+
+
 class Seen(msgspec.Struct):
     """What an execution remembers of the messages that have come: by sender, by key with when it came, and of who waits in which life they do."""
 
@@ -56,7 +61,7 @@ class Seen(msgspec.Struct):
     def watched(self, watchers: list[Parent], parent: Parent) -> list[Parent]:
         """Who waits now that `parent` does; in an earlier life it may have waited as well."""
         self.lives[parent.key, parent.path] = parent.life
-        return [*(one for one in watchers if (one.key, one.path) != (parent.key, parent.path)), parent]
+        return [*(one for one in watchers if not same_parent(one, parent)), parent]
 
     def wants_more(self, parent: Parent) -> bool:
         """Whether `parent` was reopened since it has waited before."""

@@ -14,13 +14,13 @@ FINAL = ("fatal", "interrupted", "rollback")
 
 
 def failed(key: Key, promise: Promise, op: Call, failure: Err, now_s: float) -> e.Event:
-    """It is tried again after a while, or not any more. What undoes something is never given up: then the execution needs attention."""
+    """It is tried again after a while, or not any more. Where what undoes something may not fail, the execution then needs attention."""
     failures, error = promise.failures + 1, failure.error
-    is_final = failure.kind in FINAL or failures >= op.retry.max
+    is_final = failure.kind in FINAL or failures >= op.retry.max or promise.grace_until_s is not None
     if failure.kind == "timeout" and not op.idempotent and not is_final:  # nobody knows how far it came, as after an interruption
         is_final, error = True, msgspec.structs.replace(error, message=f"{error.message}; it is not declared idempotent, so it was not run again")
     if is_final:
-        if promise.path[0] == UNDO:
+        if promise.path[0] == UNDO and not op.may_fail:
             why = f"{text(promise.path[1:])} could not be undone: {error.type}: {error.message}"
             return e.Parked("undo", now_s, (why,), promise.path)
         kept = failure.kind if failure.kind in FINAL or failure.kind == "timeout" else "exhausted"
@@ -31,6 +31,8 @@ def failed(key: Key, promise: Promise, op: Call, failure: Err, now_s: float) -> 
 
 def lost(key: Key, promise: Promise, op: Call, times: int, now_s: float) -> e.Event:
     """Whoever performed it is gone, so many times: it is tried again after a while; when that has happened too often, the execution needs attention."""
+    if promise.grace_until_s is not None:
+        return e.Settled(promise.path, abandoned(promise), now_s)
     if not times:
         return e.Interrupted(promise.path, promise.attempt, now_s, now_s, given_back=True)
     if not op.idempotent:
@@ -41,6 +43,22 @@ def lost(key: Key, promise: Promise, op: Call, times: int, now_s: float) -> e.Ev
         return e.Parked("interrupted", now_s, (why,), promise.path)
     wait_s = min(limits.INTERRUPTION_WAIT_S * 2**promise.interruptions, limits.INTERRUPTION_WAIT_MAX_S) if promise.interruptions else 0.0
     return e.Interrupted(promise.path, promise.attempt, now_s + wait_s, now_s)
+
+
+def abandoned(promise: Promise, begun: bool = True) -> Err:
+    """The outcome of a call that nobody waits for any more, and that was not answered. Whether a try in flight has done its work is not known."""
+    if promise.in_flight and begun:
+        return Err("abandoned", promise.attempt, ErrorInfo("Abandoned", "it was in flight when nobody waited for it any more, and its outcome is not known"))
+    tries = promise.attempt - promise.in_flight
+    again = "again " if tries else ""
+    return Err("cancelled", tries, ErrorInfo("Cancelled", f"it was not begun {again}before nobody waited for it any more"))
+
+
+def grace_s(op: Call, of_execution_s: float | None) -> float:
+    """How long a try in flight may go on when the execution fails or is cancelled. A transaction may not: taken back, it can't be committed."""
+    if op.transaction:
+        return 0.0
+    return next((one_s for one_s in (op.grace_s, of_execution_s) if one_s is not None), limits.GRACE_S)
 
 
 def overdue(promise: Promise, op: Call) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from perdure.core.ops import Call, Keep, Ok, Op, Spawn
+from perdure.core.ops import Call, Err, Keep, Ok, Op, Outcome, Spawn
 from perdure.core.paths import UNDO, Path, Segment
 from perdure.core.promise import Settlement
 
@@ -18,10 +18,16 @@ UNDO_WITH: Segment = ("undo_with", 0)
 
 
 def undoable(settled: Mapping[Path, Settlement]) -> list[Path]:
-    """What is to be undone of what has settled, given in its order: what was done last first."""
+    """What is to be undone of what has settled, given in its order: what was done last first. What has been undone is not undone again."""
     blocks = {path[:-1] for path, known in settled.items() if completes_block(known)}
+    undone = {path[1:] for path, known in settled.items() if path[0] == UNDO and isinstance(known.outcome, Ok)}
     found = [path[:-1] if completes_block(known) else path for path, known in reversed(list(settled.items())) if _is_wanted(path, known)]
-    return [path for path in found if not lies_in(path, blocks)] if blocks else found
+    return [path for path in found if path not in undone and not lies_in(path, blocks)] if blocks or undone else found
+
+
+def not_undone(settled: Mapping[Path, Settlement]) -> list[Path]:
+    """What could not be undone: its handler has failed for good."""
+    return [path[1:] for path, known in settled.items() if path[0] == UNDO and isinstance(known.outcome, Err)]
 
 
 def completes_block(known: Settlement) -> bool:
@@ -76,8 +82,14 @@ def lies_in(path: Path, blocks: Collection[Path]) -> bool:
 
 def _is_wanted(path: Path, known: Settlement) -> bool:
     match known.op:
+        case Call(undo="in_doubt") if path[0] != UNDO:
+            return not _was_never_begun(known.outcome)
         case Call(undo=undo) if path[0] != UNDO:
-            return undo == "in_doubt" or (bool(undo) and isinstance(known.outcome, Ok))
+            return bool(undo) and isinstance(known.outcome, Ok)
         case Spawn(undo=True) if path[0] != UNDO:
             return isinstance(known.outcome, Ok)
     return completes_block(known)
+
+
+def _was_never_begun(outcome: Outcome | None) -> bool:
+    return isinstance(outcome, Err) and outcome.kind == "cancelled" and not outcome.attempts

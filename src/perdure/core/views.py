@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from perdure.core import events as e
+from perdure.core import tries
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
 from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Op, Outcome, Spawn, asks_a_person, kind, target
 from perdure.core.paths import UNDO, Key, Path, text
-from perdure.core.promise import Settlement
+from perdure.core.promise import Promise, Settlement
 
 
 class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,8 +34,9 @@ class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operation, as people look at it: where, what, how it stands, how long it took, what went wrong.
 
-    `state` is waiting, performing, retrying, interrupted, parked, completed, skipped or failed; `due_s` when time will make it go on. `port` is the one by
-    which a graph went on from it, where that is not the usual one.
+    `state` is waiting, performing, retrying, interrupted, parked, ending (in flight, though nobody waits for it any more), completed, skipped, failed,
+    abandoned (it was in flight, and its outcome is not known) or cancelled; `due_s` when time will make it go on. `port` is the one by which a graph went on
+    from it, where that is not the usual one.
     """
 
     path: str
@@ -62,6 +64,9 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     settled: int
     why: str
 
+
+UNANSWERED = ("abandoned", "cancelled")
+"""The kinds of outcomes of steps that nobody waited for any more."""
 
 WAITING = ("waiting", "waiting_approval")
 """The states in which an execution goes on when something has come about."""
@@ -107,19 +112,35 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_s": due_s}
         case e.Interrupted(path, attempt, due_s):
             yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_s": due_s}
-        case e.Settled(path) if path[0] == UNDO and isinstance(execution.open[path].op, Call):
-            yield "step.undone", path[1:], {"attempt": execution.open[path].attempt}
+        case e.Settled(path, outcome) if path[0] == UNDO and isinstance(execution.open[path].op, Call):
+            name = "step.undo_failed" if isinstance(outcome, Err) else "step.undone"
+            yield name, path[1:], {"attempt": execution.open[path].attempt, **_error(outcome)}
+        case e.Settled(path, Err("abandoned" | "cancelled")) if execution.open[path].grace_until_s is not None:
+            yield from _abandoned(execution.open[path], event.outcome)
         case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
             name = "step.failed" if isinstance(outcome, Err) else "step.completed"
             yield name, path, {"attempt": execution.open[path].attempt, **_error(outcome)}
         case e.Settled(path, Ok(port="approved" | "denied" | "expired" as decision)) if asks_a_person(execution.open[path].op):
             yield f"approval.{decision}", path, {}
-        case e.Dropped(path) if path in execution.open and isinstance(execution.open[path].op, Call):
-            yield "step.cancelled", path, {}
+        case e.Dropped(path, until_s, begun) if path in execution.open and isinstance(execution.open[path].op, Call):
+            yield "step.cancelled", path, {} if until_s is None else {"until_s": until_s}
+            if until_s is None and begun:
+                yield from _abandoned(execution.open[path])
+        case e.Ended():
+            for promise in execution.open.values():
+                yield from _abandoned(promise)
+            yield from _public_life(event)
         case e.Arrived(number, name):
             yield "message.received", (), {"number": number, "name": name}
         case _:
             yield from _public_life(event)
+
+
+def _abandoned(promise: Promise, outcome: Outcome | None = None) -> Iterator[Named]:
+    """That a try was in flight, and its outcome is not known."""
+    found = (tries.abandoned(promise) if outcome is None else outcome) if isinstance(promise.op, Call) else None
+    if isinstance(found, Err) and found.kind == "abandoned":
+        yield "step.abandoned", promise.path, {"attempt": promise.attempt}
 
 
 def _error(outcome: Outcome) -> dict[str, str | int | float]:
@@ -152,7 +173,8 @@ def steps(execution: Execution) -> list[StepView]:
     """Every operation that the execution knows, settled and open, in the order in which they were opened."""
     known: list[tuple[int, StepView]] = [(known.number, _settled(path, known)) for path, known in execution.settled.items()]
     for path, promise in execution.open.items():
-        view = StepView(text(path), kind(promise.op), target(promise.op), promise.state, promise.attempt, promise.opened_at_s, None, promise.due_s)
+        state = promise.state if promise.grace_until_s is None else "ending"
+        view = StepView(text(path), kind(promise.op), target(promise.op), state, promise.attempt, promise.opened_at_s, None, promise.due_s)
         known.append((promise.number, view))
     return [view for _, view in sorted(known, key=lambda pair: pair[0])]
 
@@ -160,7 +182,8 @@ def steps(execution: Execution) -> list[StepView]:
 def _settled(path: Path, known: Settlement) -> StepView:
     error = known.outcome.error if isinstance(known.outcome, Err) else None
     port = known.op.port if isinstance(known.op, Keep) else known.outcome.port if isinstance(known.outcome, Ok) else "success"
-    state = "failed" if error else "skipped" if port == "skipped" else "completed"
+    of_kind = known.outcome.kind if isinstance(known.outcome, Err) and known.outcome.kind in UNANSWERED else "failed"
+    state = of_kind if error else "skipped" if port == "skipped" else "completed"
     shown = "" if port in ("success", "skipped") else port
     return StepView(text(path), kind(known.op), target(known.op), state, known.attempt, known.opened_at_s, known.at_s, None, error, shown)
 
@@ -190,6 +213,8 @@ def why(execution: Execution) -> str:
         return _parked(execution.parked)
     if execution.started is None:
         return "it has not started"
+    if cancelled := execution.opened.cancelled():
+        return f"ending: {len(cancelled)} in flight ({', '.join(text(promise.path) for promise in cancelled[:3])}{', ...' if len(cancelled) > 3 else ''})"
     first = next(iter(execution.open.values()), None)
     if first is None:
         return "it is being decided"

@@ -168,7 +168,7 @@ async def restore(engine: "Engine", warm: Warm) -> None:
         flight = warm.flights.get(promise.path)
         if (promise.path, promise.attempt) in told:
             continue  # who performed it is gone, and had answered in a transaction; or it was given back here
-        if promise.by != engine.holder or flight is None or flight[0] != promise.attempt:
+        if promise.by != engine.holder or flight is None or flight.attempt != promise.attempt:
             warm.undecided.appendleft(Item(messages.Lost(promise.path, promise.attempt)))
 
 
@@ -203,7 +203,8 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
     release, attributes = warm.parks, _attributes(warm, execution)
     heard = {ack.key for ack in acks}
-    unless = tuple(ack.answer for ack in decision.acks if ack.answer and ack.answer not in heard)
+    sends, given_up = decision.mail()
+    unless = tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in heard)
     change = Commit(
         key=warm.key,
         epoch=engine.epoch,
@@ -221,8 +222,8 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=release,
         news=not NEWS.isdisjoint(map(type, decision.events)),
-        sends=tuple(decision.sends),
-        acks=(*decision.acks, *acks, *warm.postponing),
+        sends=sends,
+        acks=(*given_up, *acks, *warm.postponing),
         blobs=tuple(decision.blobs.items()),
         attributes=None if attributes == warm.attributes else attributes,
         unless=unless,

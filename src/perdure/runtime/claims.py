@@ -20,6 +20,10 @@ from perdure.stores.base import Claim, Post, Store
 logger = logging.getLogger("perdure.worker")
 
 
+LOOK_S = 1.0
+"""How often is looked whether what is leased is still wanted."""
+
+
 class Claims:
     """What one holder leases. `forsake` is called when all that it has leased is its own no longer."""
 

@@ -445,7 +445,7 @@ class Engine:
         workflow = self.workflows.get(key.workflow)
         if workflow is None:
             raise UnknownProgram(key.workflow, list(self.workflows))
-        start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition)
+        start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition, grace_s=workflow.grace_s)
         while not self.stopping:
             warm = self._warm.get(key)
             ours = warm is None

@@ -18,7 +18,7 @@ from perdure.runtime.beats import Beats
 from perdure.runtime.perform import failed_from_outside, perform, uncancelled
 from perdure.runtime.secrets import finding
 from perdure.runtime.transact import in_transaction, transact
-from perdure.runtime.warm import Item, Warm
+from perdure.runtime.warm import Flight, Item, Warm
 from perdure.stores.base import Guard
 
 if TYPE_CHECKING:
@@ -33,11 +33,14 @@ def act(engine: "Engine", warm: Warm, events: Iterable[e.Event]) -> None:
                 _begin(engine, warm, path, 1)
             case e.Tried(path, attempt, _, by) if by == engine.holder:
                 _begin(engine, warm, path, attempt)
+            case e.Dropped(path, float()):
+                if (flight := warm.flights.get(path)) is not None:
+                    flight.cancel()
             case e.Dropped(path) | e.Settled(path) | e.Retrying(path) | e.Interrupted(path):
                 end(warm, path)
             case e.Evicted():
                 warm.leaving = True
-                give_back(warm, warm.threads)
+                give_back(warm, warm.threads.keys() | _in_grace(warm))
             case e.Ended() | e.Reopened():
                 for path in list(warm.flights):
                     end(warm, path)
@@ -47,52 +50,60 @@ def end(warm: Warm, path: Path) -> None:
     """End the try in flight at `path`, if there is one."""
     flight = warm.flights.pop(path, None)
     warm.lives.pop(path, None)
-    if flight is not None and flight[1] is not None:
-        flight[1].cancel()
+    if flight is not None:
+        flight.end()
+
+
+def _in_grace(warm: Warm) -> set[Path]:
+    """Where tries are in flight that nobody waits for any more: no other engine could go on with them."""
+    return set() if warm.execution is None else {promise.path for promise in warm.execution.opened.cancelled()}
 
 
 def end_stale(warm: Warm, execution: Execution) -> None:
-    """End the tries in flight that are over, as the log that was read again says."""
-    for path, (attempt, _) in list(warm.flights.items()):
+    """End the tries in flight that are over, and tell those that are cancelled, as the log that was read again says."""
+    for path, flight in list(warm.flights.items()):
         promise = execution.open.get(path)
-        if promise is None or promise.attempt != attempt or promise.state != "performing":
+        if promise is None or promise.attempt != flight.attempt or promise.state != "performing":
             end(warm, path)
+        elif promise.grace_until_s is not None:
+            flight.cancel()
 
 
 def give_back(warm: Warm, but: Container[Path] = ()) -> None:
     """End the tries in flight, `but` some, and have the log say that they were given back: a stop in good order is no interruption."""
-    for path, (attempt, task) in list(warm.flights.items()):
-        if task is not None and path not in but:
+    for path, flight in list(warm.flights.items()):
+        if flight.task is not None and path not in but:
             end(warm, path)
-            warm.put(Item(messages.Lost(path, attempt, 0)))
+            warm.put(Item(messages.Lost(path, flight.attempt, 0)))
 
 
 def _begin(engine: "Engine", warm: Warm, path: Path, attempt: int) -> None:
     promise = None if warm.execution is None else warm.execution.open.get(path)
     if promise is None or promise.attempt != attempt or promise.state != "performing" or warm.program is None:
         return
-    if engine.stopping:
-        warm.put(Item(messages.Lost(path, attempt, 0)))
+    if engine.stopping or promise.grace_until_s is not None:  # what was dropped in the commit that opened it is not begun
+        warm.put(Item(messages.Lost(path, attempt, 0, begun=False)))
         return
     fn, op = warm.program.steps.get(path), promise.op
     if fn is not None and isinstance(op, Call):
         end(warm, path)
-        warm.flights[path] = (attempt, engine.spawn(_perform(engine, warm, path, attempt, (fn, op, promise.progress))))
+        warm.flights[path] = flight = Flight(attempt)
+        flight.task = engine.spawn(_perform(engine, warm, path, flight, (fn, op, promise.progress)))
 
 
-async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call: tuple[Any, Call, Value]) -> None:
+async def _perform(engine: "Engine", warm: Warm, path: Path, flight: Flight, call: tuple[Any, Call, Value]) -> None:
     def busy(thread: "asyncio.Future[Any]") -> None:
         warm.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, warm, path, thread))
 
-    fn, op, reported = call
+    (fn, op, reported), attempt = call, flight.attempt
     find = _finder(engine, warm)
     if in_transaction(fn) and engine.perform is perform:
         life = StepLife(lambda _: None, op.secrets, find)
         await _transact(engine, warm, StepInfo(warm.key, path, attempt, life=life), (fn, op.args))
         return
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
-    life = StepLife(beats.beat, op.secrets, find)
+    life = flight.live(StepLife(beats.beat, op.secrets, find))
     life.began_s = asyncio.get_running_loop().time()
     if op.timeout_s is not None or op.heartbeat_s is not None:
         warm.lives[path] = life
@@ -116,7 +127,7 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, attempt: int, call:
 def _is_wanted(warm: Warm, path: Path, attempt: int) -> bool:
     """Whether the outcome of a try in flight is still waited for: who ends it takes it out of the flights first."""
     flight = warm.flights.get(path)
-    return flight is not None and flight[0] == attempt
+    return flight is not None and flight.attempt == attempt
 
 
 def _finder(engine: "Engine", warm: Warm) -> Find:
@@ -128,8 +139,8 @@ def _finder(engine: "Engine", warm: Warm) -> Find:
 def _land(warm: Warm, path: Path, attempt: int) -> None:
     """From here on there is nothing to cancel: what goes on in the task of the try is the execution itself."""
     flight = warm.flights.get(path)
-    if flight is not None and flight[0] == attempt:
-        warm.flights[path] = (attempt, None)
+    if flight is not None and flight.attempt == attempt:
+        flight.task = None
 
 
 async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[Any, Value]) -> None:

@@ -20,7 +20,7 @@ from perdure.programs.code.failures import error_info
 from perdure.runtime import answers
 from perdure.runtime.answers import Answer
 from perdure.runtime.beats import Beats
-from perdure.runtime.claims import Claims
+from perdure.runtime.claims import LOOK_S, Claims
 from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
 from perdure.runtime.loans import ENDS, UNKNOWN, Beat, Borrower, End, Gone, Loan, Loans, Past, fingerprint, given
 from perdure.runtime.payloads import Payloads
@@ -37,9 +37,6 @@ CLAIM_MAX = 1000
 
 TICK_S = 0.001
 """By how much a timer may be early."""
-
-LOOK_S = 1.0
-"""How often is looked whether what is lent is still wanted."""
 
 
 class Wanted:
@@ -146,7 +143,7 @@ class Lender:
                 loan.alive()
                 if progress is not None and loan.beats is not None:
                     loan.beats.beat(loan.mask.value(progress) if loan.mask else progress)
-                return Beat(True, lease_s=loan.lease_s)
+                return Beat(True, lease_s=loan.lease_s) if loan.is_wanted else Beat(False, loan.cancelled.result().why, loan.lease_s)
             case Past(_, Gone("unwanted" | "timed_out", why)):
                 return Beat(False, why)
             case Past(_, gone):
@@ -300,7 +297,7 @@ class Lender:
         """Look now and then whether what is lent is still wanted."""
         while True:
             await asyncio.sleep(LOOK_S)
-            loans = [loan for loan in self.loans.open.values() if loan.answer is None]
+            loans = [loan for loan in self.loans.open.values() if loan.answer is None and loan.is_wanted]
             if not loans:
                 continue
             try:
@@ -310,7 +307,15 @@ class Lender:
                 continue
             for loan, is_there in zip(loans, there, strict=True):
                 if not is_there and loan.answer is None:
-                    self.loans.end(loan, "unwanted")
+                    self._cancel(loan)
+
+    def _cancel(self, loan: Loan) -> None:
+        """Nobody waits for a loan any more. If its execution has failed or was cancelled, it may still be answered for a while."""
+        loan.cancel("unwanted")
+        if loan.work.grace_s > 0:
+            _ = asyncio.get_running_loop().call_later(loan.work.grace_s, self.loans.end, loan, "unwanted")
+        else:
+            self.loans.end(loan, "unwanted")
 
     def _forsake(self) -> None:
         self._end_all("lost")

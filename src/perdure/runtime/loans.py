@@ -82,7 +82,8 @@ class Given(NamedTuple):
 
 
 class Loan:
-    """A piece of work that is lent. `ended` is done when there is no use in going on with it; times are the event loop's.
+    """A piece of work that is lent. `ended` is done when there is no use in going on with it, `cancelled` when nobody waits for it any more; between the
+    two, it may still be answered. Times are the event loop's.
 
     Its borrower may be silent for `lease_s` (None: for as long as it likes), or for as long as the work itself says; this try has `left_s`.
     """
@@ -91,6 +92,7 @@ class Loan:
         "answer",
         "beats",
         "borrower",
+        "cancelled",
         "ended",
         "given",
         "id",
@@ -115,6 +117,7 @@ class Loan:
         self.until_store_s: float | None = None
         self.given, self.mask = Given([], {}, None), NO_MASK
         self.ended: asyncio.Future[Gone] = loop.create_future()
+        self.cancelled: asyncio.Future[Gone] = loop.create_future()
         self.answer: bytes | None = None
         self.sent: asyncio.Task[bool] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -124,6 +127,16 @@ class Loan:
     def due_s(self) -> float:
         """When something becomes of it though nobody says anything."""
         return min(self.silent_until_s, self.until_s)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for its answer, as far as is known."""
+        return not self.cancelled.done()
+
+    def cancel(self, end: "End") -> None:
+        """Nobody waits for it any more."""
+        if not self.cancelled.done():
+            self.cancelled.set_result(Gone(end, ENDS[end]))
 
     @property
     def mark(self) -> Ack:
@@ -170,6 +183,7 @@ class Loans:
             loan.timer.cancel()
         if loan.beats is not None:
             loan.beats.close()
+        loan.cancel(end)
         if not loan.ended.done():
             loan.ended.set_result(gone)
 

@@ -34,6 +34,33 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return () if self.mail is None else (Ack(self.mail.to, self.mail.key),)
 
 
+class Flight(msgspec.Struct, gc=False):
+    """A try that this process makes: its number, the task that makes it (None: it has been answered), and what the step knows of its life."""
+
+    attempt: int
+    task: asyncio.Task[Any] | None = None
+    life: StepLife | None = None
+    is_cancelled: bool = False
+
+    def live(self, life: StepLife) -> StepLife:
+        """The step begins: from now on it can be told that nobody waits for it any more, perhaps at once."""
+        life.over = self.is_cancelled
+        self.life = life
+        return life
+
+    def cancel(self) -> None:
+        """Tell the step that nobody waits for it any more."""
+        self.is_cancelled = True
+        if self.life is not None:
+            self.life.over = True
+
+    def end(self) -> None:
+        """Interrupt the step, if it can be interrupted."""
+        self.cancel()
+        if self.task is not None:
+            self.task.cancel()
+
+
 class Warm:
     """What an engine knows of one execution. `execution` and `program` are None when it has been evicted or thrown away.
 
@@ -94,7 +121,7 @@ class Warm:
         self.undecided: deque[Item] = deque()
         self.in_hand: set[int] = set()
         self.postponing: list[Ack] = []
-        self.flights: dict[Path, tuple[int, asyncio.Task[Any] | None]] = {}
+        self.flights: dict[Path, Flight] = {}
         self.lives: dict[Path, StepLife] = {}
         self.threads: dict[Path, asyncio.Future[Any]] = {}
         self.timer: asyncio.TimerHandle | None = None
@@ -158,9 +185,8 @@ class Warm:
             self.born.set_result(None)
         self.drop_mail()
         self.stop_timer()
-        for _, task in self.flights.values():
-            if task is not None:
-                task.cancel()
+        for flight in self.flights.values():
+            flight.end()
         self.flights.clear()
         self.lives.clear()
 
@@ -174,7 +200,7 @@ class Warm:
         young = {}
         for path, life in self.lives.items():
             promise = opened.get(path)
-            if promise is None or promise.state != "performing" or not isinstance(promise.op, Call) or promise.due_s is None:
+            if promise is None or promise.state != "performing" or not isinstance(promise.op, Call) or promise.due_s in (None, promise.grace_until_s):
                 continue
             has_s = promise.op.timeout_s if promise.due_s == promise.until_s else promise.op.heartbeat_s
             if has_s is not None and life.began_s + has_s > now_s:

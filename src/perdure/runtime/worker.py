@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo, StoreError
@@ -24,7 +24,7 @@ from perdure.programs.code.resources import opened
 from perdure.runtime import answers
 from perdure.runtime.answers import Answer
 from perdure.runtime.beats import Beats
-from perdure.runtime.claims import Claims
+from perdure.runtime.claims import LOOK_S, Claims
 from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
 from perdure.runtime.known import bind
 from perdure.runtime.payloads import Payloads
@@ -69,6 +69,7 @@ class Worker:
         self._membership = Holder(store, holder, here("worker", queues=self.queues), lease_s, threaded=threaded)
         self._claims = Claims(store, self._membership, poll_s, self._forsake)
         self._at_work: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._cancellable: dict[asyncio.Task[None], _Cancellable] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
         self._resources = Resources(store)
@@ -83,10 +84,11 @@ class Worker:
         try:
             async with self._claims.alive():
                 await persistently(lambda: declare(self.store, declared((), self._given)))
+                looking = asyncio.create_task(self._keep_looking())
                 try:
                     await self._serve()
                 finally:
-                    tasks = [*self._at_work.values()]
+                    tasks = [looking, *self._at_work.values()]
                     self._at_work.clear()
                     for task in tasks:
                         task.cancel()
@@ -116,6 +118,28 @@ class Worker:
         for task in self._at_work.values():
             task.cancel()
         self._at_work.clear()
+
+    async def _keep_looking(self) -> None:
+        """Look now and then whether somebody still waits for what is being done."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            looked = [(task, one) for task, one in self._cancellable.items() if not one.life.over]
+            if not looked:
+                continue
+            try:
+                there = await self.store.there([one.mark for _, one in looked])
+            except StoreError as error:
+                logger.info("could not look whether what is being done is still wanted: %s", error)
+                continue
+            for (task, one), is_there in zip(looked, there, strict=True):
+                if not is_there and task in self._cancellable:
+                    one.life.over = True
+                    _ = asyncio.get_running_loop().call_later(one.grace_s, self._interrupt, task)
+
+    def _interrupt(self, task: "asyncio.Task[None]") -> None:
+        if task in self._cancellable:
+            self._at_work = {lease: one for lease, one in self._at_work.items() if one is not task}
+            task.cancel()
 
     async def _claim(self) -> None:
         if (free := self._limit - len(self._at_work)) <= 0:
@@ -148,7 +172,7 @@ class Worker:
         else:
             beats, me = Beats(partial(self._tell, work)), asyncio.current_task()
             try:
-                outcome = await self._outcome(work, beats)
+                outcome = await self._outcome(work, beats, Ack(mail.to, mail.key))
             except GeneratorExit as error:
                 outcome = failed_from_outside(step, error, me, NO_MASK)
             finally:
@@ -164,12 +188,14 @@ class Worker:
         lease = Guard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
         return await transact(self.store, (step, work.args), info, lease, self._threads)
 
-    async def _outcome(self, work: Work, beats: Beats) -> Outcome:
+    async def _outcome(self, work: Work, beats: Beats, mark: Ack) -> Outcome:
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
             return Err("failed", 1, ErrorInfo("UnknownStep", why))
-        life = self._life(work, beats.beat)
+        life, task = self._life(work, beats.beat), asyncio.current_task()
+        assert task is not None
+        self._cancellable[task] = _Cancellable(life, mark, work.grace_s)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
         trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
         me = asyncio.current_task()
@@ -179,6 +205,7 @@ class Worker:
             return answers.late(work)
         finally:
             life.over = True
+            del self._cancellable[task]
 
     def _life(self, work: Work, beat: Callable[[bytes], None]) -> StepLife:
         return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant))
@@ -215,6 +242,14 @@ async def _in_time(trying: Coroutine[Any, Any, Outcome], life: StepLife, timeout
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
+
+
+class _Cancellable(NamedTuple):
+    """A step that is being done: its life, its place in the mail, and how long it may go on once nobody waits for it any more."""
+
+    life: StepLife
+    mark: Ack
+    grace_s: float
 
 
 def _heard(thread: "asyncio.Future[Any]") -> None:

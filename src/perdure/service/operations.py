@@ -20,6 +20,7 @@ from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
 from perdure.core.paths import Key, Path
 from perdure.core.program import program_name
+from perdure.core.undo import not_undone
 from perdure.core.values import Value
 from perdure.programs.code.declare import Signal, checked_name
 from perdure.programs.workflows import Workflow
@@ -45,6 +46,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     delay_s: float = 0.0
     deadline_s: float | None = None
+    grace_s: float | None = None
     strict: bool = False
     place: tuple[str, str, int] = ("", "", 0)
     ttl_s: float | None = None
@@ -91,9 +93,8 @@ async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) 
         due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
         expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
         seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
-        begin = messages.Start(
-            wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes, definition=definition
-        )
+        begin = messages.Start(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
+        begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s)
         opens = Opening(program_name(key.workflow, wanted.version), key, *wanted.place, indexed(wanted.attributes))
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])
@@ -235,16 +236,17 @@ async def retry(access: Access, key: Key, reason: str, wait: bool, step: str | N
 
 
 async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
-    """Undo what a completed execution has done, once; it is completed afterwards as before.
+    """Undo what a completed execution has done, once; it is completed afterwards as before. Of one that failed or was cancelled, undo what could not be
+    undone then.
 
     Raises:
         NotFound, HasEnded, BadValue: there is nothing to undo, or it has not ended, and is to be cancelled.
         NeedsAttention: with `wait`, something could not be undone.
     """
     head = await access.head(key)
-    if head.status in ("failed", "cancelled"):
+    if head.status in ("failed", "cancelled") and not not_undone((await read(access, key)).settled):
         raise HasEnded(key, head.status, "undo")
-    if head.status not in ("completed", "undoing"):
+    if head.status not in ("completed", "failed", "cancelled", "undoing"):
         raise BadValue("undo", f"{key}, which is {head.status},", "a completed execution; cancel one that has not ended, and it is undone")
     _ = await read(access, key)  # which must be there to be undone
     await _go_through(access, key, messages.Undo(reason), "undo", wait)

@@ -118,7 +118,7 @@ async def _begin(access: Access, execution: Execution, wanted: Repeat, started: 
     seed = started.seed if copied is not None else fresh  # what follows from chance stays as it is in a fork
     known = execution.attributes if copied is not None and copied.trimmed else started.attributes  # turns that are gone do not change them again
     definition = started.definition if copied is None else execution.definition
-    begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition)
+    begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition, grace_s=started.grace_s)
     opens = Opening(program_name(wanted.key.workflow, version), wanted.key, attributes=indexed(known))
     send = Send(wanted.key, "start", messages.encode(begin), 0.0, opens)
     (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])

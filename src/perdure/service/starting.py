@@ -35,6 +35,7 @@ def wanted(
         definition=None if code is None else code.definition,
         delay_s=calling.delay_s,
         deadline_s=calling.deadline_s if code is None else code.deadline_s,
+        grace_s=calling.grace_s if code is None else code.grace_s,
         strict=calling.strict,
         place=calling.place(tenant, None if code is None else code.fn, args, kwargs),
         ttl_s=calling.ttl_s,

@@ -259,7 +259,8 @@ class Store(Protocol):
 
         Sending a message whose key is already in the mail of its address does nothing; acknowledging or postponing one that is gone does nothing.
         What is postponed brings `mail_at_s` of the head it belongs to forward to its new due time, as a send does.
-        Acks come before sends, so a key may be acknowledged and sent anew in one change; those that leave the reach follow in that order.
+        What an ack has to send if nobody had leased the work goes with it. Acks come before sends, so a key may be acknowledged and sent anew in one
+        change; those that leave the reach follow in that order.
         Mail that is due when it arrives gets the time of its arrival as its `due_at_s`.
         A send that opens makes a head where there is none (status pending), and is delivered either way. A send brings `mail_at_s` of the
         head it goes to forward to its due time. A stale commit comes back as `Conflict`, one of another epoch as `Superseded`; neither changes

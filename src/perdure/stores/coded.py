@@ -265,12 +265,13 @@ class CodedStore:
     def _sealed(self, change: Commit | Post) -> Commit | Post:
         sends = tuple(self._sent(send) for send in change.sends)
         blobs = tuple((name := self._coding.names(sha256)[0], self._coding.seal_blob(name, payload)) for sha256, payload in change.blobs)
+        acks = tuple(ack if ack.unleased is None else replace(ack, unleased=self._sent(ack.unleased)) for ack in change.acks)
         if isinstance(change, Post):
-            return replace(change, sends=sends, blobs=blobs)
+            return replace(change, sends=sends, acks=acks, blobs=blobs)
         key, version = change.key, change.version
         row = self._coding.seal_row(key, version, version + change.count, change.row) if change.count else change.row
         compacted = None if change.compacted is None else self._coding.seal_row(key, 0, version, change.compacted)
-        return replace(change, row=row, compacted=compacted, sends=sends, blobs=blobs)
+        return replace(change, row=row, compacted=compacted, sends=sends, acks=acks, blobs=blobs)
 
     def _sent(self, send: Send) -> Send:
         return replace(send, body=self._coding.seal_mail(send.to, send.key, send.body))

@@ -221,7 +221,8 @@ class MemoryStore:
     def arrive(self, entry: Send | Ack) -> None:
         """Do at the far end what has come out of an outbox; a send whose key is in the mail there already is dropped."""
         if isinstance(entry, Ack):
-            self._acknowledge(entry)
+            if unleased := self._acknowledge(entry):
+                self._pass_on(unleased, self._reach(entry.to), self._clock())
         else:
             self._deliver(entry, self._clock())
             self._wakes.ring()
@@ -258,19 +259,22 @@ class MemoryStore:
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        unleased = list[Send]()
         for ack in change.acks:
-            if self._reach(ack.to) == reach:
-                self._acknowledge(ack)
-            else:
+            if self._reach(ack.to) != reach:
                 self._outboxes[reach].append(ack)
-        created = []
-        for send in change.sends:
-            if self._reach(send.to) != reach:
-                self._outboxes[reach].append(send)
-            elif opened := self._deliver(send, now_s):
-                created.append(opened)
+            elif send := self._acknowledge(ack):
+                unleased.append(send)
+        created = [self._pass_on(send, reach, now_s) for send in (*unleased, *change.sends)]
         self._blobs.update(change.blobs)
-        return tuple(created)
+        return tuple(opened for opened in created if opened is not None)
+
+    def _pass_on(self, send: Send, reach: int, now_s: float) -> Key | None:
+        """Deliver what is sent in a reach, or put it into the outbox of that. Return the execution that was opened, if one was."""
+        if self._reach(send.to) == reach:
+            return self._deliver(send, now_s)
+        self._outboxes[reach].append(send)
+        return None
 
     def _set_head(self, execution: _Execution, commit: Commit, version: int) -> None:
         head = execution.head
@@ -312,15 +316,20 @@ class MemoryStore:
                 self._bring_forward(execution, mail.due_at_s)
         return opened
 
-    def _acknowledge(self, ack: Ack) -> None:
+    def _acknowledge(self, ack: Ack) -> Send | None:
+        """Remove mail. Return what is to be sent because nobody had leased it."""
         box = self._mail.get(ack.to, {})
         if ack.postpone_to_s is not None:
             self._postpone(box, ack.key, ack.postpone_to_s)
-        elif mail := box.pop(ack.key, None):
-            if isinstance(ack.to, Queue):
-                self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
-            if not box:
-                del self._mail[ack.to]
+            return None
+        mail = box.pop(ack.key, None)
+        if mail is None:
+            return None
+        if isinstance(ack.to, Queue):
+            self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
+        if not box:
+            del self._mail[ack.to]
+        return None if mail.deliveries else ack.unleased
 
     def _postpone(self, box: dict[str, Mail], key: str, due_at_s: float) -> None:
         if (mail := box.get(key)) is None:

@@ -57,7 +57,7 @@ DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s
 HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited AND $3"
 DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, limited) VALUES ($1, $2, $3, $4, $5, $6, $7,
     EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
-ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL"
+ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL, deliveries"
 POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited"
 BRING_FORWARD = f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}"
 SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
@@ -145,18 +145,25 @@ class Tables:
 
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
-        for ack in change.acks:
-            where = as_bytes(ack.to), ack.key.encode()
-            if ack.postpone_to_s is None:
-                self.stirred |= bool(await self._first(ACKNOWLEDGE, *where))
-            elif found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
-                self.stirred |= found[0][0]
-                await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
-        opened = [send.to for send in change.sends if await self._deliver(send)]
+        sends = [*[send for ack in change.acks if (send := await self._acknowledge(ack)) is not None], *change.sends]
+        opened = [send.to for send in sends if await self._deliver(send)]
         for blob in change.blobs:
             await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
-        self.stirred |= bool(change.sends)
+        self.stirred |= bool(sends)
         return tuple(to for to in opened if isinstance(to, Key))
+
+    async def _acknowledge(self, ack: Ack) -> Send | None:
+        """Remove or postpone mail. Return what is to be sent because nobody had leased it."""
+        where = as_bytes(ack.to), ack.key.encode()
+        if ack.postpone_to_s is not None:
+            if found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
+                self.stirred |= found[0][0]
+                await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
+            return None
+        for makes_room, deliveries in await self.fetch(ACKNOWLEDGE, *where):
+            self.stirred |= bool(makes_room)
+            return None if deliveries else ack.unleased
+        return None
 
     async def _deliver(self, send: Send) -> bool:
         """Deliver, unless the key is in the mail already. Return whether an execution was opened."""

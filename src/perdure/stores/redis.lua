@@ -137,13 +137,16 @@ local function postpone(ack, address, member)  -- The mail stays, held by nobody
   elseif not is_queue(ack.to) then call('ZADD', at('unclaimed'), due, member)
   end
 end
-local function acknowledge(ack)
+local function acknowledge(ack)  -- Return what is to be sent because nobody had leased it.
   local address = pack(ack.to)
   local member = call('HGET', at('box', address), ack.key)
   if not member then return end
-  if ack.postpone_to_s then return postpone(ack, address, member) end
+  if ack.postpone_to_s then
+    postpone(ack, address, member)
+    return nil
+  end
+  local mail, name = mail_of(member), ack.to[2]
   if is_queue(ack.to) then
-    local mail, name = mail_of(member), ack.to[2]
     call('ZREM', line_of(mail), member)
     leave('worked', name, in_line(mail), member)
     if call('EXISTS', at('worked', name)) == 0 then call('SREM', at('worked'), name) end
@@ -152,6 +155,7 @@ local function acknowledge(ack)
   call('HDEL', at('box', address), ack.key)
   for _, line in ipairs({at('due', address), at('unclaimed')}) do call('ZREM', line, member) end
   for _, kind in ipairs({'mail', 'bodies'}) do call('HDEL', at(kind), member) end
+  return mail.deliveries == 0 and ack.unleased or nil
 end
 local function deliver(send)  -- Return whether an execution was opened.
   local address, due, opened = pack(send.to), math.max(send.due_at_s, now), false
@@ -187,9 +191,10 @@ end
 
 -- Changes.
 local function carry_out(change)  -- Return the executions that were opened.
-  local created = {}
-  for _, ack in ipairs(change.acks) do acknowledge(ack) end
-  for _, send in ipairs(change.sends) do
+  local created, sends = {}, {}
+  for _, ack in ipairs(change.acks) do sends[#sends + 1] = acknowledge(ack) end
+  for _, send in ipairs(change.sends) do sends[#sends + 1] = send end
+  for _, send in ipairs(sends) do
     wake = true
     if deliver(send) then created[#created + 1] = send.to end
   end

@@ -19,7 +19,7 @@ from msgspec.structs import asdict, astuple
 from perdure.core.attributes import Indexed
 from perdure.core.errors import ProgrammingError, StoreUnavailable
 from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Ack, Mail, Opening
+from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Address, Key, Queue
 from perdure.stores.base import (
     ALL,
@@ -297,12 +297,17 @@ class RedisVault:
 
 def _change(change: Commit | Post) -> dict[str, object]:
     fields = asdict(change)
-    fields["sends"] = [asdict(send) | {"body": _text(send.body), "opens": send.opens and _opening(send.opens)} for send in change.sends]
+    fields["sends"] = [*map(_send, change.sends)]
+    fields["acks"] = [asdict(ack) | {"unleased": ack.unleased and _send(ack.unleased)} for ack in change.acks]
     fields["blobs"] = [(name, _text(payload)) for name, payload in change.blobs]
     if isinstance(change, Commit):
         fields["row"], fields["compacted"] = _text(change.row), None if change.compacted is None else _text(change.compacted)
         fields["attributes"] = None if change.attributes is None else _in_hex(change.attributes)
     return fields
+
+
+def _send(send: Send) -> dict[str, object]:
+    return asdict(send) | {"body": _text(send.body), "opens": send.opens and _opening(send.opens)}
 
 
 def _opening(opens: Opening) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """A process for each task: a program finds the task in one file, leaves its result in another, and says by its exit code whether it has done it.
 
 `PERDURE_TASK_FILE` has the task, as JSON. What the program writes to `PERDURE_RESULT_FILE` is the result, as JSON (nothing: null), and to
-`PERDURE_PORT_FILE` the port; what it writes to `PERDURE_PROGRESS_FILE` is how far it is, and that it is alive. It has failed if it ends with anything but 0.
+`PERDURE_PORT_FILE` the port; what it writes to `PERDURE_PROGRESS_FILE` is how far it is, and that it is alive. `PERDURE_CANCELLED_FILE` is there as soon as
+nobody waits for it any more. It has failed if it ends with anything but 0.
 """
 
 import asyncio
@@ -98,12 +99,16 @@ class Each:
 
     async def _perform(self, loan: Loan, place: Path) -> None:
         """Run the program, and answer with what it came to."""
-        files = {f"PERDURE_{name.upper()}_FILE": str(place / f"{name}.json") for name in ("task", "result", "port", "progress")}
+        files = {f"PERDURE_{name.upper()}_FILE": str(place / f"{name}.json") for name in ("task", "result", "port", "progress", "cancelled")}
         (place / "task.json").write_bytes(msgspec.json.encode(messages.task(loan)))
         about = {"PERDURE_TASK": loan.work.target, "PERDURE_KEY": loan.work.key, "PERDURE_ATTEMPT": str(loan.work.attempt)}
         child = await Child.start(self._command, {**self._environment, **files, **about})
         said = deque[str](maxlen=TAIL_LINES)
-        helping = [asyncio.create_task(self._listen(child, loan, said)), asyncio.create_task(self._keep(loan, place / "progress.json"))]
+        helping = [
+            asyncio.create_task(self._listen(child, loan, said)),
+            asyncio.create_task(self._keep(loan, place / "progress.json")),
+            asyncio.create_task(_tell_cancelled(loan, place / "cancelled.json")),
+        ]
         try:
             exited = asyncio.create_task(child.process.wait())
             _ = await asyncio.wait((exited, loan.ended), return_when=asyncio.FIRST_COMPLETED)
@@ -150,6 +155,12 @@ class Each:
             if found is not None:
                 known, progress = found
                 _ = await self.lender.heartbeat(loan.borrower, loan.id, progress)
+
+
+async def _tell_cancelled(loan: Loan, file: Path) -> None:
+    """Make the file that tells a program that nobody waits for it any more."""
+    gone = await asyncio.shield(loan.cancelled)
+    await asyncio.to_thread(file.write_bytes, msgspec.json.encode({"why": gone.why}))
 
 
 def _progress(file: Path, known: tuple[int, int] | None) -> tuple[tuple[int, int], bytes | None] | None:

@@ -183,12 +183,12 @@ class Life:
             await self._tell({"say": "task", **msgspec.to_builtins(task)})
 
     async def _watch(self, loan: Loan) -> None:
-        """Tell it when there is no use in going on with a task; it then has to let go of it."""
-        gone = await loan.ended
+        """Tell it when nobody waits for a task any more; once that can't be answered either, it has to let go of it."""
+        gone = await loan.cancelled
         if loan.id not in self.loans or gone.end == "answered":
             return
         self._spawn(self._tell({"say": "cancel", "lease": loan.id, "why": gone.why}), self._tasks)
-        await asyncio.sleep(CANCEL_S)
+        _ = await asyncio.gather(loan.ended, asyncio.sleep(CANCEL_S))
         if loan.id in self.loans:
             self.broken(f"went on for {CANCEL_S:g} s with a task that was cancelled")
 

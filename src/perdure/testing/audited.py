@@ -238,7 +238,7 @@ class AuditedStore:
         """Let the first entry of the outbox of reach `origin` arrive."""
         entry = self.outboxes[origin][0]
         self.lines.stray([entry] if isinstance(entry, Send) else [])
-        with self._mailing([entry]):
+        with self._mailing(_acked([entry]) if isinstance(entry, Ack) else [entry]):
             self.inner.arrive(entry)  # type: ignore[attr-defined]  # what has outboxes has it
         if isinstance(entry, Send):
             self._ring()
@@ -254,7 +254,7 @@ class AuditedStore:
         waiting = sum(map(len, self.outboxes))
         self._rang = False
         self.lines.stray(change.sends if isinstance(change, Post) else ())
-        with self._mailing([*change.acks, *change.sends]) as mail:
+        with self._mailing([*_acked(change.acks), *change.sends]) as mail:
             answer: Answer = self.at_once(self.inner.commit([change]))[0]
         if not isinstance(answer, Committed):
             self.auditor.counts[type(answer).__name__] += 1
@@ -384,3 +384,8 @@ class AuditedWorld(World):
         """See `World.begin`."""
         self._store.ran(self.name, effect)
         return super().begin(effect, behaviour)
+
+
+def _acked(acks: Sequence[Ack]) -> list[Send | Ack]:
+    """Acks, and what they may send."""
+    return [entry for ack in acks for entry in (ack, ack.unleased) if entry is not None]

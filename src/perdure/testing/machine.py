@@ -114,7 +114,7 @@ class Process:
 
     def flying(self) -> bool:
         """Whether tries are being made at this moment."""
-        return any(task is not None for engine in self.engines for warm in engine._warm for _, task in warm.flights.values())
+        return any(flight.task is not None for engine in self.engines for warm in engine._warm for flight in warm.flights.values())
 
     def timers_s(self) -> Iterator[float]:
         """When something is due for what the process holds."""

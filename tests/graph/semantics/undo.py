@@ -102,6 +102,112 @@ ROWS = [
         failed="no",
     ),
     Row(
+        "a step in flight when another fails has a grace, and what it does in that time is undone",
+        """
+        steps:
+          - {id: x, tool: SAY, undo: SAY}
+          - {id: y, tool: FAIL, retry: {max: 1}}
+        """,
+        takes={"x": "5s"},
+        undone="x",
+        failed="Broken",
+        took=10.0,
+    ),
+    Row(
+        "a step that is in flight beyond its grace is abandoned, and undone only where it is in doubt",
+        """
+        order: listed
+        steps:
+          - id: p
+            parallel:
+              - {id: x, tool: SAY, undo: SAY}
+              - {id: z, tool: SAY, undo: {tool: SAY, with: {value: "@self"}, in_doubt: true}}
+              - {id: y, tool: FAIL, retry: {max: 1}}
+        """,
+        takes={"x": "50s", "z": "50s"},
+        undone="p/z",
+        failed="Broken",
+        took=80.0,
+        crashes=True,
+    ),
+    Row(
+        "the grace is the step's own, else that of the limits",
+        """
+        limits: {grace: 20s}
+        steps:
+          - {id: x, tool: SAY, grace: 40s, undo: SAY}
+          - {id: z, tool: SAY, undo: SAY}
+          - {id: y, tool: FAIL, retry: {max: 1}}
+        """,
+        takes={"x": "30s", "z": "30s"},
+        undone="x",
+        failed="Broken",
+        took=60.0,
+    ),
+    Row(
+        "a step that is in flight when the execution is cancelled has its grace",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: x, tool: SAY, undo: SAY}
+        """,
+        takes={"x": "20s"},
+        script=(Skip("1s"), Cancelled("no longer wanted")),
+        undone="x a",
+        cancelled="no longer wanted",
+        took=40.0,
+    ),
+    Row(
+        "a deadline gives a step in flight its grace",
+        """
+        limits: {deadline: 10s}
+        steps:
+          - {id: x, tool: SAY, undo: SAY}
+        """,
+        takes={"x": "15s"},
+        undone="x",
+        failed="not ended 10 s after its start",
+        took=30.0,
+    ),
+    Row(
+        "a return waits for nothing that is in flight",
+        """
+        order: listed
+        steps:
+          - id: r
+            race:
+              - {id: x, tool: SAY, undo: SAY}
+              - {id: y, tool: SAY, with: {value: 2}}
+        """,
+        takes={"x": "50s"},
+        took=0.0,
+    ),
+    Row(
+        "a step that fails is undone where it is in doubt",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: b, tool: FAIL, undo: {tool: SAY, with: {value: "@self"}, in_doubt: true}, retry: {max: 1}}
+        """,
+        undone="b a",
+        failed="Broken",
+    ),
+    Row(
+        "an undo that has failed for good stops no other, if it says so",
+        """
+        order: listed
+        steps:
+          - {id: a, tool: SAY, undo: SAY}
+          - {id: b, tool: SAY, undo: {tool: FAIL, with: {message: "broken"}, retry: {max: 1}, on_error: continue}}
+          - {id: c, tool: SAY, undo: SAY}
+          - {id: f, fail: "no"}
+        """,
+        undone="c b a",
+        failed="no",
+    ),
+    Row(
         "a called workflow without undo: true is left as it is",
         """
         order: listed

@@ -91,8 +91,8 @@ class Hand:
     # many at once
 
     def perform(self) -> bool:
-        """Perform the call that was opened first; False if there is none."""
-        promise = next(iter(self.execution.opened.performing()), None)
+        """Perform the call that was opened first and is waited for; False if there is none."""
+        promise = next((one for one in self.execution.opened.performing() if one.grace_until_s is None), None)
         if promise is None or not isinstance(promise.op, Call):
             return False
         self.performed.append(promise.op.target)

@@ -67,9 +67,11 @@ def test_cancel_wins_over_a_step_that_returns_later() -> None:
 
     hand = Hand(stuck).start()
     hand.tell(messages.Cancel("no"))
+    assert [promise.path for promise in hand.execution.opened.cancelled()] == [(("mark", 1),)]
     hand.tell(messages.Settle((("mark", 1),), 1, Ok()))
-    assert hand.execution.status == "cancelled"
-    assert [type(event) for event in hand.log] == [e.Started, e.Opened, e.Cancelling, e.Dropped, e.Ended]
+    assert hand.execution.status == "cancelled" and hand.execution.settled[(("mark", 1),)].outcome == Ok()
+    waiting = [e.Opened, e.Opened, e.Settled]
+    assert [type(event) for event in hand.log] == [e.Started, e.Opened, e.Cancelling, e.Dropped, *waiting, e.Settled, e.Ended]
 
 
 @virtually

@@ -207,6 +207,56 @@ async def test_a_child_of_two_parents_runs_once_and_tells_each_of_them_once() ->
 
 
 @workflow
+async def briefly(ctx: Context, wait_s: float, on_cancel: Literal["cancel", "terminate", "detach"] = "cancel") -> str:
+    """Waits for the shared child, and then no longer."""
+    won = await ctx.race(child=lambda c: c.call(child.with_(id="shared", on_cancel=on_cancel), "waits"), late=lambda c: c.sleep(wait_s))
+    return won.name
+
+
+@virtually
+async def test_a_child_that_another_parent_waits_for_goes_on_when_who_created_it_stops_waiting() -> None:
+    async with world(briefly, child) as w:
+        creator, other = await w.start(briefly, 5.0, id="creator"), await w.start(briefly, 100.0, id="other")
+        assert await w.result(creator) == "late"
+        await settle(5.0)
+        assert (await w.fold(w.key(child, "shared"))).status == "waiting"
+        await w.send(w.key(child, "shared"), "go")
+        assert await w.result(other) == "child"
+
+
+@pytest.mark.parametrize("first", ["a parent", "a person"])
+def test_a_child_that_a_parent_merely_joined_goes_on_when_that_stops_waiting(first: str) -> None:
+    @virtually
+    async def claim() -> None:
+        async with world(briefly, child) as w:
+            creator = await w.start(briefly, 100.0, id="creator") if first == "a parent" else await w.start(child, "waits", id="shared")
+            await settle(1.0)
+            assert await w.result(await w.start(briefly, 5.0, id="joiner")) == "late"
+            await settle(5.0)
+            assert (await w.fold(w.key(child, "shared"))).status == "waiting"
+            await w.send(w.key(child, "shared"), "go")
+            assert await w.result(creator) == ("child" if first == "a parent" else "waits")
+
+    claim()
+
+
+@pytest.mark.parametrize("on_cancel", ["cancel", "terminate", "detach"])
+def test_once_who_created_a_child_and_all_others_have_stopped_waiting_it_ends_as_its_creator_wants(on_cancel: str) -> None:
+    @virtually
+    async def claim() -> None:
+        async with world(briefly, child) as w:
+            did.clear()
+            creator, other = await w.start(briefly, 5.0, on_cancel, id="creator"), await w.start(briefly, 10.0, id="other")
+            assert (await w.result(creator), await w.result(other)) == ("late", "late")
+            await settle(5.0)
+            shared = await w.fold(w.key(child, "shared"))
+            assert shared.status == ("waiting" if on_cancel == "detach" else "cancelled")
+            assert ("-waits" in did) == (on_cancel == "cancel")
+
+    claim()
+
+
+@workflow
 async def family(ctx: Context) -> list[Any]:
     """Children in a join, one that fails and is started anew, one that is undone, one that is detached."""
     again = child.with_(retry=Retry(max=2, wait=1.0, jitter=0.0), id="again")

@@ -8,6 +8,7 @@ import pytest
 from perdure import Context, Fatal, RaceFailed, Retry, Won, step, workflow
 from perdure.core import events as e
 from perdure.core import messages
+from perdure.core.limits import GRACE_S
 from perdure.core.paths import Key, text
 from tests.programs.code.engines import World, every_cut, settle, virtually, warm, world
 
@@ -623,6 +624,8 @@ async def test_cancelling_a_race_cancels_all_its_branches() -> None:
         await settle()
         await w.tell(key, messages.Cancel("enough"))
         await settle()
+        assert ended == [] and (await w.fold(key)).status == "ending"
+        await settle(GRACE_S)
         assert ended == ["never"] * 2
         assert (await w.fold(key)).status == "cancelled"
 

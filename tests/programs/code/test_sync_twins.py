@@ -15,9 +15,9 @@ import pytest
 
 from perdure import Context, Err, JoinFailed, Key, RaceFailed, Retry, Signal, StepFailed, SyncContext, SyncTurn, Timeout, Turn, step, workflow
 from perdure.core import events as e
-from perdure.core import log, messages
+from perdure.core import log, messages, values
 from perdure.core.errors import DuplicateName
-from perdure.core.ops import Call, Spawn
+from perdure.core.ops import Call, Keep, Outcome, Spawn
 from tests.programs.code.driver import Hand
 
 approved = Signal("approved", bool)
@@ -68,9 +68,16 @@ def remembered(hand: Hand) -> list[bytes]:
     events = list(hand.log)
     for index, event in enumerate(events):
         if isinstance(event, e.Ended) and isinstance(event.outcome, Err):
-            error = msgspec.structs.replace(event.outcome.error, traceback="")
-            events[index] = msgspec.structs.replace(event, outcome=msgspec.structs.replace(event.outcome, error=error))
+            events[index] = msgspec.structs.replace(event, outcome=_without_traceback(event.outcome))
+        elif isinstance(event, e.Opened) and isinstance(event.op, Keep) and event.op.role == "undo" and isinstance(event.op.value, bytes):
+            outcome = values.decode(event.op.value, Outcome, "an outcome")
+            plan = values.encode(_without_traceback(outcome) if isinstance(outcome, Err) else outcome, "an outcome")
+            events[index] = msgspec.structs.replace(event, op=msgspec.structs.replace(event.op, value=plan))
     return [log.encode([event]) for event in events]
+
+
+def _without_traceback(outcome: Err) -> Err:
+    return msgspec.structs.replace(outcome, error=msgspec.structs.replace(outcome.error, traceback=""))
 
 
 def test_steps_times_values_and_lines_are_remembered_as_by_the_async_twin() -> None:

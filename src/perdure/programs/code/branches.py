@@ -133,6 +133,7 @@ async def race(context: "Context", path: Path, branches: Sequence[Branch]) -> Wo
     if winner is None:
         errors = {name: running.errors[name] for name, _, _ in branches}
         raise RaceFailed(f"all {len(branches)} branches of {text(path)} failed", errors)
+    context._instance.lost.update(path for _, path in running.tasks.values())
     running.cancel()
     return Won(winner, running.outputs[winner])
 

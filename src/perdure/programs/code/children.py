@@ -48,6 +48,7 @@ def spawn(context: "Context", path: Path, workflow: CodeWorkflow, given: tuple[t
         lane=lane,
         priority=priority,
         attributes=calling.attributes,
+        grace_s=workflow.grace_s,
     )
 
 

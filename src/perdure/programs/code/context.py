@@ -232,6 +232,7 @@ class Context:
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             op = Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction)
+            op = op if fn.grace is None else msgspec.structs.replace(op, grace_s=fn.grace_s)
             return path, fn.placed(op, self._instance.execution.key.tenant, args, kwargs) if fn.queue else op, fn
         name = checked_name(explicit or flow.own_name(fn, "step"), "step")
         path = scope.take(name, explicit)

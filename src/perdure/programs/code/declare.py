@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 from weakref import ref
 
 import msgspec
@@ -26,6 +26,9 @@ R_co = TypeVar("R_co", covariant=True)
 X_co = TypeVar("X_co", covariant=True)
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+OnUndoError = Literal["park", "continue"]
 
 
 def checked_name(name: object, what: str) -> str:
@@ -110,6 +113,7 @@ class Step(Generic[P, R_co, X_co]):
     transaction: bool = False
     heartbeat: Duration | None = None
     version: int | str | None = None
+    grace: Duration | None = None
     handlers: list["Undo"] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -128,24 +132,37 @@ class Step(Generic[P, R_co, X_co]):
     @overload
     def undo(self, fn: F, /) -> F: ...
     @overload
-    def undo(self, /, *, in_doubt: bool = ..., retry: Retry = ..., timeout: Duration | None = ..., transaction: bool = ...) -> Callable[[F], F]: ...
-    def undo(self, fn: Any = None, /, *, in_doubt: bool = False, **options: Any) -> Any:
+    def undo(
+        self,
+        /,
+        *,
+        in_doubt: bool = ...,
+        on_error: OnUndoError = ...,
+        retry: Retry = ...,
+        timeout: Duration | None = ...,
+        transaction: bool = ...,
+    ) -> Callable[[F], F]: ...
+    def undo(self, fn: Any = None, /, *, in_doubt: bool = False, on_error: OnUndoError = "park", **options: Any) -> Any:
         """Declare what undoes the step, should its execution fail or be cancelled: a function of its result and its arguments.
 
         It is a step of its own, with tries and a timeout, and perhaps in a `transaction`. With `in_doubt`, it is also called for a step that failed,
-        timed out, was interrupted or abandoned, with None for the result. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function
+        timed out, was interrupted or abandoned, with None for the result. When it fails for good, the execution needs attention, or with
+        ``on_error="continue"`` goes on with what else is to be undone. Use it as ``@charge.undo`` or ``@charge.undo(in_doubt=True)``; the function
         stays what it is.
 
         Raises:
             BadName: the step is undone by another function already.
+            BadValue: `on_error` is neither park nor continue.
         """
+        if on_error not in get_args(OnUndoError):
+            raise BadValue(f"on_error of what undoes step {self.name}", on_error, f"one of {', '.join(get_args(OnUndoError))}")
 
         def declare(fn: F) -> F:
             if self.handlers:
                 raise BadName("undo of step", self.name, f"it is undone by {self.handlers[0].step.name} already")
             handler: Step[Any, Any, Any] = Step(fn, name=f"undo:{self.name}", queue=self.queue, **options)
             _ = handler.rule, handler.timeout_s
-            self.handlers.append(declared := Undo(handler, in_doubt))
+            self.handlers.append(declared := Undo(handler, in_doubt, on_error))
             _HANDLERS.setdefault(self.name, []).append(ref(declared))
             return fn
 
@@ -183,6 +200,11 @@ class Step(Generic[P, R_co, X_co]):
         """How long each try may say nothing, in seconds."""
         return None if self.heartbeat is None else seconds(self.heartbeat, f"heartbeat of step {self.name}")
 
+    @cached_property
+    def grace_s(self) -> float | None:
+        """How long it may go on when its execution fails or is cancelled, in seconds."""
+        return None if self.grace is None else seconds(self.grace, f"grace of step {self.name}")
+
     def placed(self, op: Call, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """A call with these arguments in its place in the queue of the step.
 
@@ -202,6 +224,7 @@ class Step(Generic[P, R_co, X_co]):
         lane: str | None = None,
         priority: int | None = None,
         idempotent: bool | None = None,
+        grace: Duration | None = None,
     ) -> "Step[P, R_co, X_co]":
         """The same step with other options, for one call: ``ctx.step(charge.with_(timeout="5s"), order)``.
 
@@ -219,6 +242,7 @@ class Step(Generic[P, R_co, X_co]):
             lane=self.lane if lane is None else lane,
             priority=rank if line is None else line.ranked(rank),
             idempotent=self.idempotent if idempotent is None else idempotent,
+            grace=self.grace if grace is None else grace,
         )
 
 
@@ -228,6 +252,7 @@ class Undo:
 
     step: Step[Any, Any, Any]
     in_doubt: bool
+    on_error: "OnUndoError" = "park"
 
 
 _HANDLERS: dict[str, list["ref[Undo]"]] = {}
@@ -277,7 +302,13 @@ def _declared(fn: Callable[..., Any], options: dict[str, Any]) -> Step[Any, Any,
     given = {"name": getattr(fn, "__name__", type(fn).__name__), **options, "queue": queue, "line": line}
     declared: Step[Any, Any, Any] = Step(fn, **given)
     checked_name(declared.name, "step")
-    _ = declared.rule, declared.timeout_s, declared.heartbeat_s, line and line.ranked(declared.priority)  # a bad option is an error where it is written
+    _ = (
+        declared.rule,
+        declared.timeout_s,
+        declared.heartbeat_s,
+        declared.grace_s,
+        line and line.ranked(declared.priority),
+    )  # a bad option is an error where it is written
     if declared.transaction and (declared.timeout is not None or declared.heartbeat is not None):
         raise BadValue(f"transaction of step {declared.name}", True, "to be combined with a timeout or a heartbeat: all that write wait for it, keep it short")
     if declared.transaction and not declared.is_async:
@@ -313,6 +344,7 @@ def step(
     raises: tuple[type[Exception], ...] = ...,
     heartbeat: Duration | None = ...,
     version: int | str | None = ...,
+    grace: Duration | None = ...,
 ) -> _Decorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a step: run by an engine or worker, its result remembered, tried again when it fails.
@@ -321,8 +353,9 @@ def step(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `Queue`) and `priority` there, `idempotent` (False: not run again after an interruption or a timeout; undeclared, code runs it again and a definition
     does not), `raises` (classes that are rebuilt and raised as themselves),
     `transaction` (it is given a transaction on the store's database, and what it writes there is committed with its settling: exactly
-    once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed), `version` (as a tool of a definition: an execution
-    that has begun with it goes on only where the tool has this version).
+    once), `heartbeat` (a try that does not call ``step_info().heartbeat()`` for so long has failed), `grace` (how long a try in flight may go on when the
+    execution fails or is cancelled; by default as long as the execution says, 30 s), `version` (as a tool of a definition: an execution that has begun
+    with it goes on only where the tool has this version).
     """
     if fn is None:
         return _Decorator(options)
@@ -347,6 +380,7 @@ class Calling:
     tenant: str | None = None
     delay_s: float = 0.0
     deadline_s: float | None = None
+    grace_s: float | None = None
     strict: bool = False
     ttl_s: float | None = None
     debounce_s: float | None = None
@@ -393,6 +427,7 @@ class CodeWorkflow:
     version: int = 1
     replays: tuple[int, ...] = ()
     deadline_s: float | None = None
+    grace_s: float | None = None
     archive: bool = False
     sync: bool = False
     calling: Calling = Calling()  # frozen, so shared safely

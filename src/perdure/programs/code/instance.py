@@ -20,7 +20,6 @@ from perdure.core.paths import Key, Path, text
 from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
 from perdure.core.promise import Settlement
 from perdure.core.receipts import Receipts, uses_messages
-from perdure.core.undo import undoable
 from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import CodeWorkflow, Step, Undo
 from perdure.programs.code.ending import ending
@@ -29,7 +28,7 @@ from perdure.programs.code.gates import nothing
 from perdure.programs.code.places import aside, asked_text
 from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
-from perdure.programs.code.undo import undo
+from perdure.programs.code.undo import PLAN, undo
 
 OPENED_MAX = 100_000
 """Operations that a workflow may open without waiting for any; more is a loop that never waits."""
@@ -67,6 +66,7 @@ class Instance:
         "handlers",
         "keeping",
         "loop",
+        "lost",
         "receipts",
         "steps",
         "workflow",
@@ -80,6 +80,7 @@ class Instance:
         self.branches: dict[NumberedTask[Any], Scope] = {}
         self.receipts = Receipts()
         self.attributes: Attributes = ()
+        self.lost: set[Path] = set()
         self.closed = self._closing = False
         self.dry = self.keeping = False
         self.loop = DeterministicLoop()
@@ -110,6 +111,7 @@ class Instance:
             self.attributes = execution.attributes
         self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
         self._opened.clear()
+        self.lost.clear()
         self._take(event)
         self.loop.drive()
         self._conclude()
@@ -179,7 +181,7 @@ class Instance:
                 self._root.cancel()
             case e.Undoing() if self.execution.completed is not None:
                 self._finished = False
-                self._begin_undo(Finish("completed", self.execution.completed.outcome))
+                self._begin_undo(Finish(self.execution.completed.status, self.execution.completed.outcome))
             case e.Turned(path, turn):
                 self.receipts.use((*path, turn))
                 waiting = self._waiting.pop(path, None)
@@ -228,7 +230,7 @@ class Instance:
             return
         finish = self._undoing or ending(root, self.workflow.codec, self.execution, self._unstarted, self._left_behind)
         self._unstarted.clear()
-        if self._undoing is None and self._is_to_be_undone(finish):
+        if self._undoing is None and self._ends_later(finish):
             self._begin_undo(finish)
             self.loop.drive()
             return
@@ -240,9 +242,18 @@ class Instance:
         elif not isinstance(self._next(), e.Ended):
             self.differs((), self._next_text(), "the end of the workflow")
 
-    def _is_to_be_undone(self, finish: Finish) -> bool:
-        cancelling = self.execution.cancelling
-        return (finish.status != "completed" if cancelling is None else cancelling.undo) and bool(undoable(self.execution.settled))
+    def _ends_later(self, finish: Finish) -> bool:
+        """Whether something is in flight, or to be undone, before the execution ends so."""
+        if finish.status == "completed" and self.execution.cancelling is None:
+            return False
+        if self._remembered is not None:
+            return self.is_next(PLAN)
+        return self.execution.is_in_flight or (self.undoes and self.execution.is_to_be_undone)
+
+    @property
+    def undoes(self) -> bool:
+        """Whether what was done is undone when the execution ends otherwise than by a return."""
+        return self.execution.cancelling is None or self.execution.cancelling.undo
 
     # what verbs use
 
@@ -309,6 +320,12 @@ class Instance:
         """Ask for an operation that settles at once."""
         self._ask(path, op)
 
+    def wait_for(self, path: Path) -> NumberedFuture[Settlement]:
+        """A future for an operation that is open, though nobody waited for it any more."""
+        future: NumberedFuture[Settlement] = self.loop.create_future()
+        self._waiting[path] = future
+        return future
+
     def drop(self, path: Path) -> None:
         """Want an open operation no longer, or give back the messages that a settled receive brought."""
         if self.closed:
@@ -319,8 +336,8 @@ class Instance:
             if settlement is None or not settlement.letters:
                 return
         if self._remembered is None:
-            self._commands.append(Drop(path))
-        elif self._next() != e.Dropped(path):
+            self._commands.append(Drop(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))
+        elif not isinstance(event := self._next(), e.Dropped) or event.path != path:
             self.differs(path, self._next_text(), f"{text(path)} dropped")
         else:
             self._remembered.popleft()

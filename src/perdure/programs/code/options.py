@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     tenant: str | None
     delay: Duration | None
     deadline: Duration | None
+    grace: Duration | None
     queue: str | Queue | None
     lane: str | None
     priority: int | None
@@ -43,9 +44,9 @@ class Options(TypedDict, total=False):
 
 
 OPTIONS = frozenset(Options.__annotations__)
-STEP_OPTIONS = frozenset(("name", "retry", "timeout", "queue", "lane", "priority", "idempotent"))
+STEP_OPTIONS = frozenset(("name", "retry", "timeout", "queue", "lane", "priority", "idempotent", "grace"))
 
-_ANYWHERE = frozenset(("id", "deadline", "queue", "lane", "priority", "attributes"))
+_ANYWHERE = frozenset(("id", "deadline", "grace", "queue", "lane", "priority", "attributes"))
 _FOR_CHILDREN = frozenset(("name", "undo", "on_cancel", "retry"))
 _FOR_STARTS = frozenset(("tenant", "delay", "strict", "ttl", "debounce", "singleton", "connection"))
 
@@ -130,13 +131,14 @@ def _priority(value: Any, option: str) -> int:
     return value
 
 
-_FIELDS = {"delay": "delay_s", "deadline": "deadline_s", "ttl": "ttl_s", "debounce": "debounce_s"}
+_FIELDS = {"delay": "delay_s", "deadline": "deadline_s", "grace": "grace_s", "ttl": "ttl_s", "debounce": "debounce_s"}
 _READ: Mapping[str, Callable[[Any, str], Any]] = {
     "id": checked_name,
     "name": lambda value, _: checked_name(value, "operation"),
     "tenant": checked_name,
     "delay": seconds,
     "deadline": seconds,
+    "grace": seconds,
     "ttl": seconds,
     "debounce": seconds,
     "attributes": lambda value, _: checked(value),

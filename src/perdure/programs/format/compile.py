@@ -122,7 +122,11 @@ def _head(draft: Draft, canonical: Mapping[str, Any]) -> IR:
         variables=canonical.get("vars"),
         output=canonical.get("output"),
         has_output="output" in canonical,
-        limits=Limits(**counts, deadline_s=constant_s(draft, limits.get("deadline"), "/limits/deadline")),
+        limits=Limits(
+            **counts,
+            deadline_s=constant_s(draft, limits.get("deadline"), "/limits/deadline"),
+            grace_s=constant_s(draft, limits.get("grace"), "/limits/grace"),
+        ),
         retry=retry(draft, canonical.get("retry"), "/retry"),
         on_failure=OnFailure(on_failure.get("undo", True), str(on_failure.get("call") or "")),
         archive=canonical.get("archive") is True,

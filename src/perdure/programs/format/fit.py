@@ -368,6 +368,12 @@ def _beside(step: dict[str, Any]) -> Iterator[tuple[str, str]]:
         about = message if isinstance(message, dict) else {}
         if about.get("await_response") is not True or "await_timeout_ms" in about:
             yield "timeout", "'timeout' is how long an answer is waited for: it takes 'await_response: true', and no 'await_timeout_ms'"
+    undo = step.get("undo")
+    if isinstance(undo, dict) and undo.get("in_doubt") is True and (of_workflow or {*model.WORK, "call"}.isdisjoint(step)):
+        yield (
+            "undo/in_doubt",
+            "'in_doubt' stands only where a tool, a function or a kind does the step; a child that fails undoes itself, a block the steps in it",
+        )
 
 
 def _of_nothing(_: dict[str, Any]) -> Iterator[str]:

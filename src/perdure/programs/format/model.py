@@ -82,6 +82,10 @@ UNDO = Fields(
         Field("with", Value(roots=("self", *IN_EACH), secrets=True), "its input; `@self` is the step's result"),
         Field("timeout", Duration(), "of each try"),
         Field("retry", RETRY, "how it is tried again"),
+        Field("in_doubt", Flag(), "the step is undone too when it failed or was abandoned, with null as `@self`", default=False),
+        Field(
+            "on_error", Choice(("park", "continue")), "when it has failed for good: the execution needs attention, or goes on with what else is to be undone"
+        ),
     ),
     sugar="tool",
 )
@@ -297,11 +301,13 @@ MODIFIERS = (
         "how long it may take: each try of work; of anything else, from its beginning to its end; each item and turn for itself",
         verbs=(*WORK, "call", "agent", "agent_message", "approve", "listen", *BLOCKS),
     ),
+    Field("grace", Duration(), "how long it may go on when the execution fails or is cancelled", verbs=(*WORK, "call", "agent")),
     Field("idempotent", Flag(), "whether it may be done twice", verbs=(*WORK, "call")),
     Field(
         "undo",
         Either(
-            (Choice((True, False)), UNDO, Text(what="the name of a tool")), "a tool's name, {tool, with, timeout, retry}, or true beside a call of a workflow"
+            (Choice((True, False)), UNDO, Text(what="the name of a tool")),
+            "a tool's name, {tool, with, timeout, retry, in_doubt, on_error}, or true beside a call of a workflow",
         ),
         "what undoes it; of a block that has completed, instead of what undoes its steps",
         default=False,
@@ -370,6 +376,7 @@ LIMITS = Fields(
         Field("max_hops", Whole(1), "how many edges are gone along"),
         Field("max_fanout", Whole(1), "how many are opened by one"),
         Field("deadline", Duration(), "how long the execution may take"),
+        Field("grace", Duration(), "how long steps in flight may go on when it fails or is cancelled; 30 s, unless this or the step says otherwise"),
         Field("max_bytes", Whole(), "how much its results may take"),
     ),
 )

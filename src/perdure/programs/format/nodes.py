@@ -35,7 +35,7 @@ def node(draft: Draft, site: Site, region: int) -> Node:
     fields: dict[str, Any] = {name: step[field] for field, name in PLAIN.items() if field in step}
     for field, make in MADE.items():
         if field in step:
-            fields["timeout_s" if field == "timeout" else field] = make(draft, step[field], joined(site.pointer, field))
+            fields[f"{field}_s" if field in ("timeout", "grace") else field] = make(draft, step[field], joined(site.pointer, field))
     if inner := draft.outline.inner.get(number):
         fields["bodies"] = tuple(inner[kind] for kind in BODIES if kind in inner)
     if "on_error" in step:
@@ -107,7 +107,8 @@ def _undo(draft: Draft, undo: Any, pointer: str) -> Undo | None:
             return Undo(undo, "@self")
         case Mapping():
             timeout_s = constant_s(draft, undo.get("timeout"), joined(pointer, "timeout"))
-            return Undo(str(undo.get("tool", "")), undo.get("with", "@self"), timeout_s, retry(draft, undo.get("retry"), joined(pointer, "retry")))
+            again = retry(draft, undo.get("retry"), joined(pointer, "retry"))
+            return Undo(str(undo.get("tool", "")), undo.get("with", "@self"), timeout_s, again, bool(undo.get("in_doubt")), undo.get("on_error", ""))
     return None
 
 
@@ -173,6 +174,7 @@ MADE: dict[str, Callable[[Draft, Any, str], Any]] = {
     "repeat": _repeat,
     "retry": retry,
     "timeout": constant_s,
+    "grace": constant_s,
     "undo": _undo,
 }
 """The modifiers of which something is made."""

@@ -46,7 +46,7 @@ def agent(run: "Instance", doing: Doing) -> None:
 
     def made() -> Op:
         op = _spawn(run, own_id(idempotency_key(run.execution.key, doing.path)), _task(run, doing), doing.path, awaited=True)
-        return op if doing.node.undo is None else msgspec.structs.replace(op, undo=True)
+        return msgspec.structs.replace(op, undo=doing.node.undo is not None, grace_s=doing.node.grace_s)
 
     def ended(settlement: Settlement) -> None:
         how = run.log.result(settlement)

@@ -110,7 +110,7 @@ class Body:
     def _win(self, firing: Firing, output: Output) -> None:
         self._end_branch(firing.path)
         self._end_branch(self.doing.path)
-        self._end()
+        self._end(lost=True)
         winner = firing.place.node.id
         self.doing.then(finished("success", {"value": output}, f"the result of {self.doing.node.id}", lambda found: {"winner": winner, **found}))
 
@@ -122,12 +122,12 @@ class Body:
         else:
             self.doing.then(Err("timeout", 1, ErrorInfo("Timeout", why)))
 
-    def _end(self, is_drained: bool = False) -> None:
+    def _end(self, is_drained: bool = False, lost: bool = False) -> None:
         self.is_over = True
         if self.frame is not None:
             self.run.walk.drop(self.frame, is_drained)
         if not is_drained:
-            self.run.log.drop_under(self.doing.path)
+            self.run.log.drop_under(self.doing.path, lost)
         elif self.run.log.waits_at(self._timer):
             self.run.log.drop(self._timer)
         for branch in list(self.branches):  # unless all came to an end, those that are left have lost, or were cancelled

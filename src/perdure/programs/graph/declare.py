@@ -29,6 +29,7 @@ class Release:
     sha256: str
     raw: bytes
     deadline_s: float | None = None
+    grace_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,7 @@ class GraphWorkflow:
     agent: str = ""
     version: int = WALK_VERSION
     deadline_s: float | None = None
+    grace_s: float | None = None
     archive: bool = False
     calling: Calling = dataclasses.field(default_factory=Calling)
     sync: bool = False

@@ -124,7 +124,7 @@ class Eaching:
             self.results[position] = how.output
         succeeded, left = self.next - self.active - self.failed, len(self.items) - self.next + self.active
         if self.each.enough and succeeded >= self.each.enough:
-            self._stop()
+            self._stop(lost=True)
             self._end()
         elif self.each.enough and succeeded + left < self.each.enough:
             self._stop()
@@ -135,9 +135,9 @@ class Eaching:
         elif self.active == 0:
             self._end()
 
-    def _stop(self) -> None:
+    def _stop(self, lost: bool = False) -> None:
         self.is_over = True
-        self.run.log.drop_under(self.doing.path)
+        self.run.log.drop_under(self.doing.path, lost)
         for path in self.begun.values():
             self.run.log.give_back(path)
             self.run.log.receipts.end(path)

@@ -12,7 +12,7 @@ from perdure.core.undo import UNDO_WITH, undoable, undoing
 from perdure.core.values import NOTHING, Blob
 from perdure.programs.code.codec import NO_ARGS
 from perdure.programs.code.declare import Step
-from perdure.programs.code.undo import BEGIN, PLAN, Done
+from perdure.programs.code.undo import BEGIN, PLAN, Done, not_undone_line
 from perdure.programs.graph import guarding
 from perdure.programs.graph.log import Failure
 from perdure.programs.graph.names import Names, Output, together
@@ -43,6 +43,7 @@ class Ending:
         self.outcome: Outcome = Ok()
         self.left: list[Path] = []
         self.is_begun = False
+        self.is_told = False
 
     # what brings it about
 
@@ -74,8 +75,8 @@ class Ending:
         self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", why)))
 
     def undo(self, status: Status, outcome: Outcome) -> None:
-        """A completed execution is to be undone."""
-        self.is_begun = True
+        """What an execution has done that has ended is to be undone; whoever is told of failures has been."""
+        self.is_begun = self.is_told = True
         self.status, self.outcome = status, outcome
         self._begin_undo()
 
@@ -101,18 +102,25 @@ class Ending:
         self.status, self.outcome = status, outcome
         self.run.walk.ready.clear()
         self.run.works.clear()
-        if self._is_undone():
+        if status != "completed":
             self.run.log.drop_all()
+        if status != "completed" and self._ends_later():
             self._begin_undo()
         else:
             self._tell()
 
-    def _is_undone(self) -> bool:
-        run, cancelling = self.run, self.run.execution.cancelling
+    def _ends_later(self) -> bool:
+        """Whether something is in flight, or to be undone, before the execution ends."""
+        run = self.run
         if run.log.replaying:
-            return run.log.is_dropping() or run.log.upcoming(PLAN) is not None
-        wanted = run.plan.ir.on_failure.undo if cancelling is None else cancelling.undo
-        return wanted and self.status != "completed" and bool(undoable(run.execution.settled))
+            return run.log.upcoming(PLAN) is not None
+        return run.execution.is_in_flight or (self._undoes and run.execution.is_to_be_undone)
+
+    @property
+    def _undoes(self) -> bool:
+        """Whether what was done is undone."""
+        cancelling = self.run.execution.cancelling
+        return self.run.plan.ir.on_failure.undo if cancelling is None else cancelling.undo
 
     def _begin_undo(self) -> None:
         kept = self.run.log.note(PLAN, Keep(values.encode(self.outcome, "the outcome"), "undo", self.status))
@@ -122,7 +130,11 @@ class Ending:
         self.run.log.wait(BEGIN, lambda _: self._undo_all())
 
     def _undo_all(self) -> None:
-        self.left = undoable(self.run.execution.settled)
+        if cancelled := self.run.execution.opened.cancelled():
+            self.run.log.wait(cancelled[0].path, lambda _: self._undo_all())
+            return
+        undoes = self._undoes or self.run.execution.completed is not None
+        self.left = undoable(self.run.execution.settled) if undoes else []
         self._undo_next()
 
     def _undo_next(self) -> None:
@@ -131,8 +143,24 @@ class Ending:
             return
         path = self.left.pop(0)
         step, op = self._undoing(path)
+        if isinstance(op, Call) and self._may_fail(path):
+            op = msgspec.structs.replace(op, may_fail=True)
         _ = self.run.log.ask((UNDO, *path), op)
-        self.run.log.wait((UNDO, *path), lambda _: self._undo_next(), step)
+        self.run.log.wait((UNDO, *path), lambda settled: self._undone(path, settled.outcome), step)
+
+    def _undone(self, path: Path, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Err):
+            self.run.log.caution(not_undone_line(path, outcome))
+        self._undo_next()
+
+    def _may_fail(self, path: Path) -> bool:
+        """Whether the execution goes on with what else is to be undone, should this fail for good."""
+        run, settled = self.run, undoing(self.run.execution.settled, path)
+        node = self._node(path)
+        if node is not None and node.undo is not None:
+            return node.undo.on_error == "continue" or (not node.undo.on_error and run.plan.ir.dialect == "004")
+        tool = run.workflow.tool(settled.op.target) if isinstance(settled.op, Call) else None
+        return tool is not None and bool(tool.handlers) and tool.handlers[0].on_error == "continue"
 
     def _undoing(self, path: Path) -> tuple[Any, Call | Spawn]:
         """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
@@ -223,11 +251,12 @@ class Ending:
         given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
 
         def check() -> None:
-            if call and self.status == "failed":
+            if call and self.status == "failed" and not self.is_told:
                 guarding.aside(run, call, given)
 
         forbidden = run.log.judged((*TOLD, guarding.POLICY), check)
-        is_told = run.log.upcoming(TOLD) is not None if run.log.replaying else call and self.status == "failed" and not forbidden
+        wanted = call and self.status == "failed" and not forbidden and not self.is_told
+        is_told = run.log.upcoming(TOLD) is not None if run.log.replaying else wanted
         if not is_told:
             run.finish(self.status, self.outcome)
             return

@@ -65,12 +65,17 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Undo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What undoes a node: a tool, given `input`, a value template that sees the node's result as ``@self``."""
+    """What undoes a node: a tool, given `input`, a value template that sees the node's result as ``@self``; `in_doubt`, null.
+
+    `on_error` says what its failure comes to (empty: as the dialect has it).
+    """
 
     tool: str
     input: Any = None
     timeout_s: float | None = None
     retry: Retry | None = None
+    in_doubt: bool = False
+    on_error: Literal["", "park", "continue"] = ""
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,6 +112,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     repeat: Repeat | None = None
     retry: Retry | None = None
     timeout_s: float | None = None
+    grace_s: float | None = None
     undo: Undo | None = None
     on_error: Literal["fail", "go_on"] | int = "fail"
     idempotent: bool | None = None
@@ -159,6 +165,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     max_fanout: int = 10_000
     deadline_s: float | None = None
     max_bytes: int = 0
+    grace_s: float | None = None
 
 
 class OnFailure(msgspec.Struct, frozen=True, omit_defaults=True):

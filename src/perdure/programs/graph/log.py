@@ -13,7 +13,7 @@ from perdure.core.error_text import said_by, shortened
 from perdure.core.errors import Diverged, ErrorInfo, ExpressionFailed, ProgrammingError
 from perdure.core.ops import Err, Keep, Op, Receive, settles_later
 from perdure.core.paths import Path, text
-from perdure.core.program import Command, Drop, Finish, Open, Trim
+from perdure.core.program import WARNING, Command, Drop, Finish, Open, Say, Trim
 from perdure.core.promise import Settlement
 from perdure.core.receipts import Receipts, uses_messages
 from perdure.core.values import NOTHING, Blob, Value
@@ -141,6 +141,11 @@ class Log:
     def _error(self, op: Keep) -> Err:
         return Err(op.port, 1, values.decode(self.raw(op.value), ErrorInfo, "an error"))
 
+    def caution(self, line: str) -> None:
+        """Log a line of warning, unless this is a replay."""
+        if self._remembered is None:
+            self.commands.append(Say(WARNING, line))
+
     # operations
 
     def ask(self, path: Path, op: Op, blobs: tuple[tuple[str, bytes], ...] = ()) -> Op:
@@ -170,27 +175,27 @@ class Log:
         if step is not None:
             self.steps[path] = step
 
-    def drop_under(self, path: Path) -> None:
-        """Want nothing any more that lies under `path`."""
+    def drop_under(self, path: Path, lost: bool = False) -> None:
+        """Want nothing any more that lies under `path`; or it has `lost` a race."""
         depth = len(path)
         for one in [one for one in self._waiting if one[:depth] == path]:
-            self.drop(one)
+            self.drop(one, lost)
 
-    def drop(self, path: Path) -> None:
+    def drop(self, path: Path, lost: bool = False) -> None:
         """Want an open operation no longer."""
         del self._waiting[path]
         self.steps.pop(path, None)
-        self._drop(path)
+        self._drop(path, lost)
 
     def give_back(self, branch: Path) -> None:
         """Put back the messages that a branch received and has not used."""
         for path in self.receipts.give_back(branch):
             self._drop(path)
 
-    def _drop(self, path: Path) -> None:
+    def _drop(self, path: Path, lost: bool = False) -> None:
         if self._remembered is None:
-            self.commands.append(Drop(path))
-        elif self._next() == e.Dropped(path):
+            self.commands.append(Drop(path, lost))
+        elif isinstance(event := self._next(), e.Dropped) and event.path == path:
             self._remembered.popleft()
         elif self._next() is None and self.is_prefix:
             raise PrefixEnd
@@ -227,10 +232,6 @@ class Log:
     def is_ending(self) -> bool:
         """On replay: whether the end of the execution is remembered next."""
         return isinstance(self._next(), e.Ended)
-
-    def is_dropping(self) -> bool:
-        """On replay: whether it is remembered next that an operation was dropped."""
-        return isinstance(self._next(), e.Dropped)
 
     def _upcoming(self, path: Path) -> Op | None:
         event = self._next()

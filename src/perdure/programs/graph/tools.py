@@ -108,13 +108,18 @@ def call(run: "Instance", doing: "Doing", name: str) -> Call:
     node, path = doing.node, doing.path
     step = stepped(run, node, name)
     given, secrets = run.given(node.input, doing.names)
-    undo = "done" if node.undo is not None else step.undo_when
-    op = Call(
-        name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.declares_repeat, undo=undo, heartbeat_s=step.heartbeat_s, secrets=secrets
-    )
+    op = Call(name, arguments(given, path), step.queue, step.rule, step.timeout_s, step.declares_repeat, heartbeat_s=step.heartbeat_s, secrets=secrets)
+    op = at_the_end(msgspec.structs.replace(op, undo=step.undo_when, grace_s=step.grace_s), node)
     if step.transaction:
         op = msgspec.structs.replace(op, transaction=True)
     return op if step.line is None and not step.priority else step.placed(op, run.execution.key.tenant, (), given if isinstance(given, dict) else {})
+
+
+def at_the_end(op: Call, node: ir.Node) -> Call:
+    """A call with what its node says of the end of the execution: whether it is then undone, and how long it may go on."""
+    if node.undo is not None:
+        op = msgspec.structs.replace(op, undo="in_doubt" if node.undo.in_doubt else "done")
+    return op if node.grace_s is None else msgspec.structs.replace(op, grace_s=node.grace_s)
 
 
 class Child(NamedTuple):
@@ -141,7 +146,9 @@ def spawn(run: "Instance", target: str, given: Any, path: Path, how: Child) -> M
     if releases is None:
         return Made(msgspec.structs.replace(op, version=int(wanted) if wanted.isdecimal() else 0))
     assert isinstance(release, Release)
-    pinned = msgspec.structs.replace(op, version=WALK_VERSION, definition=Blob(release.sha256, len(release.raw)), deadline_s=release.deadline_s)
+    pinned = msgspec.structs.replace(
+        op, version=WALK_VERSION, definition=Blob(release.sha256, len(release.raw)), deadline_s=release.deadline_s, grace_s=release.grace_s
+    )
     return Made(pinned, ((release.sha256, release.raw),))
 
 

@@ -59,18 +59,18 @@ def task(run: "Instance", doing: Doing) -> None:
         given, secrets = run.given(node.input, doing.names)
         args, queue = tools.arguments(given, doing.path), str(config.get("queue") or name)
         heartbeat = config.get("heartbeat")
-        return Call(
+        call = Call(
             name,
             args,
             queue,
             step.rule,
             node.timeout_s,
             node.idempotent is not False,
-            undo="" if node.undo is None else "done",
             priority=int(config.get("priority") or 0),
             heartbeat_s=None if heartbeat is None else seconds(heartbeat, "heartbeat"),
             secrets=secrets,
         )
+        return tools.at_the_end(call, node)
 
     _work(run, known, name, made)
 

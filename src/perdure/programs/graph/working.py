@@ -72,7 +72,7 @@ def called(doing: Doing, kind: Kind, step: Step[Any, Any, Any], given: Arguments
     node = doing.node
     again = kind.may_repeat(given.values["config"]) if node.idempotent is None else node.idempotent
     call = Call(kind.name, tools.arguments(given.values, doing.path), step.queue, step.rule, step.timeout_s, again, secrets=given.secrets)
-    return call if node.undo is None else msgspec.structs.replace(call, undo="done")
+    return tools.at_the_end(msgspec.structs.replace(call, grace_s=step.grace_s), node)
 
 
 def prepared(run: "Instance", node: ir.Node, kind: Kind) -> Step[Any, Any, Any]:

@@ -52,6 +52,7 @@ LIMITED = "SELECT EXISTS (SELECT 1 FROM queues WHERE name = ?)"
 RECEIVER = "SELECT number, holder, mail_at_s FROM heads WHERE address = ?"
 WAKE = "UPDATE heads SET mail_at_s = ? WHERE number = ?"
 EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
+UNLEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND deliveries = 0"
 ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
 POSTPONE = "UPDATE mail SET due_at_s = ?, holder = NULL WHERE address = ? AND key = ?"
 SWEEP = f"SELECT {MAIL_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL AND due_at_s <= ? ORDER BY due_at_s, number LIMIT ?"
@@ -175,7 +176,7 @@ class Tables:
     def sweep(self, limit: int) -> list[Mail]:
         """See `Store.sweep`."""
         swept = [mail(row) for row in self._execute(SWEEP, (self._clock() - UNCLAIMED_MAIL_S, limit)).fetchall()]
-        self._acknowledge([Ack(one.to, one.key) for one in swept])
+        _ = self._acknowledge([Ack(one.to, one.key) for one in swept])
         return swept
 
     def raise_epoch(self) -> int:
@@ -248,9 +249,8 @@ class Tables:
 
     def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
-        if change.acks:
-            self._acknowledge(change.acks)
-        created = tuple(send.to for send in change.sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if change.sends else ()
+        sends = (*self._acknowledge(change.acks), *change.sends) if change.acks else change.sends
+        created = tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
         if change.blobs:
             self._executemany(KEEP, change.blobs)
         return created
@@ -292,13 +292,16 @@ class Tables:
         limited = opens.queue != "" and self._execute(LIMITED, (opens.queue,)).fetchone()[0]
         return opens.queue, opens.lane, opens.priority, int(limited)
 
-    def _acknowledge(self, acks: Sequence[Ack]) -> None:
+    def _acknowledge(self, acks: Sequence[Ack]) -> list[Send]:
+        """Remove or postpone mail. Return what is to be sent because nobody had leased it."""
+        unleased = [ack.unleased for ack in acks if ack.unleased and self._execute(UNLEASED, (text(ack.to), ack.key)).fetchone()]
         self._executemany(ACKNOWLEDGE, [(text(ack.to), ack.key) for ack in acks if ack.postpone_to_s is None])
         for ack in acks:
             if ack.postpone_to_s is not None:
                 self._postpone(text(ack.to), ack.key, ack.postpone_to_s)
         if any(isinstance(ack.to, Queue) for ack in acks):  # others may have waited for its place
             self.stirred.everyone = True
+        return unleased
 
     def _postpone(self, address: str, key: str, due_at_s: float) -> None:
         if self._execute(POSTPONE, (due_at_s, address, key)).rowcount and (receiver := self._execute(RECEIVER, (address,)).fetchone()):

@@ -70,6 +70,17 @@ class Mailing:
         world.clock.advance(30)
         assert await world.claimed("one") == [key()]
 
+    async def test_work_that_is_taken_back_tells_whether_anybody_had_leased_it(self, world: World) -> None:
+        await world.open(key())
+        await world.renew("one")
+        await world.post(letter(queue(), "leased"), letter(queue(), "left"))
+        await world.claim("one", "other", queues=("pay",), limit=1)
+        acks = [Ack(queue(), name, unleased=letter(key(), f"not {name}", body=name.encode())) for name in ("leased", "left", "gone", "left")]
+        await world.commit(key(), 0, acks=(Ack(key(), "start"), *acks), release=True)
+        assert [(mail.key, mail.body) for mail in await world.store.mail(key())] == [("not left", b"left")]
+        assert not await world.store.mail(queue())
+        assert [mail.key for mail in (await world.claim("one")).executions[0].mail] == ["not left"]
+
     async def test_a_key_that_is_gone_may_be_sent_again(self, world: World) -> None:
         await world.post(letter(key(), "1"), letter(key(), "2"))
         await world.post(acks=[Ack(key(), "1")])
