@@ -127,6 +127,7 @@ class Child(NamedTuple):
 
     awaited: bool = True
     undo: bool = False
+    grace_s: float | None = None
 
 
 def spawn(run: "Instance", target: str, given: Any, path: Path, how: Child) -> Made:
@@ -142,7 +143,7 @@ def spawn(run: "Instance", target: str, given: Any, path: Path, how: Child) -> M
         raise run.failure(f"there is no version {wanted} of {name}; there are {there}", "UnknownVersion")
     raw = values.encode(((), given if isinstance(given, dict) else {} if given is None else {"value": given}), "the input of", path)
     id = own_id(idempotency_key(execution.key, path))
-    op = Spawn(name, id, 0, raw, how.awaited, undo=how.undo and how.awaited, on_cancel="cancel" if how.awaited else "detach")
+    op = Spawn(name, id, 0, raw, how.awaited, undo=how.undo and how.awaited, on_cancel="cancel" if how.awaited else "detach", grace_s=how.grace_s)
     if releases is None:
         return Made(msgspec.structs.replace(op, version=int(wanted) if wanted.isdecimal() else 0))
     assert isinstance(release, Release)

@@ -110,7 +110,7 @@ def call(run: "Instance", doing: Doing) -> None:
         _work(run, doing, target, lambda: tools.call(run, doing, target))
         return
     if bool(config.get("wait", True)):
-        _call_child(run, doing, Child(True, bool(config.get("undo")) or doing.node.undo is not None), 1)
+        _call_child(run, doing, Child(True, bool(config.get("undo")) or doing.node.undo is not None, doing.node.grace_s), 1)
     elif not isinstance(op := _spawned(run, doing, doing.path, Child(False)), Err):
         started = {"workflow": getattr(op, "workflow", target), "id": getattr(op, "id", "")}
         doing.then(Done("success", Output.of(started, "what was started")))
