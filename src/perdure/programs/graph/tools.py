@@ -148,7 +148,11 @@ def spawn(run: "Instance", target: str, given: Any, path: Path, how: Child) -> M
         return Made(msgspec.structs.replace(op, version=int(wanted) if wanted.isdecimal() else 0))
     assert isinstance(release, Release)
     pinned = msgspec.structs.replace(
-        op, version=WALK_VERSION, definition=Blob(release.sha256, len(release.raw)), deadline_s=release.deadline_s, grace_s=release.grace_s
+        op,
+        version=WALK_VERSION,
+        definition=Blob(release.sha256, len(release.raw)),
+        deadline_s=release.deadline_s,
+        grace_s=release.grace_s if how.grace_s is None else how.grace_s,
     )
     return Made(pinned, ((release.sha256, release.raw),))
 
