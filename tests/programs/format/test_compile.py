@@ -38,7 +38,7 @@ EDGES: list[tuple[str, Document, set[str]]] = [
     ),
     ("refs: on_error may read what the step's own steps came to", definition("refs", do("a", tool("x"), on_error=[tool("y", with_=["@x", "@error"])])), set()),
     ("listed: one after the other", definition("listed", tool("a"), tool("b"), tool("c", with_="@a")), {"a * b", "b * c"}),
-    ("listed: needs adds an edge", definition("listed", tool("a"), tool("b"), tool("c", needs=["a"])), {"a * b", "b * c", "a + c"}),
+    ("listed: what needs the step before it comes after it alone", definition("listed", tool("a"), tool("b"), tool("c", needs=["b"])), {"a * b", "b + c"}),
     ("listed: inside of blocks as well", definition("listed", do("a", tool("x"), tool("y")), tool("b")), {"a * b", "x * y"}),
     (
         "branches of parallel begin at once, but for what they read and need",
@@ -223,8 +223,8 @@ NODES: list[tuple[str, dict[str, Any], str, Any]] = [
     ("the bodies of an if", {"id": "a", "if": {"ref": "@input"}, "then": [tool("b")]}, "bodies", (1, 2)),
     ("steps that stand in", tool("a", on_error=[tool("b")]), "on_error", 1),
     ("going on without", tool("a", on_error="go_on"), "on_error", "go_on"),
-    ("a join", tool("a", join="any"), "join", "any"),
-    ("a join of so many", tool("a", join=2), "join", 2),
+    ("a join", tool("a", join="any", needs=["m", "n"]), "join", "any"),
+    ("a join of so many", tool("a", join=2, needs=["m", "n"]), "join", 2),
     ("a time in text", tool("a", timeout="2m"), "timeout_s", 120.0),
     ("a name", tool("a", name="Alpha"), "name", "Alpha"),
     ("a condition", tool("a", when={"ref": "@input.x"}), "when", {"ref": "@input.x"}),
@@ -262,7 +262,7 @@ NODES: list[tuple[str, dict[str, Any], str, Any]] = [
 
 @pytest.mark.parametrize(("what", "step", "field", "expected"), NODES, ids=[row[0] for row in NODES])
 def test_a_node_has(what: str, step: dict[str, Any], field: str, expected: Any) -> None:
-    assert getattr(node(compiled(definition("refs", step)), "a"), field) == expected
+    assert getattr(node(compiled(definition("refs", step, tool("m"), tool("n"))), "a"), field) == expected
 
 
 def test_a_port_max_says_that_the_end_of_the_turns_is_no_failure() -> None:

@@ -37,9 +37,9 @@ def check_joins(draft: Draft) -> None:
     for site in draft.outline.sites:
         join, count = site.step.get("join", "all"), len(ways.get(site.number, ()))
         pointer, leads = f"{site.pointer}/join", f"{count} way{'' if count == 1 else 's'} lead{'s' if count == 1 else ''} to {site.id!r}"
-        if isinstance(join, int) and join > count:
+        if isinstance(join, int) and not isinstance(join, bool) and join > count:
             draft.error("join_too_many", pointer, f"it waits for {join} ways, and {leads}; wait for {count} at most" if count else f"{leads}; leave join away")
-        elif count < 2 and join not in ("all", "each") and not draft.dialect:
+        elif count < 2 and (join == "any" or (isinstance(join, int) and join > 0)) and not draft.dialect:
             draft.error("join_alone", pointer, f"it chooses among the ways that are waited for, and {leads}; leave join away")
 
 
