@@ -32,7 +32,7 @@ OnUndoError = Literal["park", "continue"]
 
 
 def checked_name(name: object, what: str) -> str:
-    """`name`, if it is text of 1 to 1024 bytes in UTF-8, on one line.
+    """`name`, if it is text of 1 to 1024 bytes in UTF-8, and if it names a workflow on one line.
 
     Raises:
         BadName: it is not.
@@ -45,8 +45,8 @@ def checked_name(name: object, what: str) -> str:
         raise BadName(what, ascii(name), "it has no encoding in UTF-8") from error
     if not 1 <= size_bytes <= limits.NAME_BYTES_MAX:
         raise BadName(what, name, f"a name takes 1 to {limits.NAME_BYTES_MAX} bytes, this one {size_bytes}")
-    if "\n" in name:
-        raise BadName(what, name, "a name stands on one line")
+    if what == "workflow" and "\n" in name:
+        raise BadName(what, name, "the name of a workflow stands on one line")
     return name
 
 

@@ -61,14 +61,19 @@ def capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[s
     """What an engine has for the executions of a workflow that it was given, of whose kinds of steps these can be used."""
     versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
     names = (("tool", workflow.tools), ("kind", (*kinds, *AGENTS)), ("definition", workflow.family))
-    return frozenset((*versions, *(f"{what}:{name}" for what, known in names for name in known)))
+    return frozenset(map(_on_one_line, (*versions, *(f"{what}:{name}" for what, known in names for name in known))))
 
 
 def required(workflow: "GraphWorkflow", ir: IR) -> frozenset[str]:
     """What the executions of a definition need, with the versions that tools have in `workflow`. What is imported by name is not among it."""
     agents = (node for node in ir.nodes if node.kind == "agent" and isinstance(node.config, Mapping))
     theirs = (Need("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
-    return frozenset(name for need in (*needed(ir), *theirs) if (name := _capability(workflow, need)))
+    return frozenset(_on_one_line(name) for need in (*needed(ir), *theirs) if (name := _capability(workflow, need)))
+
+
+def _on_one_line(capability: str) -> str:
+    """A capability as a line of the name of a program."""
+    return capability.replace("\n", "\\n")
 
 
 def _capability(workflow: "GraphWorkflow", need: Need) -> str:
