@@ -361,7 +361,7 @@ async def test_an_execution_that_was_folded_before_is_read_from_there_on_by_whoe
         reads.append(0 if found is None else len(found.rows))
         return found
 
-    c.store.read = counted  # type: ignore[method-assign]
+    c.store.read = counted  # type: ignore[method-assign]  # what is read of the store is counted
     for _ in range(5):
         assert (await (await client.get(handle.key)).status()).status == "completed"
     assert sum(map(bool, reads)) == 1, "the log was read once, and then only whether there is more"

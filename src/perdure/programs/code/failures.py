@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-import perdure
 from perdure.core import limits, values
 from perdure.core.error_text import said_by, shortened, text_of
 from perdure.core.errors import ErrorInfo, PerdureError, ProgrammingError, StepFailed, TooLarge, Unencodable
@@ -26,7 +25,7 @@ FRAMES_MAX = 20
 FRAMES_SEEN_MAX = 10 * FRAMES_MAX
 """Among how many frames these are looked for."""
 
-LIBRARY = perdure.__path__[0] + "/"
+LIBRARY = values.__file__.rpartition("core")[0]
 """Where Perdure's own code is, whose frames say nothing to the user."""
 
 RELATED_MAX = 50
