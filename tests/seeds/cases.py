@@ -8,11 +8,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure import Step
 from perdure.definition import Definition
 from perdure.programs.graph.needs import needed
 from perdure.steps.registry import OWN
 from perdure.testing import Run, World
-from tests.graph.semantics.table import CALLBACKS_MAX, LONGEST_S, OVER, Broken, Row, befall
+from tests.graph.semantics.table import CALLBACKS_MAX, LONGEST_S, OVER, Broken, Row, again, befall
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
 
@@ -35,12 +36,13 @@ def broken(*_: Any, **__: Any) -> Any:
 
 
 def made(document: Mapping[str, Any], does: Mapping[str, Callable[..., Any]] = {}, calls: tuple[Definition, ...] = ()) -> Definition:  # never changed
-    """A definition in which everything that it needs is played."""
+    """A definition in which everything that it needs is played, by tools that may run again."""
     needs = list(needed(Definition.of(document, calls=calls).ir))
     played = {what: {one.name: does.get(one.name, given) for one in needs if one.what == what} for what in ("tool", "kind")}
     others = {name: fn for name, fn in does.items() if name not in played["kind"]}
+    tools = {name: fn if isinstance(fn, Step) else again(fn) for name, fn in (played["tool"] | others).items()}
     tasks = {name: _of_its_input(fn) for name, fn in others.items() if name in OWN}
-    return Definition.of(document, tools=played["tool"] | others, kinds=tasks | played["kind"], calls=calls, secrets={"TOKEN": "hush-hush"})
+    return Definition.of(document, tools=tools, kinds=tasks | played["kind"], calls=calls, secrets={"TOKEN": "hush-hush"})
 
 
 def _of_its_input(fn: Callable[..., Any]) -> Callable[..., Any]:

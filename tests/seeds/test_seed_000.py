@@ -101,7 +101,7 @@ async def paid(ctx: Context, takes_s: float) -> str:
     return await ctx.step(pay, "paid", takes_s)
 
 
-@workflow(deadline="60s")
+@workflow(deadline="60s", grace=0)
 async def hurried(ctx: Context, takes_s: float) -> str:
     return await ctx.step(work, "late", takes_s)
 

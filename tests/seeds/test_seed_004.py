@@ -138,7 +138,8 @@ claim   where
 160     steps/agents/test_own: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
 161     later: the console
 162     row "a result that does not fit the step's schema fails the step";
-        row "an input that does not fit its schema fails the execution before anything is done"
+        programs/graph/test_inputs: test_what_a_definition_does_not_take_is_refused_before_there_is_an_execution,
+        test_what_was_started_without_its_definition_at_hand_fails_before_anything_is_done
 163-165  later: tenancy, backpressure, costs
 166     this table
 167     format/test_canonical: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
@@ -380,7 +381,7 @@ def test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_
 def test_an_execution_goes_on_by_the_version_that_it_began_with(world: World) -> None:
     run = world.start(made(definition(Example("", PROCESS, False, ""))))
     other = {**PROCESS, "nodes": [*PROCESS["nodes"][:2], {"id": "end", "type": "task", "config": {"action": "OTHER"}}]}
-    world.restart(made(definition(Example("", other, False, ""))))
+    world.restart(made(definition(Example("", other, False, "")), {"end": given}))  # an engine has the tools of all versions
     befall(world, run, Voted("wait"))
     assert run.step("end").target == "end"
 

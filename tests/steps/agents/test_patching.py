@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Definition, Fatal
+from perdure import Definition, Fatal, step
 from perdure.programs.format.reading import read
 from perdure.steps.agents.patching import changed
 from perdure.testing import Run, World
@@ -29,7 +29,7 @@ def document(self_edit: bool = True) -> dict[str, Any]:
 
 def started(world: World, scope: str, operations: Any, self_edit: bool = True) -> tuple[Run[Any], Script]:
     script = Script([("patch_workflow", {"operations": operations, "scope": scope, "description": "Tell them"})], "Improved")
-    tools: dict[str, Any] = {"done": lambda: "done", "email": lambda to: f"mail to {to}"}
+    tools: dict[str, Any] = {"done": step(idempotent=True)(lambda: "done"), "email": step(idempotent=True)(lambda to: f"mail to {to}")}
     return world.start(Definition.of(document(self_edit), tools=tools, deployment=deployed(default=script))), script
 
 
