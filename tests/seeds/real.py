@@ -26,7 +26,7 @@ from perdure.runtime.worker import Worker
 from perdure.steps.deployment import Allowed, Deployment
 from perdure.steps.models import llm
 from perdure.steps.registry import OWN
-from tests.graph.semantics.table import ANYTHING, Voted
+from tests.graph.semantics.table import ANYTHING, Voted, again
 from tests.seeds.cases import Case, called, given
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
@@ -82,10 +82,11 @@ def made(document: Mapping[str, Any], case: Case, here: Deployment, kinds: Mappi
     return Definition.of(document, tools=tools, calls=calls, kinds=kinds, deployment=here, secrets={"TOKEN": "hush-hush"})
 
 
-def tool(case: Case, name: str) -> Callable[..., Any]:
-    """A user's tool, which says what the case has it say."""
+def tool(case: Case, name: str) -> Any:
+    """A user's tool, which says what the case has it say, and may run again."""
     left = list(case.answers.get(name, ()))
-    return (lambda **_: left.pop(0)) if name in case.answers else case.does.get(name, given)
+    does = (lambda **_: left.pop(0)) if name in case.answers else case.does.get(name, given)
+    return does if isinstance(does, Step) else again(does)
 
 
 def echoed(**named: Any) -> Any:

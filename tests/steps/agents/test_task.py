@@ -75,7 +75,7 @@ def test_the_time_ends_a_model_call_that_hangs_and_its_tries(world: World) -> No
 def test_the_time_ends_a_tool_that_hangs_and_a_retry_grants_it_anew(world: World) -> None:
     hangs = [True]
 
-    @step(idempotent=True, grace=0)
+    @step(grace=0)
     async def wait() -> str:
         if hangs:
             await asyncio.sleep(10_000)
