@@ -95,7 +95,7 @@ async def story(ctx: Context, laps: int) -> list[Any]:
     large = await ctx.step(plain, 7)
     return [first, both, turn.state, child, large]
 
-print(json.dumps(story.run(int(sys.argv[1]), id="k")))
+print(json.dumps(story.with_(id="k").run(int(sys.argv[1]))))
 """
 
 

@@ -246,7 +246,7 @@ async def test_a_verb_that_is_never_awaited_fails_the_execution_and_names_it() -
 
 
 @virtually
-async def test_a_tasks_failure_that_nobody_awaits_is_not_the_end() -> None:
+async def test_a_tasks_failure_that_nobody_awaits_fails_the_execution() -> None:
     @workflow
     async def ignoring(ctx: Context) -> str:
         task = asyncio.create_task(ctx.step(fails))
@@ -254,7 +254,8 @@ async def test_a_tasks_failure_that_nobody_awaits_is_not_the_end() -> None:
         return str(task.done())
 
     async with world(ignoring) as w:
-        assert await w.run(ignoring) == "True"
+        error = await w.failure(ignoring)
+        assert error.type == "StepFailed" and error.message.startswith("step fails failed")
 
 
 @virtually

@@ -125,7 +125,7 @@ def test_a_definition_with_options_is_still_a_definition(world: World) -> None:
 
 
 VALUES: dict[str, Any] = {
-    "id": "k", "name": "one", "tenant": "acme", "delay": "1s", "deadline": "1h", "queue": "q", "lane": "a", "priority": 5, "attributes": {"a": 1},
+    "id": "k", "name": "one", "tenant": "acme", "delay": "1s", "deadline": "1h", "grace": "5s", "queue": "q", "lane": "a", "priority": 5, "attributes": {"a": 1},
     "strict": True, "ttl": "1h", "debounce": "1s", "singleton": True, "undo": True, "on_cancel": "detach", "retry": Retry(max=1), "connection": object(),
     "db": "memory:",
 }  # fmt: skip
@@ -153,6 +153,7 @@ def _acted(run: Any, option: str) -> bool:
     ways = {
         "id": run.id == "k", "tenant": run.key.tenant == "acme", "delay": took_s >= 1, "debounce": took_s >= 1 and run.id == "doubling@1",
         "singleton": run.id == "doubling@1", "deadline": run._execution().deadline_at_s is not None, "attributes": run.attributes == {"a": 1},
+        "grace": started is not None and started.grace_s == 5,
         "queue": head.queue == "q", "lane": head.queue == "q", "priority": head.queue == "q", "strict": run.created, "ttl": run.created and started is not None,
     }  # fmt: skip
     return bool(ways[option])

@@ -171,13 +171,15 @@ def test_a_callback_that_raises_is_kept_as_an_error_and_the_next_one_runs() -> N
     assert error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_name == "<lambda>"
 
 
-def test_an_exception_that_nobody_retrieves_is_kept_as_an_error() -> None:
+def test_a_task_whose_exception_nobody_retrieves_is_kept_as_unheard() -> None:
     async def fail() -> None:
         raise ValueError
 
     loop = parked(fail())
     gc.collect()
-    assert [error["message"] for error in loop.errors] == ["NumberedTask exception was never retrieved"]
+    (task,) = loop.unheard
+    assert isinstance(task.exception(), ValueError)
+    assert loop.unheard == [] and loop.errors == [], "now it was looked at"
 
 
 # The same in every process.

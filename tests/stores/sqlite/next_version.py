@@ -8,13 +8,15 @@ from perdure.stores.sqlite import opening, rekey, tables
 from perdure.stores.sqlite.schema import STEPS, VERSION, Step
 
 NEXT = VERSION + 1
+TIMES = 10
 
 
 def _note(connection: sqlite3.Connection) -> None:
-    """Give every execution a note, so that each row is written anew."""
+    """Give every execution a note, so that each row is written anew; several times, so that who upgrades a large file can be caught at it."""
     connection.execute("ALTER TABLE heads ADD COLUMN note TEXT NOT NULL DEFAULT ''")
-    connection.execute("UPDATE heads SET note = id")
     connection.execute("CREATE INDEX heads_by_note ON heads (note)")
+    for time in range(TIMES):
+        connection.execute("UPDATE heads SET note = id || ?", ("." * (TIMES - 1 - time),))
 
 
 STEP = Step(NEXT, "let executions have a note", _note)

@@ -120,7 +120,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     `on_task(parent, task)` is called as each task is created, before its first step; parent is None outside of tasks.
     `stopped`, once true, makes `drive` return when the callback that it is in returns. `errors` has what a loop would
-    print: asyncio's contexts of callbacks that raised and of exceptions that nobody retrieved.
+    print: asyncio's contexts of callbacks that raised; `unheard` the tasks whose exceptions nobody retrieved.
     """
 
     __slots__ = ("_closed", "_driving", "_failed", "_futures", "_numbers", "_ready", "_tasks", "errors", "on_task", "stopped")
