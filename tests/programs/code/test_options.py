@@ -125,7 +125,8 @@ def test_a_definition_with_options_is_still_a_definition(world: World) -> None:
 
 
 VALUES: dict[str, Any] = {
-    "id": "k", "name": "one", "tenant": "acme", "delay": "1s", "deadline": "1h", "grace": "5s", "queue": "q", "lane": "a", "priority": 5, "attributes": {"a": 1},
+    "id": "k", "name": "one", "tenant": "acme", "delay": "1s", "deadline": "1h", "grace": "5s", "queue": "q", "lane": "a", "priority": 5,
+    "attributes": {"a": 1},
     "strict": True, "ttl": "1h", "debounce": "1s", "singleton": True, "undo": True, "on_cancel": "detach", "retry": Retry(max=1), "connection": object(),
     "db": "memory:",
 }  # fmt: skip
