@@ -252,7 +252,7 @@ class Undo:
 
     step: Step[Any, Any, Any]
     in_doubt: bool
-    on_error: "OnUndoError" = "park"
+    on_error: OnUndoError = "park"
 
 
 _HANDLERS: dict[str, list["ref[Undo]"]] = {}

@@ -25,13 +25,14 @@ Payload = Callable[[Value], bytes]
 
 
 class Told:
-    """What all events of an execution of `definition` say. Tries that were interrupted are not counted."""
+    """What all events of an execution of `definition` say. Tries that were interrupted are not counted, and what was in flight at the end is left out."""
 
     def __init__(self, key: Key, definition: dict[str, Json], events: Iterable[e.Event], payload: Payload) -> None:
         self._events = tuple(events)
         self._payload = payload
         self._interrupted = Counter(_interrupted(self._events))
         self._settled: dict[Path, Settlement] = {}
+        self._taken_back = {event.path for event in self._events if isinstance(event, e.Dropped)}
         self._execution = Execution(key)
         for event in self._events:
             self._execution.apply(event)
@@ -54,6 +55,8 @@ class Told:
                 continue
             step_name, place = self._place(path)
             match known.op:
+                case Call() if path in self._taken_back:
+                    continue  # whether it still came to something depends on when its execution ended
                 case Call():
                     yield self._called(step_name, place, known, known.attempt - self._interrupted[path])
                 case Spawn():
@@ -89,6 +92,8 @@ class Told:
         for event in self._events:
             if isinstance(event, e.Opened) and event.path[0] == UNDO and isinstance(event.op, Call):
                 path = event.path[1:]
+                if path in self._taken_back:
+                    continue
                 outcome = self._settled[path].outcome
                 step_name, place = self._place(path)
                 yield Undone(step_name, place, self._plain(outcome.value) if isinstance(outcome, Ok) else None)
