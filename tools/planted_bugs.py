@@ -180,7 +180,12 @@ GUARDS = (
     Guard("a queue hands over no more than its limit", "stores.fairness:room_in", Instead("held.total()", "0"), LIMITS),
     Guard("a lane is handed no more than its limit", "stores.fairness:choose", never("behind >= limits.per_lane"), MEMORY),
     Guard("the dead take no room in a queue", "stores.sqlite.queues:_count", always("living"), SQLITE),
-    Guard("a start that is too late does not begin", "core.decide:_Draft.start", never("message.expires_at_s", "self.now.earliest_s"), suite("service/test_pending.py")),
+    Guard(
+        "a start that is too late does not begin",
+        "core.decide:_Draft.start",
+        never("message.expires_at_s", "self.now.earliest_s"),
+        suite("service/test_pending.py"),
+    ),
     Guard("of a singleton one runs at a time", "service.operations:start", never("row[0].status"), suite("service/test_pending.py")),
     # Transactions with a user's data, and files that are not Perdure's.
     Guard("who lost an execution commits no transaction", "stores.sqlite.transactions:may", never("HELD"), suite("stores/sqlite/test_transactions.py")),
