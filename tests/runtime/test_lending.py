@@ -62,6 +62,11 @@ async def careful(ctx: Context, what: str) -> str | None:
 
 
 @workflow
+async def hasty(ctx: Context, what: str) -> Any:
+    return await ctx.step(draw.with_(idempotent=True, timeout="300s"), what)
+
+
+@workflow
 async def drawing_many(ctx: Context, count: int) -> list[Any]:
     return await ctx.map(lambda c, name: c.step(draw, name), [str(number) for number in range(count)])
 
@@ -221,8 +226,8 @@ async def test_a_failure_that_is_not_to_be_tried_again_is_not(c: Cluster) -> Non
 
 @virtually
 async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c: Cluster) -> None:
-    engine, process = await c.engine(careful), await c.lender()
-    assert await c.start(engine, careful, "a cat")
+    engine, process = await c.engine(hasty), await c.lender()
+    assert await c.start(engine, hasty, "a cat")
     loan = await one(process, lease_s=3600.0)
     assert loan.until_store_s == pytest.approx(now_s() + 300.0, abs=0.1)
     while now_s() < (loan.until_store_s or 0.0) - 10.0:
@@ -234,7 +239,16 @@ async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c:
     assert ended(await complete(process, loan, 1)) in ("timed_out", "unwanted")
     again = await one(process)
     assert again.work.attempt == 2 and await complete(process, again, "late") is None
-    assert await c.result(engine, careful) == "late"
+    assert await c.result(engine, hasty) == "late"
+
+
+@virtually
+async def test_a_try_that_takes_too_long_is_not_repeated_unless_it_is_idempotent(c: Cluster) -> None:
+    engine, process = await c.engine(careful), await c.lender()
+    assert await c.start(engine, careful, "a cat")
+    await one(process, lease_s=3600.0)
+    assert (await c.result(engine, careful)).startswith("timeout: ")
+    assert await lent(process, wait_s=30.0) == []
 
 
 # Silence and death.

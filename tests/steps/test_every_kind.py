@@ -128,7 +128,7 @@ async def test_its_time_ends_it_and_nothing_of_it_is_left(row: Row, place: Place
 
 @every_kind
 async def test_who_cancels_an_execution_in_the_middle_of_it_leaves_nothing_of_it(row: Row, place: Place) -> None:
-    definition = place.definition({"id": "a", **row.slow(place)})
+    definition = place.definition({"id": "a", **row.slow(place), "grace": "200ms"})
     async with working(MemoryStore(), definition) as client:
         handle = await client.start(definition.with_(id="x"))
         await until_performing(handle)

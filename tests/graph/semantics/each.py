@@ -13,6 +13,7 @@ def mapped(each: str, tool: str = "SAY", more: str = "") -> str:
 
 
 NO_RETRY = ", retry: {max: 1}"
+NO_GRACE = ", grace: 0s"
 
 ROWS = [
     Row(
@@ -120,12 +121,21 @@ ROWS = [
     ),
     Row(
         "the first item that fails, fails the step, and the others are dropped",
-        mapped("concurrency: 0", more=NO_RETRY),
+        mapped("concurrency: 0", more=NO_RETRY + NO_GRACE),
         {"of": [1, 2, 3]},
         answers={"m/~1": [Broken("second")]},
         takes={"m/~0": "10s", "m/~1": "1s", "m/~2": "10s"},
         failed="Broken: second",
         took=1,
+    ),
+    Row(
+        "if the execution fails with the step, what is dropped and in flight has its grace",
+        mapped("concurrency: 0", more=NO_RETRY),
+        {"of": [1, 2, 3]},
+        answers={"m/~1": [Broken("second")]},
+        takes={"m/~0": "10s", "m/~1": "1s", "m/~2": "60s"},
+        failed="Broken: second",
+        took=31,
     ),
     Row(
         "an item that has failed fails the step even if none has begun after it",
@@ -189,7 +199,7 @@ ROWS = [
     ),
     Row(
         "when enough can't be reached any more, the step fails at once",
-        mapped("enough: 2", more=NO_RETRY),
+        mapped("enough: 2", more=NO_RETRY + NO_GRACE),
         {"of": [1, 2, 3]},
         answers={"m/~0": [Broken("first")], "m/~1": [Broken("second")]},
         takes={"m/~2": "10s"},

@@ -127,10 +127,9 @@ async def awaited(how: str, token: str, key: str, plain: str) -> Any:
 
 async def echo(config: Any, input: Any = None, env: Any = None) -> Any:
     """A kind of steps that lets out all that it is given."""
-    given = (
-        [config["headers"]["k"], input["key"], env["PLAIN"]] if isinstance(config, dict) and "headers" in config else [input["odd"], input["key"], env["PLAIN"]]
-    )
-    return leaking((input or {}).get("how", "result"), given)
+    odd = config["headers"]["k"] if isinstance(config, dict) and "headers" in config else input["odd"]
+    plain = env["PLAIN"] if env else input["plain"]
+    return leaking((input or {}).get("how", "result"), [odd, input["key"], plain])
 
 
 class Row(NamedTuple):
@@ -231,8 +230,8 @@ KINDS: dict[str, Row] = {
     "llm in earnest": Row({"llm": {"model": "echoes", "prompt": "Say this again"}, **READ}),
     "llm that fails": Row({"llm": {"model": "refuses", "prompt": "Say this again"}, **READ}),
     "http in earnest": Row({"http": IN_EARNEST, "with": {"query": {"odd": "@secrets.ODD"}, "json": {"key": "@secrets.KEY", "odd": "@secrets.ODD"}}}),
-    "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
-    "llm": Row({"llm": {"model": "small", "prompt": "x"}, "with": {"odd": "@secrets.ODD", "key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo),
+    "http": Row({"http": {"url": "https://x", "headers": {"k": "@secrets.ODD"}}, "with": {"key": "@secrets.KEY", "plain": "@secrets.PLAIN"}}, echo),
+    "llm": Row({"llm": {"model": "small", "prompt": "x"}, **READ}, echo),
     "task": Row(
         {"task": {"type": "own", "config": {"headers": {"k": "@secrets.ODD"}}}, "with": {"key": "@secrets.KEY"}, "env": {"PLAIN": "@secrets.PLAIN"}}, echo
     ),

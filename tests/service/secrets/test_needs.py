@@ -11,8 +11,9 @@ triggers:
 steps:
   - {id: a, tool: send, with: {token: "Bearer @{secrets.A} @{secrets.B}", deep: [{x: "@secrets.A"}]}, undo: {tool: back, with: {t: "@secrets.UNDO"}}}
   - {id: b, http: {url: "https://x", headers: {k: "@secrets.HEADER"}}}
-  - {id: c, ts: "export default () => '@secrets.NOT'", with: {t: "@secrets.A"}, env: {E: "@secrets.ENV"}}
-  - {id: d, task: {type: work, queue: q, config: {c: "@secrets.CONFIG"}}, each: {in: [1]}}
+  - {id: c, ts: "export default () => '@secrets.NOT'", with: {t: "@secrets.A"}}
+  - {id: d, bash: "true", env: {E: "@secrets.ENV"}}
+  - {id: h, task: {type: work, config: {c: "@secrets.CONFIG"}}, each: {in: [1]}}
   - {id: e, do: [{id: f, tool: send, with: {t: "@secrets.INNER"}}]}
   - {id: g, set: {x: "@@secrets.NOT"}}
 """
@@ -25,8 +26,8 @@ def test_all_that_a_definition_reads_is_named_with_the_steps_that_do() -> None:
         "B": ["a"],
         "UNDO": ["a"],
         "HEADER": ["b"],
-        "ENV": ["c"],
-        "CONFIG": ["d"],
+        "ENV": ["d"],
+        "CONFIG": ["h"],
         "INNER": ["f"],
         "HOOK": ["triggers"],
     }

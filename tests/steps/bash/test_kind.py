@@ -39,7 +39,7 @@ async def test_what_it_takes_and_gives_fits_its_schemas(shell: Shell) -> None:
     assert schema.problems(CONFIG, "ls") == schema.problems(CONFIG, {"command": "ls", "isolate": True}) == []
     assert schema.problems(CONFIG, {"command": "ls", "isolate": "some"}) and schema.problems(CONFIG, {"cwd": "x"})
     of = bash(shell.deployment)
-    assert (of.name, of.step.idempotent, of.may_repeat("ls"), of.timeout, of.ports) == ("bash", True, False, 120.0, ("success", "error"))
+    assert (of.name, of.step.idempotent, of.may_repeat("ls"), of.timeout, of.ports) == ("bash", None, False, 120.0, ("success", "error"))
 
 
 async def test_who_is_ended_by_a_signal_says_which(shell: Shell) -> None:

@@ -58,7 +58,7 @@ def _back_up(file: DatabaseFile, target: Path) -> None:
 
 
 def _copy(file: DatabaseFile, partial: Path) -> None:
-    make_database_file(partial, of_neighbour(file.path))
+    make_database_file(partial, of_neighbour(file.path), directories=False)
     with closing(file.connect(wait_s=1.0)) as source, closing(DatabaseFile(partial).connect(creates=True)) as copied:
         source.execute("BEGIN")  # One moment: without it, whoever writes makes the copy begin anew.
         source.execute("SELECT epoch FROM meta").fetchone()

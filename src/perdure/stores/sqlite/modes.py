@@ -15,15 +15,16 @@ PROCESSES = ".processes"
 """What the name of the directory beside a database ends with, in which its processes are."""
 
 
-def make_database_file(path: Path, mode: int = FILE) -> None:
-    """Have an empty file at `path`, and the directories above it, unless they are there. What keeps a file from being made, SQLite says when it opens it.
+def make_database_file(path: Path, mode: int = FILE, *, directories: bool = True) -> None:
+    """Have an empty file at `path`, and with `directories` those above it, unless they are there. What keeps a file from being made, SQLite says when it opens it.
 
     Raises:
         OSError: a directory can't be made.
     """
     if path.exists():
         return
-    make_directories(path.parent, of_directory(mode))
+    if directories:
+        make_directories(path.parent, of_directory(mode))
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = _make(unfinished, os.O_WRONLY, mode)

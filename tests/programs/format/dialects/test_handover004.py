@@ -101,6 +101,8 @@ def test_a_cancel_reaches_the_version_that_is_at_work(world: World) -> None:
     (child,) = run.children()
     run.cancel("no more")
     world.settle()
+    assert (run.status, child.status) == ("cancelled", "ending")
+    world.skip("30s")  # the grace of what it has in flight
     assert (run.status, child.status) == ("cancelled", "cancelled")
 
 
