@@ -28,6 +28,8 @@ PORTS: dict[str, Any] = {
         {"id": "d", "tool": "D", "needs": ["c"], "join": "any"},
     ],
 }
+UNJOINED = {"op": "set", "id": "d", "path": "/join"}
+"""What goes with the change that leaves one way to `d`."""
 REFS: dict[str, Any] = {
     "perdure": 1,
     "name": "refs",
@@ -65,8 +67,8 @@ def test_edges_are_connected_and_disconnected() -> None:
     assert step(
         edited(PORTS, [{"op": "connect", "from": "d", "to": "a", "port": "error"}, {"op": "set", "id": "d", "path": "/next/error/max", "value": 3}]), "d"
     )["next"] == {"error": {"to": ["a"], "max": 3}}
-    assert step(edited(PORTS, [{"op": "disconnect", "from": "b", "to": "d"}]), "b")["next"] == {"approved": {"to": ["c"]}}
-    assert step(edited(PORTS, [{"op": "disconnect", "from": "b", "to": "d", "port": "rejected"}]), "b")["next"] == {"approved": {"to": ["c"]}}
+    assert step(edited(PORTS, [{"op": "disconnect", "from": "b", "to": "d"}, UNJOINED]), "b")["next"] == {"approved": {"to": ["c"]}}
+    assert step(edited(PORTS, [{"op": "disconnect", "from": "b", "to": "d", "port": "rejected"}, UNJOINED]), "b")["next"] == {"approved": {"to": ["c"]}}
     assert step(edited(REFS, [{"op": "connect", "from": "a", "to": "c"}]), "c")["needs"] == ["a"]
     assert "needs" not in step(edited(edited(REFS, [{"op": "connect", "from": "a", "to": "c"}]), [{"op": "disconnect", "from": "a", "to": "c"}]), "c")
 
@@ -88,6 +90,7 @@ def test_edges_are_connected_and_disconnected() -> None:
         (PORTS, {"op": "connect", "from": "a", "to": "c", "port": "sucess"}, "tool has no port 'sucess'"),
         (REFS, {"op": "connect", "from": "a", "to": "c", "port": "error"}, "[0] (connect): steps leave by ports only where the definition says 'order: ports'"),
         (REFS, {"op": "connect", "from": "c", "to": "a"}, "is a cycle with no bound"),
+        (PORTS, {"op": "disconnect", "from": "b", "to": "d"}, "1 way leads to 'd'; leave join away"),
         (PORTS, {"op": "disconnect", "from": "a", "to": "c"}, "[0] (disconnect): there is no such edge from 'a' to 'c'"),
         (REFS, {"op": "rename", "id": "a", "to": "b"}, "[0] (rename): there is a step 'b' already"),
         (REFS, {"op": "rename", "id": "a", "to": "input"}, "'input' is a root"),
@@ -114,6 +117,7 @@ def test_what_dangles_in_between_may_be_mended_in_the_same_change() -> None:
         {"op": "remove_step", "id": "b"},
         {"op": "disconnect", "from": "a", "to": "b"},
         {"op": "connect", "from": "a", "to": "c"},
+        UNJOINED,
     ]
     assert [one["id"] for one in edited(PORTS, operations)["steps"]] == ["a", "c", "d"]
 

@@ -16,7 +16,7 @@ PROCESSES = ".processes"
 
 
 def make_database_file(path: Path, mode: int = FILE, *, directories: bool = True) -> None:
-    """Have an empty file at `path`, and with `directories` those above it, unless they are there. What keeps a file from being made, SQLite says when it opens it.
+    """Have an empty file at `path`, and with `directories` those above it, unless they are there. What keeps a file away, SQLite says when it opens it.
 
     Raises:
         OSError: a directory can't be made.
