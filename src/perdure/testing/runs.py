@@ -1,6 +1,7 @@
 """Runs: the executions of a test's world, as its handle shows them. The sync face of `AsyncHandle`, where waiting is virtual and ends."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import log, messages, values, views
 from perdure.core.attributes import AttributeValue, shown
-from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, WorkflowError
+from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, Undecodable, WorkflowError
 from perdure.core.execution import Execution
 from perdure.core.folding import fold
 from perdure.core.ops import APPROVAL, Call, Err, Ok, Receive, Spawn, kind, target
@@ -187,7 +188,8 @@ class Run(Generic[R_co]):
     def _arguments(self, value: Value, codec: Codec | None) -> tuple[Sequence[Any], Mapping[str, Any]]:
         raw = self._world.machine.payload(value)
         if codec is not None:
-            return codec.decode_args(raw, "the arguments")
+            with suppress(Undecodable):  # a secret that is named is none of the types that its value has
+                return codec.decode_args(raw, "the arguments")
         args, kwargs = msgspec.msgpack.decode(raw)
         return args, kwargs
 

@@ -241,13 +241,13 @@ def test_no_canary_is_written_when_a_process_is_killed_at_any_write(world: World
         given.append(token)
         return token
 
-    pay = {"id": "a", "tool": "charge", "with": WITH, "undo": {"tool": "refunds", "with": {"token": "@secrets.ODD", "id": "@self.forms.JSON"}}}
-    http = {"id": "h", "needs": ["a"], **KINDS["http"].step}
-    fails = {"id": "b", "needs": ["h"], "tool": "tool", "with": {"how": "fatal error", **WITH}}
+    pay = {"id": "a", "idempotent": True, "tool": "charge", "with": WITH, "undo": {"tool": "refunds", "with": {"token": "@secrets.ODD", "id": "@self.forms.JSON"}}}
+    http = {"id": "h", "needs": ["a"], "idempotent": True, **KINDS["http"].step}
+    fails = {"id": "b", "needs": ["h"], "idempotent": True, "tool": "tool", "with": {"how": "fatal error", **WITH}}
     document = {"perdure": 1, "name": "it", "steps": [pay, http, fails]}
     found = Definition.of(document, tools={"charge": charge, "refunds": refunds, "tool": tool}, kinds={"http": echo}, secrets=SECRETS)
     run = world.start(found)
-    assert run.status == "failed"
+    assert run.status == "failed" and run.steps()
     assert list(SECRETS.values()) in given and SECRETS["ODD"] in given
     assert not of_secrets("".join(said).encode()) and not of_secrets(repr(world.machine.store.__dict__).encode())
     assert not of_secrets(world.trace().encode())
