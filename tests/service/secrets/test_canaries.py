@@ -241,7 +241,13 @@ def test_no_canary_is_written_when_a_process_is_killed_at_any_write(world: World
         given.append(token)
         return token
 
-    pay = {"id": "a", "idempotent": True, "tool": "charge", "with": WITH, "undo": {"tool": "refunds", "with": {"token": "@secrets.ODD", "id": "@self.forms.JSON"}}}
+    pay = {
+        "id": "a",
+        "idempotent": True,
+        "tool": "charge",
+        "with": WITH,
+        "undo": {"tool": "refunds", "with": {"token": "@secrets.ODD", "id": "@self.forms.JSON"}},
+    }
     http = {"id": "h", "needs": ["a"], "idempotent": True, **KINDS["http"].step}
     fails = {"id": "b", "needs": ["h"], "idempotent": True, "tool": "tool", "with": {"how": "fatal error", **WITH}}
     document = {"perdure": 1, "name": "it", "steps": [pay, http, fails]}
