@@ -132,8 +132,9 @@ async def test_a_program_whose_task_nobody_wants_any_more_is_ended(tmp_path: Pat
 open("begun", "w").close()
 time.sleep(1000)
 """
-    async with place(tmp_path, ONE, each(tmp_path, body)) as it:
-        await it.start(ONE)
+    brief = tasks({"id": "a", "task": "do", "with": {"n": 1}, "grace": "1s"})
+    async with place(tmp_path, brief, each(tmp_path, body)) as it:
+        await it.start(brief)
         await appears(tmp_path / "begun")
         await it.store.commit([Post(sends=(Send(Key("default", "album", "e"), "cancel", messages.encode(messages.Cancel())),))])
         with pytest.raises(ExecutionCancelled):
