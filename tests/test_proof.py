@@ -93,7 +93,7 @@ def test_results_are_written_in_order_until_the_time_is_up(tmp_path: Path) -> No
     file.write_text("import pytest, time\ndef test_a(): time.sleep(1.2)\ndef test_b(): assert False\ndef test_c(): pytest.skip('no')\ndef test_d(): pass\n")
     (tmp_path / "order").write_text(json.dumps([f"test_some.py::test_{name}" for name in "cbad"]))
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},  # those of a worker of pytest-xdist
         "PYTHONPATH": str(ROOT),
         "PERDURE_PROVE_ORDER": str(tmp_path / "order"),
         "PERDURE_PROVE_RESULTS": str(tmp_path / "results"),
