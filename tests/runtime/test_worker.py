@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
@@ -66,6 +67,30 @@ async def paying(ctx: Context, name: str, takes_s: float) -> str:
 @workflow
 async def paying_many(ctx: Context, count: int) -> list[str]:
     return await ctx.map(lambda c, name: c.step(charge.with_(queue="gpu"), name), [str(number) for number in range(count)])
+
+
+colour: ContextVar[str] = ContextVar("colour", default="none")
+
+
+@step
+async def paint(with_colour: str) -> str:
+    before = colour.get()
+    colour.set(with_colour)
+    return before
+
+
+@workflow
+async def painting(ctx: Context) -> list[str]:
+    return [await ctx.step(paint.with_(queue="gpu"), "red"), await ctx.step(paint.with_(queue="gpu"), "blue")]
+
+
+@virtually
+async def test_a_worker_s_step_sees_no_context_variables_of_its_process_or_of_another_step(c: Cluster) -> None:
+    engine = await c.engine(painting)
+    colour.set("green")
+    await c.worker(paint)
+    assert await c.start(engine, painting)
+    assert await c.result(engine, painting) == ["none", "none"]
 
 
 @virtually

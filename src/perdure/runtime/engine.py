@@ -101,6 +101,7 @@ class Engine:
         self.watch = Watch(store, self._holds)
         self.threads: Executor | None = None
         self.resources = Resources(store)
+        self.variables = Context()  # empty, as it is where a recovery goes on
         self.perform: Performer = perform  # what tries are made by; tests put something else here
         self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = self._closed = False
@@ -137,7 +138,7 @@ class Engine:
 
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
-        self.clock, self.variables = StoreClock(asyncio.get_running_loop().time), Context()  # empty, as it is where a recovery goes on
+        self.clock = StoreClock(asyncio.get_running_loop().time)
         self._alarm = Alarm(self.clock, self._ring)
         self.threads = DaemonThreads()
         self.resources.begin()

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -73,6 +74,7 @@ class Worker:
         self._telling: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
         self._resources = Resources(store)
+        self.variables = Context()  # empty, as in any other process that may do the same calls
         self._stopping = False
         self._grace_ends_s = 0.0
 
@@ -80,7 +82,7 @@ class Worker:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
         self._threads = DaemonThreads()
         self._resources.begin()
-        opened.set(self._resources)
+        self.variables.run(opened.set, self._resources)
         try:
             async with self._claims.alive():
                 await persistently(lambda: declare(self.store, declared((), self._given)))
@@ -147,7 +149,7 @@ class Worker:
         for mail, work in await self._claims.claim(self.queues, free):
             lease = (self._membership.name, mail.number)
             if lease not in self._at_work:
-                self._at_work[lease] = task = asyncio.create_task(self._do(mail, work))
+                self._at_work[lease] = task = asyncio.create_task(self._do(mail, work), context=self.variables.copy())
                 task.add_done_callback(lambda task, lease=lease: self._done(lease, task))  # type: ignore[misc]  # mypy can't infer the default
 
     def _done(self, lease: tuple[str, int], task: "asyncio.Task[None]") -> None:
@@ -197,10 +199,12 @@ class Worker:
         assert task is not None
         self._cancellable[task] = _Cancellable(life, mark, work.grace_s)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
-        trying = perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
-        me = asyncio.current_task()
+
+        def trying() -> Coroutine[Any, Any, Outcome]:
+            return perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
+
         try:
-            return await _in_time(trying, life, work.timeout_s, lambda: me in self._at_work.values())
+            return await _in_time(trying, life, work.timeout_s, lambda: task in self._at_work.values())
         except TimeoutError:
             return answers.late(work)
         finally:
@@ -222,14 +226,18 @@ class Worker:
             await self.store.commit([post])
 
 
-async def _in_time(trying: Coroutine[Any, Any, Outcome], life: StepLife, timeout_s: float | None, is_wanted: Callable[[], bool]) -> Outcome:
-    """Await a try for so long, counted from when its step began: the process may have stood still before that. What it does to its own task is an outcome.
+async def _in_time(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: StepLife, timeout_s: float | None, is_wanted: Callable[[], bool]) -> Outcome:
+    """Make a try and await it for so long, counted from when its step began: the process may have stood still before that. What it does to its own task is an outcome.
 
     Raises:
         TimeoutError: it was not done by then, and is over.
     """
     loop, is_over = asyncio.get_running_loop(), False
-    life.began_s, task = loop.time(), loop.create_task(uncancelled(trying, lambda: not is_over and is_wanted()))
+
+    async def tried() -> Outcome:
+        return await uncancelled(trying(), lambda: not is_over and is_wanted())
+
+    life.began_s, task = loop.time(), loop.create_task(tried())
     try:
         while not task.done():
             left_s = None if timeout_s is None else life.began_s + timeout_s - loop.time()

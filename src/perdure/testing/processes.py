@@ -58,6 +58,7 @@ class Process:
         self.store = store = FaultyStore(simulation.store, simulation.rng, simulation.faults, gate=self.gate, counts=simulation.counts)
         holder = f"{self.name}.{self._lives}"
         self.runs = runs = self._worker(store, holder) if self.works else self._engine(store, holder)
+        runs.variables.run(acting_for.set, lambda: self.holder)
         self.task = simulation.loop.create_task(runs.run(), name=holder, context=self._context.copy())
         self.task.add_done_callback(lambda _: ended.set())
 
