@@ -253,7 +253,7 @@ DEFECT = re.compile(
 
 
 def fuzzed(kind: str) -> st.SearchStrategy[Any]:
-    """Configs of a kind: by its shape, of pipelines by the names of operations, of tools only what is no name (an execution waits for a tool that is not there)."""
+    """Configs of a kind: by its shape, of pipelines by the names of operations, of tools what is no name (an execution waits for a tool that is missing)."""
     if kind == "tool":
         return ANYTHING.filter(lambda config: not isinstance(config, str) or not config)
     by_shape = configs(verbs()[kind].shape)

@@ -227,7 +227,7 @@ class Worker:
 
 
 async def _in_time(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: StepLife, timeout_s: float | None, is_wanted: Callable[[], bool]) -> Outcome:
-    """Make a try and await it for so long, counted from when its step began: the process may have stood still before that. What it does to its own task is an outcome.
+    """Make a try and await it for so long, counted from when its step began, as the process may have stood still. What it does to its own task is an outcome.
 
     Raises:
         TimeoutError: it was not done by then, and is over.
