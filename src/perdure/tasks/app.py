@@ -97,6 +97,8 @@ class App:
         if answered is None:  # whoever asked has gone
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answered.body)).encode()), *answered.headers]
+        if answered.status != 200 and any(name == b"expect" for name, _ in scope["headers"]):
+            headers.append((b"connection", b"close"))  # whether the body follows that waits to be asked for can't be known
         await send({"type": "http.response.start", "status": answered.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answered.body})
 
@@ -263,12 +265,12 @@ async def _body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise Refused(408, "TooSlow", f"the body did not arrive within {BODY_S:g} s", "send it again", ((b"connection", b"close"),)) from None
+        raise Refused(408, "TooSlow", f"the body did not arrive within {BODY_S:g} s", "send it again") from None
 
 
 def _too_large() -> Refused:
     why = f"a body may take {BODY_BYTES_MAX:,} bytes at most"
-    return Refused(413, "TooLarge", why, "keep it elsewhere, and answer with where it is", ((b"connection", b"close"),))
+    return Refused(413, "TooLarge", why, "keep it elsewhere, and answer with where it is")
 
 
 async def _left(receive: Receive) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import socket
+from functools import partial
+from typing import Any, cast
 
 from perdure.core.errors import BadValue, MissingExtra
 from perdure.runtime.lending import Lender
@@ -11,14 +13,11 @@ from perdure.tasks.app import App
 
 logger = logging.getLogger("perdure.tasks")
 
-KEEP_ALIVE_S = 75
-"""How long a connection may be idle between two requests."""
-
-CONNECTIONS_MAX = 4096
-"""More than so many connections at a time are answered with 503."""
-
 BACKLOG = 2048
-"""How many connections may wait to be taken."""
+"""How many connections may wait to be accepted."""
+
+ACCEPTS_MAX = 16
+"""How many connections are accepted in one turn of the event loop: those beyond the limit hold their descriptors for a few turns, until they are closed."""
 
 FAREWELL_S = 5
 """How long requests that are being answered may take, once all loans have ended."""
@@ -60,8 +59,9 @@ class Endpoint:
 
     def __init__(self, lender: Lender, access: Access, host: str, port: int) -> None:
         try:
-            import httptools  # noqa: F401  # which uvicorn is told to use
             import uvicorn
+
+            from perdure.tasks.connections import Admission, Connection, connections_max
         except ImportError as missing:
             raise MissingExtra("serving tasks over HTTP", missing.name or "uvicorn", "serve") from missing
         if not access and not is_loopback(host):
@@ -76,16 +76,15 @@ class Endpoint:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 App(lender, access),
-                http="httptools",
+                http=cast(Any, partial(Connection, Admission(connections_max()))),
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=FAREWELL_S,
-                limit_concurrency=CONNECTIONS_MAX,
+                backlog=ACCEPTS_MAX,
             )
         )
 
@@ -123,6 +122,7 @@ class Endpoint:
         self._server.config.load()
         self._server.lifespan = self._server.config.lifespan_class(self._server.config)
         await self._server.startup(sockets=[self._socket])
+        self._socket.listen(BACKLOG)  # which asyncio has set to what it accepts in one turn
         try:
             await self._server.main_loop()
         finally:
