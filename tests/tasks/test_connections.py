@@ -120,7 +120,7 @@ async def test_a_body_that_is_too_large_is_answered_and_the_connection_serves_on
 
         assert BODY_BYTES_MAX < 17 * 2**20
         for content in (b"x" * (17 * 2**20), parts()):
-            answered = await client.post("/v1/tasks/lease", content=content, headers={"content-type": "application/json"})  # type: ignore[arg-type]
+            answered = await client.post("/v1/tasks/lease", content=content, headers={"content-type": "application/json"})  # type: ignore[arg-type]  # bytes, and parts of them
             assert (answered.status_code, answered.json()["error"]["type"]) == (413, "TooLarge")
             assert (await client.get("/v1/health")).status_code == 200
 
