@@ -27,14 +27,18 @@ Fields = dict[str, Any]
 
 
 class Cel:
-    """An expression, and what it reads. `reads` have their `where` empty."""
+    """An expression, and what it reads. `reads` have their `where` empty.
 
-    __slots__ = ("_compiled", "_cost", "_error", "_names", "_roots", "_steps", "_with_steps", "reads", "text")
+    `source`, where there is one, is what its author wrote, in the words of another dialect; messages quote that.
+    """
 
-    def __init__(self, text: str, library: ModuleType) -> None:
+    __slots__ = ("_compiled", "_cost", "_error", "_names", "_quoted", "_roots", "_steps", "_with_steps", "reads", "text")
+
+    def __init__(self, text: str, library: ModuleType, source: str = "") -> None:
         said = names(text)
         found = said.uses
         self.text = text
+        self._quoted = source or text
         _refuse(text, found)
         self._cost = Cost(text, said)
         steps = [use.path for use in found if use.name == "steps"]
@@ -54,7 +58,7 @@ class Cel:
         try:
             self._compiled = library.NewEnv(variables=variables).compile(_renamed(text, found, self._names))
         except RuntimeError as error:
-            raise _bad(text, str(error)) from None
+            raise _bad(text, str(error), source) from None
 
     def evaluate(self, scope: Scope) -> Any:
         """Its value.
@@ -75,7 +79,7 @@ class Cel:
         except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             failed, value = True, str(error)
         if failed:
-            raise _failed(self.text, value, self._names)
+            raise _failed(self._quoted, value, self._names)
         return value
 
     def holds(self, scope: Scope) -> bool:
@@ -87,7 +91,7 @@ class Cel:
         value = self.evaluate(scope)
         if type(value) is bool:
             return value
-        raise Unfit(f"{cut(self.text)!r} is {kind(value)}, and a condition is true or false", "compare it with something")
+        raise Unfit(f"{cut(self._quoted)!r} is {kind(value)}, and a condition is true or false", "compare it with something")
 
     def _given(self, scope: Scope) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -112,8 +116,8 @@ class Cel:
         return found
 
 
-def compiled(text: str, where: str = "") -> Cel:
-    """The expression that a text is.
+def compiled(text: str, where: str = "", source: str = "") -> Cel:
+    """The expression that a text is; messages quote `source` instead, if there is one.
 
     Raises:
         BadExpression: it is none, or looks at secrets.
@@ -121,16 +125,16 @@ def compiled(text: str, where: str = "") -> Cel:
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise BadExpression(where, f"a CEL expression has {len(text):,} characters", f"{EXPRESSION_CHARACTERS_MAX:,} are the most")
     try:
-        return _cached(text)
+        return _cached(text, source)
     except BadExpression as bad:
         raise BadExpression(where, bad.what, bad.hint, bad.at) from None
 
 
 @lru_cache(maxsize=1024)
-def _cached(text: str) -> Cel:
+def _cached(text: str, source: str) -> Cel:
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadExpression("", "a CEL expression has half a character in it", "write whole characters")
-    return Cel(text, _library())
+    return Cel(text, _library(), source)
 
 
 def _library() -> ModuleType:
@@ -198,15 +202,16 @@ _KEY = re.compile(r'Key not found in map : (.*)|No value with name "(.*)" found|
 _KINDS = {"int64": "int", "null_type": "null", "google.protobuf.NullValue": "null"}
 
 
-def _bad(text: str, words: str) -> BadExpression:
-    """What the compiler has said, as people would."""
+def _bad(text: str, words: str, source: str) -> BadExpression:
+    """What the compiler has said, as people would. Places in the text mean nothing to who wrote `source`."""
     if (found := _PLACE.search(words)) is None or int(found[1]) < 1:
         what = "it nests too deep" if "recursion" in words else cut(words.splitlines()[0] if words else "", 120)
-        return BadExpression("", f"{cut(text)!r} is no CEL: {what}", "split it up, or decide in a step")
+        return BadExpression("", f"{cut(source or text)!r} is no CEL: {what}", "split it up, or decide in a step")
     line, column, said = int(found[1]), int(found[2]), found[3].removeprefix("Syntax error: ")
     at = sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + column
-    what = f"{cut(text)!r} is no CEL: {cut(said.partition(' expecting ')[0], 100)} (character {at})"
-    return BadExpression("", what, _mixed(said) or "see github.com/google/cel-spec", at)
+    hint = _mixed(said) or "see github.com/google/cel-spec"
+    what = f"{cut(source or text)!r} is no CEL: {cut(said.partition(' expecting ')[0], 100)}"
+    return BadExpression("", what, hint) if source else BadExpression("", f"{what} (character {at})", hint, at)
 
 
 def _mixed(words: str) -> str:

@@ -7,7 +7,8 @@
     {ref: "$.items[*].amount", sum: {gt: 100}}                    count, sum, min, max of many values; any and all hold a comparison against each
     {ref: "@self", matches: {required: [data]}}                   JSON Schema
     {all: [...]}  {any: [...]}  {not: ...}                        groups, from left to right, no further than is needed
-    {expr: "self.score > 0.5"}  {python: "def evaluate(output, context): ..."}
+    {expr: "self.score > 0.5"}                                    CEL; `source` beside it is what was written in another dialect, for messages
+    {python: "def evaluate(output, context): ..."}
     {braces: "steps.count.output.data >= 3"}                      what is written without its {{ }}, see `braces`
 
 In a JSONPath ``$`` is ``@self`` or, where `dollar` says so, ``@steps``; ``.length()`` may stand behind it. A row about what is missing is an error, or does
@@ -118,6 +119,8 @@ class _Compiler:
                 )
 
     def _group(self, one: dict[str, Any], where: str) -> Judge:
+        if one.keys() == {"expr", "source"}:
+            return self._expr(one["expr"], f"{where}/expr", one["source"])
         if len(one) != 1 or (name := next(iter(one))) not in (*GROUPS, *DECIDED):
             found = f"a condition with {', '.join(cut(repr(key), 30) for key in list(one)[:4])}" if one else "an empty condition"
             hint = "a row has ref and one operator; a group is one of all, any and not; else it is expr or python alone"
@@ -140,10 +143,10 @@ class _Compiler:
             return lambda asked: all(judge(asked) for judge in judges)
         return lambda asked: any(judge(asked) for judge in judges)
 
-    def _expr(self, text: Any, where: str) -> Judge:
-        if type(text) is not str:
-            raise BadExpression(where, f"expr holds {shown(text)}", "it holds a CEL expression, as text")
-        expression = cel.compiled(text, where)
+    def _expr(self, text: Any, where: str, source: Any = "") -> Judge:
+        if type(text) is not str or type(source) is not str:
+            raise BadExpression(where, f"expr holds {shown(text)}", "it holds a CEL expression, as text; so does source beside it")
+        expression = cel.compiled(text, where, source)
         self.reads.update(read._replace(where=where) for read in expression.reads)
         return self._guarded(lambda asked: expression.holds(asked.scope), where, None)
 

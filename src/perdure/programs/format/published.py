@@ -147,8 +147,10 @@ def _condition() -> dict[str, Any]:
     ]
     rest = [
         {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
-        for name, schema in (("not", inner), ("expr", {"type": "string"}), ("python", {"type": "string"}))
+        for name, schema in (("not", inner), ("python", {"type": "string"}))
     ]
+    text = {"type": "string"}
+    expression = {"type": "object", "properties": {"expr": text, "source": text}, "required": ["expr"], "additionalProperties": False}
     operators: dict[str, Any] = {name: {} for name in sorted(KEYS)}
     row = {
         "type": "object",
@@ -157,4 +159,4 @@ def _condition() -> dict[str, Any]:
         "additionalProperties": False,
         "maxProperties": 2,
     }
-    return {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^[@$]"}, row, *groups, *rest]}
+    return {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^[@$]"}, row, *groups, *rest, expression]}

@@ -89,8 +89,9 @@ def _condition(value: Any, names: Mapping[str, str], steps: bool) -> Any:
         case {"ref": str(ref)}:
             rest = {name: _template(item, names) if name != "matches" else item for name, item in value.items()}
             return rest | {"ref": _json_path(ref, names) if ref.startswith("$") and steps else _text(ref, names)}
-        case {"expr": str(source)}:
-            return {"expr": _cel(source, names)}
+        case {"expr": str(text)}:
+            renamed = _cel(text, names)
+            return value if renamed == text else {"expr": renamed}
         case {"all": list(inner)} | {"any": list(inner)}:
             return {next(iter(value)): [_condition(one, names, steps) for one in inner]}
         case {"not": inner}:

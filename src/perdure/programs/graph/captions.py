@@ -90,7 +90,7 @@ def condition(value: Any, depth: int = 0) -> str:
         case {"ref": ref, **rest}:
             return " ".join([_said(ref), *(_comparison(str(operator), right) for operator, right in rest.items())])
         case {"expr": text}:
-            return _said(text)
+            return _said(value.get("source", text))
         case {"python": _}:
             return "as Python says"
     return _said(value)

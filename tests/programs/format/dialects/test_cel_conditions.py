@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from perdure.core.errors import ExpressionFailed
+from perdure.expr import condition as conditions
 from perdure.programs.format.dialects import cel_tree
 from perdure.programs.format.dialects.conditions004 import Conditions
 from perdure.programs.format.dialects.reading import Names, Notes
@@ -43,16 +45,77 @@ def condition(text: Any) -> tuple[Any, list[str]]:
         ("has(ctx.a.output.y)", {"expr": "has(a.y)"}),
         ("ctx['b-c'].output.y.all(i, i.z > 0)", {"expr": 'steps["b-c"].output.data.y.all(i, i.z > 0)'}),
         ("output.all.exists(output, output == 'x')", {"expr": "self.all.exists(output, output == 'x')"}),
-        ("output.a / output.b > 0.5", {"expr": "double(self.a) / double(self.b) > 0.5"}),
-        ("output.a * 2 >= 10", {"expr": "double(self.a) * 2.0 >= 10"}),
+        ("output.a / output.b > 0.5", {"expr": "dyn(double(self.a) / double(self.b)) > 0.5"}),
+        ("output.a * 2 >= 10", {"expr": "dyn(double(self.a) * 2.0) >= 10"}),
         ("output.n % 2 == 0", {"expr": "self.n % 2 == 0"}),
         ("output.a + '-' + output.b == 'x'", {"expr": "self.a + '-' + self.b == 'x'"}),
         ("output.x > 10 ? output.y == 'high' : false", {"expr": "self.x > 10 ? self.y == 'high' : false"}),
         ("ctx.a.metadata.took > 3", {"ref": "@steps.a.output.meta.took", "gt": 3}),
     ],
 )
-def test_cel_is_a_row_or_has_its_names_changed(text: str, made: dict[str, Any]) -> None:
-    assert condition(text) == (made, [])
+def test_cel_is_a_row_or_has_its_names_changed_beside_the_text_it_was_made_from(text: str, made: dict[str, Any]) -> None:
+    assert condition(text) == (made | {"source": text} if "expr" in made else made, [])
+
+
+DATA = {"a": 4, "b": 2.5, "n": 6, "first": "A", "last": "B", "both": "AB", "items": [{"price": 10}, {"price": 12.5}], "tags": ["t"], "ok": True, "nothing": None}
+TRUE = (
+    "output.a * 2 >= 8",
+    "output.a + output.b > 6",
+    "output.a + output.b == output.a + 2.5",
+    "output.a - 1 == ctx.a.output.x",
+    "output.n / output.a == 1.5",
+    "output.a * 2 in [4, 8]",
+    "output.a + 1 in [5] && output.n % 4 + output.a == 6",
+    "(output.a + output.b) * 2 == 13",
+    "output.a > 10 ? output.a - 10 > 5 : output.a + 1 == 5",
+    "-output.a + 5 == 1",
+    "output.items[output.a - 4].price * 2 == 20",
+    "output.items.all(i, i.price * 2 > 10)",
+    "output.items.map(i, i.price * 2) == [20, 25]",
+    "output.items.filter(i, i.price + 1 > 13).size() == 1",
+    "size(output.items) * 2 == 4 && size(output.items) / 2 == 1 && size(output.items) < 2.5",
+    "(output.ok ? 1 : 0) + 1 == 2 && (output.ok ? output.b * 2 : 0) > 4",
+    "output.first + output.last == output.both && output.first + '-' + output.last == 'A-B'",
+    "output.tags + ['x'] == ['t', 'x'] && output.tags + output.tags == ['t', 't']",
+    "string(output.a + 1) == '5' && int(output.a) + 1 == 5 && 7 / 2 == 3",
+    "(output.b - ctx.a.output.x) / ctx.a.output.x < -0.1",
+)
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_arithmetic_takes_ints_doubles_and_texts_as_the_data_has_them(text: str) -> None:
+    made, errors = condition(text)
+    assert not errors and conditions.compiled(made, "false").evaluate(Given()) is True
+    again, errors = condition(made["expr"].replace("self.", "output."))
+    assert not errors and conditions.compiled(again, "false").evaluate(Given()) is True
+
+
+class Given:
+    """What the conditions see."""
+
+    def root(self, name: str) -> Any:
+        return {"self": DATA}[name]
+
+    def step(self, id: str) -> Any:
+        return {"a": {"x": 3}}[id]
+
+    def envelope(self, id: str) -> Any:
+        return {"data": self.step(id)}
+
+
+def test_messages_quote_what_the_author_wrote() -> None:
+    notes = Notes(None)
+    Conditions(Names(notes), notes, {}).read("output.a * 'x' > 2", "/here")
+    (wrong,) = notes.findings
+    assert (wrong.pointer, "double" in wrong.message.partition(":")[0]) == ("/here", False) and "\"output.a * 'x' > 2\" is no CEL" in wrong.message
+    made, _ = condition("output.nothing * 2 > 2")
+    with pytest.raises(ExpressionFailed, match=r"^/expr: 'output.nothing \* 2 > 2': "):
+        conditions.compiled(made, "false").evaluate(Given())
+
+
+@pytest.mark.parametrize("text", ["output.a + 9223372036854775808 > 1", "output.a > 1e999"])
+def test_a_number_that_nothing_holds_is_an_error(text: str) -> None:
+    assert condition(text) == ({"expr": "false"}, ["bad_expression"])
 
 
 @pytest.mark.parametrize("text", ["", "output.x ==", "a b", "(output.x", "output.x = 1", "'open", "#", "output..x", "!" * 5000 + "x", "(" * 3000])

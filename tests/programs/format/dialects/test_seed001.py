@@ -34,8 +34,8 @@ def tool(**fields: Any) -> dict[str, Any]:
         ("outputs.r.ok", {"ref": "@first.ok?"}),
         ("steps.first.output.ok", {"ref": "@first.ok?"}),
         ("r.code == 0 && v != 'x'", {"all": [{"ref": "@first.code?", "eq": 0}, {"ref": "@input.v?", "neq": "x"}]}),
-        ("size(r.files) > 2", {"expr": "size(first.files) > 2"}),
-        ("r.files.exists(f, f == v)", {"expr": "first.files.exists(f, f == input.v)"}),
+        ("size(r.files) > 2", {"expr": "size(first.files) > 2", "source": "size(r.files) > 2"}),
+        ("r.files.exists(f, f == v)", {"expr": "first.files.exists(f, f == input.v)", "source": "r.files.exists(f, f == v)"}),
         ("unheard", {"ref": "@input.unheard?"}),
     ],
 )

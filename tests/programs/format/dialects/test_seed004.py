@@ -172,7 +172,10 @@ def test_nodes_with_ids_that_are_no_names_are_referred_to_safely() -> None:
     found = made(
         {"id": "a b", "dependents": ["c"]}, {"id": "c", "branch": {"rules": [{"condition": "ctx['a b'].output.x + 1 > 2", "next_nodes": ["in"]}]}}, {"id": "in"}
     )
-    assert steps(found)["c"]["next"][0]["when"] == {"expr": 'double(steps["a b"].output.data.x) + 1.0 > 2'}
+    assert steps(found)["c"]["next"][0]["when"] == {
+        "expr": 'dyn(double(steps["a b"].output.data.x) + 1.0) > 2',
+        "source": "ctx['a b'].output.x + 1 > 2",
+    }
     assert steps(found)["c"]["with"] == '@steps["a b"].output.data'
     renamed = made({"id": "error", "dependents": ["b"]}, {"id": "b", "config": {"x": "$nodes.error.y"}})
     assert steps(renamed)["error_"]["next"] == "b"

@@ -1,7 +1,7 @@
 """CEL of another dialect, as a condition: its names follow those of the definition.
 
-Simple comparisons become rows that a form can show; what is more is CEL with the names that definitions have. There all numbers of JSON are doubles, here
-integers stay integers, so what is calculated with is made double, unless ``%`` is used, which doubles lack.
+Simple comparisons become rows that a form can show; what is more is CEL with the names that definitions have, its arithmetic in doubles. `source` keeps the text
+of the author beside it, which messages quote and which is written again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from perdure.core.errors import BadExpression, MissingExtra
+from perdure.expr import cel
+from perdure.expr.values import cut
 from perdure.programs.format.dialects import cel_tree
-from perdure.programs.format.dialects.cel_tree import Binary, Call, Group, Items, Literal, Name, Ternary, Tree, Unary
+from perdure.programs.format.dialects.cel_arithmetic import calculated
+from perdure.programs.format.dialects.cel_tree import Binary, Call, Group, Items, Literal, Name, Tree, Unary
 from perdure.programs.format.dialects.spelling import escaped, in_cel, whole
 
 _OPERATORS = {"==": "eq", "!=": "neq", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
@@ -37,9 +41,27 @@ def condition(text: str, meaning: Meaning) -> dict[str, Any]:
     """
     try:
         tree = cel_tree.parse(text)
-        return _row(tree, meaning) or {"expr": cel_tree.written(_named(_calculated(tree), meaning))}
+        if row := _row(tree, meaning):
+            return row
+        made = cel_tree.written(calculated(_named(tree, meaning)))
     except RecursionError:
         raise cel_tree.NotCel("it nests too deep") from None
+    _check(made, text)
+    return {"expr": made} if made == text else {"expr": made, "source": text}
+
+
+def _check(made: str, text: str) -> None:
+    """Compiles the expression, if the library is there; without it the definition's own check says so.
+
+    Raises:
+        NotCel: it does not compile; in words about the text of the author.
+    """
+    try:
+        cel.compiled(made, source=text)
+    except MissingExtra:
+        return
+    except BadExpression as bad:
+        raise cel_tree.NotCel(f"{bad.what.removeprefix(f'{cut(text)!r} is no CEL: ')}; {bad.hint}") from None
 
 
 def _row(tree: Tree, meaning: Meaning) -> dict[str, Any] | None:
@@ -108,59 +130,3 @@ def _named(tree: Tree, meaning: Meaning) -> Tree:
         return Name(others[name]) if not path and name in others else None
 
     return cel_tree.renamed(tree, rename)
-
-
-def _calculated(tree: Tree) -> Tree:
-    """The expression with what it calculates with as doubles."""
-    if any(isinstance(part, Binary) and part.operator == "%" for part in cel_tree.parts(tree)):
-        return tree
-
-    def change(part: Tree) -> Tree | None:
-        if _compares_text(part):
-            return part
-        if isinstance(part, Binary) and part.operator in "+-*/" and not (part.operator == "+" and _joins_texts(part)):
-            return Binary(part.operator, _double(part.left), _double(part.right))
-        return None
-
-    return cel_tree.changed(tree, change)
-
-
-def _double(tree: Tree) -> Tree:
-    match tree:
-        case Literal(_, value, True) if type(value) is int:
-            return cel_tree.constant(float(value))
-        case Literal():
-            return tree
-        case Group(inside):
-            return Group(_double(inside))
-        case Unary("-", operand):
-            return Unary("-", _double(operand))
-        case Binary(operator, left, right) if operator in "+-*/":
-            return Binary(operator, _double(left), _double(right))
-        case Ternary(condition, yes, no):
-            return Ternary(condition, _double(yes), _double(no))
-        case Call(None, "double", _):
-            return tree
-        case _:
-            return Call(None, "double", (_calculated(tree),))
-
-
-def _joins_texts(tree: Tree) -> bool:
-    """Whether it is a + that may be one of texts or lists: something in it is one, or a call."""
-    match tree:
-        case Binary("+", left, right):
-            return _joins_texts(left) or _joins_texts(right)
-        case Group(inside):
-            return _joins_texts(inside)
-        case Literal(_, value, _):
-            return not isinstance(value, int | float)
-        case _:
-            return isinstance(tree, Items | Call)
-
-
-def _compares_text(tree: Tree) -> bool:
-    match tree:
-        case Binary(operator, left, right) if operator in _OPERATORS or operator == "in":
-            return any(isinstance(side, Literal) and (not side.plain or isinstance(side.value, str)) for side in (left, right))
-        case _:
-            return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from math import isinf
 from typing import Any, NamedTuple
 
 
@@ -347,7 +348,10 @@ class _Parser:
 def _number(text: str) -> Literal:
     if text[-1:] in "uU" or text.startswith("0x"):
         return Literal(text)
-    return Literal(text, float(text) if re.search(r"[.eE]", text) else int(text), True)
+    value = float(text) if re.search(r"[.eE]", text) else int(text)
+    if isinf(value) if isinstance(value, float) else value >= 2**63:
+        raise NotCel(f"the number {text[:30]} is too large; an int has 64 bits")
+    return Literal(text, value, True)
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "`": "`", "?": "?", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}

@@ -28,10 +28,22 @@ def written(definition: Document, dialect: Dialect, write: Callable[[Document, N
     if errors := [one for one in again.findings if one.severity == "error"]:
         return Written(None, tuple(error("unsayable", "", f"seed {dialect} does not take it: {one.message}") for one in errors[:SHOWN_MAX]))
     asked, said = ({name: value for name, value in one.items() if name not in ("dialect", "ui")} for one in (whole, canonical(again.document)))
-    different = list(differences(asked, said, ""))[:SHOWN_MAX]
+    different = list(differences(_without_sources(asked), _without_sources(said), ""))[:SHOWN_MAX]
     if different:
         return Written(None, tuple(error("unsayable", pointer, f"{place(whole, pointer)}: seed {dialect} has no words for this") for pointer in different))
     return Written(document, tuple(_other(whole, dialect)))
+
+
+def _without_sources(value: Any) -> Any:
+    """The value with its expressions alone: the text that one was made from says nothing more."""
+    match value:
+        case {"expr": str(text), "source": str()} if len(value) == 2:
+            return {"expr": text}
+        case dict():
+            return {name: _without_sources(item) for name, item in value.items()}
+        case list():
+            return [_without_sources(item) for item in value]
+    return value
 
 
 def differences(one: Any, other: Any, pointer: str) -> Iterator[str]:

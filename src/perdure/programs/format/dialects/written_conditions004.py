@@ -9,7 +9,8 @@ from perdure.core.errors import BadExpression
 from perdure.expr.refs import parse
 from perdure.programs.format.dialects import cel_tree
 from perdure.programs.format.dialects.cel_tree import Name, Tree
-from perdure.programs.format.dialects.reading import Notes
+from perdure.programs.format.dialects.conditions004 import Conditions as Reader
+from perdure.programs.format.dialects.reading import Names, Notes
 from perdure.programs.format.dialects.spelling import cel_path, is_reference, plain, unescaped
 from perdure.programs.format.finding import joined
 
@@ -25,6 +26,10 @@ class Conditions:
 
     def __init__(self, ids: set[str], notes: Notes) -> None:
         self._ids, self._notes = ids, notes
+        names = Names(Notes(None))
+        for id in ids:
+            names.give(id, "")
+        self._reader = Reader(names, Notes(None), {})
 
     def write(self, condition: Any, pointer: str) -> Document:
         """A condition."""
@@ -72,7 +77,9 @@ class Conditions:
 
     def _cel(self, condition: Any) -> str | None:
         match condition:
-            case {"expr": str(text)} if len(condition) == 1:
+            case {"expr": str(), "source": str(source)} if self._reader.read(source, "") == condition:
+                return source
+            case {"expr": str(text)}:
                 return self._renamed(text)
             case {"all": list(parts)} | {"any": list(parts)} if len(condition) == 1:
                 texts = [self._cel(part) for part in parts]
