@@ -33,7 +33,10 @@ def test_a_loop_over_the_node_itself_is_repeat_and_its_last_try_may_succeed() ->
 
 def test_a_loop_back_is_a_rule_that_is_taken_one_time_less_and_its_exits_are_no_entries() -> None:
     made = step(definition(NAMED["004_loop_back"]), "review")
-    assert made["next"] == [{"when": {"expr": "!self.good", "source": "!output.good"}, "to": "draft", "max": 2, "on_max": ["give_up", "tell"]}, {"to": "publish"}]
+    assert made["next"] == [
+        {"when": {"expr": "!self.good", "source": "!output.good"}, "to": "draft", "max": 2, "on_max": ["give_up", "tell"]},
+        {"to": "publish"},
+    ]
     compiled = ir(NAMED["004_loop_back"])
     assert [compiled.nodes[number].id for number in compiled.regions[0].entries] == ["draft"]
 

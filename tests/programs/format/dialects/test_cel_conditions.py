@@ -57,7 +57,18 @@ def test_cel_is_a_row_or_has_its_names_changed_beside_the_text_it_was_made_from(
     assert condition(text) == (made | {"source": text} if "expr" in made else made, [])
 
 
-DATA = {"a": 4, "b": 2.5, "n": 6, "first": "A", "last": "B", "both": "AB", "items": [{"price": 10}, {"price": 12.5}], "tags": ["t"], "ok": True, "nothing": None}
+DATA = {
+    "a": 4,
+    "b": 2.5,
+    "n": 6,
+    "first": "A",
+    "last": "B",
+    "both": "AB",
+    "items": [{"price": 10}, {"price": 12.5}],
+    "tags": ["t"],
+    "ok": True,
+    "nothing": None,
+}
 TRUE = (
     "output.a * 2 >= 8",
     "output.a + output.b > 6",

@@ -81,7 +81,7 @@ def _double(tree: Tree) -> Tree:
             return Group(_double(inside))
         case Unary("-", operand):
             return Unary("-", _double(operand))
-        case Binary(operator, left, right) if operator in ("+", "-", "*", "/") :
+        case Binary(operator, left, right) if operator in ("+", "-", "*", "/"):
             return Binary(operator, _double(left), _double(right))
         case Ternary(condition, yes, no):
             return Ternary(calculated(condition), _double(yes), _double(no))

@@ -1,7 +1,7 @@
 """CEL of another dialect, as a condition: its names follow those of the definition.
 
-Simple comparisons become rows that a form can show; what is more is CEL with the names that definitions have, its arithmetic in doubles. `source` keeps the text
-of the author beside it, which messages quote and which is written again.
+Simple comparisons become rows that a form can show; what is more is CEL with the names that definitions have, its arithmetic in doubles. Beside it, `source`
+keeps the text of the author, which messages quote and which is written again.
 """
 
 from __future__ import annotations
