@@ -15,9 +15,17 @@ Type = OneOf["int", "double", "other", "unknown"]
 """What an operand is: an int as CEL alone decides, a double, neither, or what the data decides."""
 
 COMPARING = frozenset(("==", "!=", "<", "<=", ">", ">=", "in"))
-_CALLS: dict[str, Type] = {"size": "int", "int": "int", "double": "double"} | dict.fromkeys(
-    ("string", "bytes", "timestamp", "duration", "map", "filter"), "other"
-)
+_CALLS: dict[str, Type] = {
+    "size": "int",
+    "int": "int",
+    "double": "double",
+    "string": "other",
+    "bytes": "other",
+    "timestamp": "other",
+    "duration": "other",
+    "map": "other",
+    "filter": "other",
+}
 _NUMBERS = Items((Name("int"), Name("double")))
 
 
