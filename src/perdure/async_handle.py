@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
-from perdure.core import values
+from perdure.core import messages, values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition import Definition
@@ -31,6 +31,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+
+Change = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A change of a definition: operations, or a mapping that holds them."""
 
 
 class AsyncHandle(Generic[R_co]):
@@ -168,16 +171,24 @@ class AsyncHandle(Generic[R_co]):
         async with within(timeout, f"the eviction of {self.key}"):
             await operations.evict(self._access, self.key, reason, wait)
 
-    async def patch(self, definition: Definition, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
+    async def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
         """Have an execution of a definition go on by another one; what has begun stays as it is. Return the number of the event from which on it does.
 
-        With `base`, only if that is still the hash of the definition by which it goes on.
+        `change` is that definition, or a change of the present one: a JSON Patch of its canonical form or of its nodes and edges, operations by id,
+        ``{operations, description}`` or ``{workflow_tag, patch_spec}``. A change raises the minor version. With `base`, only if that is still the hash of the
+        definition by which it goes on.
 
         Raises:
             PatchRefused: what has begun does not fit it, and nothing was changed.
+            BadDefinition: the change can't be carried out, or what it makes is not valid.
         """
         async with within(timeout, f"the patch of {self.key}"):
-            return await patching.patch(self._access, self.key, definition.graph.definition or b"", base.removeprefix("sha256:"), reason)
+            sha256 = base.removeprefix("sha256:")
+            if isinstance(change, Definition):
+                message = messages.Patch(change.graph.definition or b"", sha256, reason)
+            else:
+                message = await patching.changed(self._access, self.key, change, sha256, reason)
+            return await patching.patch(self._access, self.key, message)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undo what a completed execution has done, by its own handlers, last first and once; its result stays. Of one that failed or was cancelled, undo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
-from perdure.async_handle import AsyncHandle
+from perdure.async_handle import AsyncHandle, Change
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition import Definition
 from perdure.loop_thread import LoopThread, joined
@@ -103,9 +103,9 @@ class Handle(Generic[R_co]):
         """See `AsyncHandle.evict`."""
         self._thread.call(self._inner.evict(reason, wait=wait, timeout=timeout))
 
-    def patch(self, definition: Definition, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
+    def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
         """See `AsyncHandle.patch`."""
-        return self._thread.call(self._inner.patch(definition, base=base, reason=reason, timeout=timeout))
+        return self._thread.call(self._inner.patch(change, base=base, reason=reason, timeout=timeout))
 
     def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.retry`."""

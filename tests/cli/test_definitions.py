@@ -108,6 +108,8 @@ LOOKING = {
     "patch_dry": "patch asks changed.yaml --dry-run",
     "patch_dry_set": "patch asks --set b.with.y=3 --set .version=2.0.0 --dry-run",
     "patch_dry_json": "patch asks --json-patch patch.json --dry-run",
+    "patch_dry_nodes": "patch asks --json-patch nodes.json --dry-run",
+    "patch_other_tag": "patch two --json-patch nodes.json --dry-run",
     "patch_dry_edits": "patch asks --edits edits.yaml --dry-run",
     "patch_same": "patch asks DEFS/pay.yaml",
     "patch_no_step": "patch asks --set nothing.with.y=3",
@@ -160,6 +162,10 @@ def prepared(directory: Path) -> None:
     (directory / "list.json").write_text("[1]")
     (directory / "hidden.py").write_text("from tests.cli.shell import steady\n\n\ndef _hidden() -> None: ...\n")
     (directory / "patch.json").write_text('[{"op": "replace", "path": "/steps/2/with/y", "value": 40}]')
+    mail = {"id": "mail", "type": "task", "config": {"action": "add", "x": 1, "y": "$nodes.b"}}
+    operations = [{"op": "add", "path": "/nodes/-", "value": mail}, {"op": "add", "path": "/edges/-", "value": {"from": "b", "to": "mail"}}]
+    spec = {"workflow_tag": "pay", "patch_spec": {"operations": operations, "description": "tell them"}}
+    (directory / "nodes.json").write_text(json.dumps(spec))
     (directory / "edits.yaml").write_text("- {op: add_step, step: {id: c, tool: add, with: {x: '@b', y: 1}}}\n")
 
 

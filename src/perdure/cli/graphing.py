@@ -117,7 +117,12 @@ def told_of(settings: Settings, status: Status) -> Told:
 @click.command("patch", cls=Command)
 @id_argument
 @click.argument("file", required=False, metavar="[FILE]")
-@click.option("--json-patch", "patch_file", metavar="FILE", help="Change its present definition by a JSON Patch (RFC 6902); - is standard input.")
+@click.option(
+    "--json-patch",
+    "patch_file",
+    metavar="FILE",
+    help="Change its present definition by a JSON Patch (RFC 6902), of its canonical form or of its nodes and edges; - is standard input.",
+)
 @click.option("--edits", "edits_file", metavar="FILE", help="Change its present definition by operations that name steps by their ids; - is standard input.")
 @click.option("--set", "pairs", multiple=True, metavar="STEP.FIELD=VALUE", help="Set a field of a step of its present definition; of itself, as .FIELD=VALUE.")
 @click.option("--base", default="", metavar="HASH", help="Only if that is still the hash of the definition by which it goes on.")
@@ -139,7 +144,7 @@ def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason
     with settings.client() as client:
         handle = asking.one(client, settings, id)
         before = asyncio.run(_present(settings, handle.key))
-        chosen = _chosen(before, file, changes)
+        chosen, described = _chosen(before, file, changes)
         if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
             raise Outcome(
                 Exit.INPUT, f"{name(handle.key)} goes on by {before.hash} by now, not by {words.clean(base)}\nsee what has changed, and patch it again"
@@ -148,7 +153,7 @@ def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason
         if not different:
             click.echo(f"perdure: {name(handle.key)} goes on by just this already; nothing was changed", err=True)
             return
-        number = None if dry_run else handle.patch(chosen, base=before.hash, reason=reason, timeout=timeout)
+        number = None if dry_run else handle.patch(chosen, base=before.hash, reason=reason or described, timeout=timeout)
         click.echo("\n".join(different))
         if number is not None:
             click.echo(f"{name(handle.key)} goes on by {chosen.read.canonical.get('version', '1.0.0')} ({short(chosen.read.hash)}) from event {number} on")
@@ -170,25 +175,22 @@ async def _present(settings: Settings, key: Key) -> Present:
     return found
 
 
-def _chosen(before: Present, file: str | None, changes: dict[str, Any]) -> Definition:
-    """The definition by which it is to go on."""
+def _chosen(before: Present, file: str | None, changes: dict[str, Any]) -> tuple[Definition, str]:
+    """The definition by which it is to go on, and what the change says of itself."""
     from perdure.cli import documents
     from perdure.core.errors import BadDefinition
     from perdure.definition import Definition
-    from perdure.programs.format import edits
+    from perdure.programs.format import patches
 
     ways = [one for one in (file, changes["patch_file"], changes["edits_file"], changes["pairs"] or None) if one is not None]
     if len(ways) != 1:
         raise click.UsageError("give one of FILE, --json-patch, --edits and --set" + (", not several" if ways else ""))
     if file is not None:
-        return documents.definition(file, and_so="nothing was changed")
+        return documents.definition(file, and_so="nothing was changed"), ""
     source = changes["patch_file"] or changes["edits_file"] or "--set"
     try:
-        if changes["patch_file"] is not None:
-            document = edits.patched(before.document, _plain(source))
-        else:
-            document = edits.edited(before.document, _settings(changes["pairs"]) if changes["pairs"] else _plain(source))
-        return Definition.of(document)
+        change = _settings(changes["pairs"]) if changes["pairs"] else _plain(source)
+        return Definition.of(patches.changed(before.document, change)), patches.description(change)
     except BadDefinition as error:
         documents.refuse(source, error.findings, "nothing was changed")
 

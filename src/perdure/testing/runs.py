@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from perdure.async_handle import Change
 from perdure.core import events as e
 from perdure.core import log, messages, values, views
 from perdure.core.attributes import AttributeValue, shown
@@ -345,14 +346,18 @@ class Run(Generic[R_co]):
         """Have it go on from where it was paused or parked."""
         self._do("resume", operations.resume(self._world.access, self.key, reason, False))
 
-    def patch(self, definition: Definition, *, base: str = "") -> int:
-        """Have it go on by another definition; return the number of the event from which on it does.
+    def patch(self, change: Definition | Change, *, base: str = "") -> int:
+        """Have it go on by another definition, or by its own with a change; return the number of the event from which on it does.
 
         Raises:
             PatchRefused: what has begun does not fit it.
+            BadDefinition: the change can't be carried out, or what it makes is not valid.
         """
-        access, before = self._world.access, self._execution().version
-        message = messages.Patch(definition.graph.definition or b"", base.removeprefix("sha256:"))
+        access, before, sha256 = self._world.access, self._execution().version, base.removeprefix("sha256:")
+        if isinstance(change, Definition):
+            message = messages.Patch(change.graph.definition or b"", sha256)
+        else:
+            message = unwaiting(patching.changed(access, self.key, change, sha256))
         self._do("patch", operations.tell(access, self.key, message, "patch", False))
         return unwaiting(patching.answered(access, self.key, before))
 

@@ -28,9 +28,13 @@ def document(self_edit: bool = True) -> dict[str, Any]:
 
 
 def started(world: World, scope: str, operations: Any, self_edit: bool = True) -> tuple[Run[Any], Script]:
-    script = Script([("patch_workflow", {"operations": operations, "scope": scope, "description": "Tell them"})], "Improved")
-    tools: dict[str, Any] = {"done": step(idempotent=True)(lambda: "done"), "email": step(idempotent=True)(lambda to: f"mail to {to}")}
-    return world.start(Definition.of(document(self_edit), tools=tools, deployment=deployed(default=script))), script
+    return asking(world, {"operations": operations, "scope": scope, "description": "Tell them"}, document(self_edit))
+
+
+def asking(world: World, args: Any, document: dict[str, Any]) -> tuple[Run[Any], Script]:
+    script = Script([("patch_workflow", args)], "Improved")
+    tools: dict[str, Any] = {"done": step(idempotent=True)(lambda given=None: "done"), "email": step(idempotent=True)(lambda to: f"mail to {to}")}
+    return world.start(Definition.of(document, tools=tools, deployment=deployed(default=script))), script
 
 
 @pytest.mark.parametrize("operations", [AS_THE_SEED_HAS_IT, BY_ID, AS_JSON_PATCH])
@@ -39,6 +43,25 @@ def test_the_execution_goes_on_by_what_its_agent_adds(world: World, operations: 
     assert run.result() == "mail to ops@example.com"
     assert "added" in script.results[0][0] and not script.results[0][1]
     assert [one.path for one in run.steps() if one.kind == "call"] == ["done", "send_email"]
+
+
+NODES = {
+    "nodes": [
+        {"id": "a", "type": "agent", "config": {"prompt": "Improve"}, "agent_config": {"available_tools": ["patch_workflow"]}},
+        {"id": "done", "type": "task"},
+    ],
+    "edges": [{"from": "a", "to": "done"}],
+    "allow": {"self_edit": True},
+}
+
+
+def test_nodes_are_patched_by_the_mapping_that_names_the_workflow(world: World) -> None:
+    args = {"workflow_tag": "main", "patch_spec": {"operations": AS_THE_SEED_HAS_IT, "description": "Tell them"}}
+    run, script = asking(world, args, NODES)
+    assert run.result() == "mail to ops@example.com", script.results
+    assert [one.path for one in run.steps() if one.kind == "call"] == ["done", "send_email"]
+    (event,) = [event for event in run.events() if event.type == "execution.patched"]
+    assert "Tell them" in str(event.data)
 
 
 @pytest.mark.perdure(crash_at="every")
@@ -59,7 +82,7 @@ def test_a_definition_that_does_not_allow_it_is_not_changed_and_the_agent_is_tol
     [
         ([{"op": "connect", "from": "done", "to": "nowhere"}], "nowhere"),
         ([{"op": "remove_step", "id": "a"}], "a has begun"),
-        ([{"op": "replace", "path": "/nodes/0", "value": MAIL}], "change others by id"),
+        ([{"op": "replace", "path": "/nodes/0", "value": MAIL}, {"op": "remove", "path": "/edges/0"}], "a has begun"),
         ([{"op": "fly"}], "no such operation"),
     ],
 )
@@ -90,5 +113,5 @@ def test_an_agent_that_no_definition_started_has_nothing_to_change(world: World)
 
 def test_an_edge_with_a_condition_is_refused_as_operations_by_id_say_it_better() -> None:
     edge: dict[str, Any] = {"from": "done", "to": "a", "condition": {"type": "cel", "expression": "true"}}
-    with pytest.raises(Fatal, match="added at /nodes/- and /edges/-"):
+    with pytest.raises(Fatal, match="conditions stand in the rules of next"):
         changed(read(document()).canonical, [{"op": "add", "path": "/edges/-", "value": edge}])

@@ -81,19 +81,28 @@ def _patch(around: Around) -> Tool:
     about = (
         "Change the workflow that this agent is a step of. Operations are {op: add_step, step: {...}}, {op: remove_step, id}, {op: connect, from, to, port},"
         " {op: set, id, path, value}, or JSON Patch, also with the paths /nodes/- and /edges/-. With scope execution the running one goes on by it at once;"
-        " with scope definition a new version is proposed to people."
+        " with scope definition a new version is proposed to people. {workflow_tag, patch_spec: {operations, description}} says the same."
     )
+    text, operations = {"type": "string"}, {"type": "array", "items": {"type": "object"}, "minItems": 1}
+    spec = {"type": "object", "properties": {"operations": operations, "description": text}, "required": ["operations"], "additionalProperties": False}
     schema = {
         "type": "object",
         "properties": {
-            "operations": {"type": "array", "items": {"type": "object"}, "minItems": 1},
-            "description": {"type": "string"},
+            "operations": operations,
+            "description": text,
             "scope": {"enum": ["execution", "definition"]},
+            "workflow_tag": text,
+            "patch_spec": spec,
         },
-        "required": ["operations", "scope"],
+        "oneOf": [{"required": ["operations", "scope"]}, {"required": ["patch_spec"]}],
         "additionalProperties": False,
     }
-    return Tool("patch_workflow", Step(patch_workflow, name="patch_workflow"), about, schema, is_shown=True)
+    step: Step[Any, Any, Any] = Step(patch_workflow, name="patch_workflow")
+
+    def leads(args: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        return step, {name: value for name, value in args.items() if name != "patch_spec"} | dict(args.get("patch_spec", {}))
+
+    return Tool("patch_workflow", step, about, schema, leads=leads, is_shown=True)
 
 
 def _search(around: Around) -> Tool:

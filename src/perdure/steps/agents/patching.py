@@ -1,7 +1,6 @@
 """Changes of a workflow by an agent that is a step of it: its running execution goes on by another definition, or one is proposed to people."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -16,9 +15,9 @@ from perdure.core.paths import Key
 from perdure.core.values import intact
 from perdure.programs.code.info import step_info
 from perdure.programs.code.resources import opened
+from perdure.programs.format import patches
 from perdure.programs.format.canonical import bytes_of, hash_of
 from perdure.programs.format.diff import diff, rendered
-from perdure.programs.format.edits import edited, patched
 from perdure.stores.base import Post, Store
 
 ANSWER_S = 30.0
@@ -27,8 +26,13 @@ ANSWER_S = 30.0
 LOOK_S = 0.05
 
 
-async def patch_workflow(operations: list[dict[str, Any]], scope: Literal["execution", "definition"], description: str = "") -> dict[str, Any]:
-    """Change the workflow whose step the running agent is: its execution, or, as a proposal, its definition.
+async def patch_workflow(
+    operations: list[dict[str, Any]],
+    scope: Literal["execution", "definition"] = "execution",
+    description: str = "",
+    workflow_tag: str = patches.TAG_OF_ALL,
+) -> dict[str, Any]:
+    """Change the workflow whose step the running agent is, which is the one that `workflow_tag` names: its execution, or, as a proposal, its definition.
 
     Returns under ``patched`` the ``hash`` of the definition by which the execution now goes on, and the ``changes``, in lines; under ``proposal`` also the
     ``definition`` that would come of it, and the hash of the one that it is based on (``base``). Done again after a crash, it finds what it has done.
@@ -48,7 +52,7 @@ async def patch_workflow(operations: list[dict[str, Any]], scope: Literal["execu
         return _patched(before, before, answer)
     if not before.get("allow", {}).get("self_edit"):
         raise Fatal(f"{parent.workflow} may not be changed by its agents; its definition has to say allow: {{self_edit: true}}")
-    after = changed(before, operations)
+    after = changed(before, operations, workflow_tag)
     if scope == "definition":
         return {
             "proposal": {"base": f"sha256:{base}", "hash": hash_of(after), "changes": _changes(before, after), "definition": after, "description": description}
@@ -73,38 +77,16 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return rendered(diff(before, after)).splitlines()
 
 
-def changed(definition: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
-    """What operations make of a definition: operations by id, JSON Patch on its canonical form, or seed 004's additions to /nodes/- and /edges/-.
+def changed(definition: dict[str, Any], operations: Any, workflow_tag: str = patches.TAG_OF_ALL) -> dict[str, Any]:
+    """What a patch in any form that `patches` knows makes of a definition.
 
     Raises:
-        Fatal: it can't be done, or what comes of it is not valid; with all that is wrong.
+        Fatal: it can't be done, or what it makes is not valid; with all that is wrong.
     """
     try:
-        if any(str(one.get("path", "")).startswith(("/nodes", "/edges")) for one in operations):
-            return edited(definition, [_by_id(one) for one in operations])
-        is_patch = all(one.get("op") in ("add", "remove", "replace", "move", "copy", "test") and "path" in one for one in operations)
-        return patched(definition, operations) if is_patch else edited(definition, operations)
+        return patches.changed(definition, {"workflow_tag": workflow_tag, "patch_spec": {"operations": operations}})
     except BadDefinition as error:
         raise Fatal(f"the change is not valid, and nothing was changed: {error}") from error
-
-
-def _by_id(operation: Mapping[str, Any]) -> dict[str, Any]:
-    """An addition of a node or an edge, as seed 004 has it, as an operation by id."""
-    match operation:
-        case {"op": "add", "path": "/nodes/-", "value": {"type": str(), "id": str()} as node}:
-            from perdure.programs.format.dialects import seed004
-
-            read = seed004.to_definition({"nodes": [node], "edges": []})
-            return {"op": "add_step", "step": {name: value for name, value in read.document["steps"][0].items() if name != "next"}}
-        case {"op": "add", "path": "/nodes/-", "value": dict(step)}:
-            return {"op": "add_step", "step": step}
-        case {"op": "add", "path": "/edges/-", "value": {"from": source, "to": target, **more}} if set(more) <= {"port"}:
-            return {"op": "connect", "from": source, "to": target, **({"port": more["port"]} if more else {})}
-    if "path" in operation and str(operation["path"]).startswith(("/nodes", "/edges")):
-        raise Fatal(
-            f"{dict(operation)} can't be carried out: nodes and edges are added at /nodes/- and /edges/-; change others by id: set, remove_step, disconnect"
-        )
-    return dict(operation)
 
 
 async def _parent(store: Store, key: Key) -> Key:

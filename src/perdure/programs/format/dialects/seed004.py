@@ -58,6 +58,7 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None, name: s
             "description": metadata.text("description") or top.text("description"),
             "tags": [*metadata.texts("tags"), *top.texts("tags")],
             "limits": _limits(metadata, nodes.hops_max, forever),
+            "allow": _allowed(metadata, top),
         }
     )
     definition["steps"] = _steps_endless(steps) if forever else steps
@@ -82,6 +83,16 @@ def _limits(metadata: Fields, hops_max: int | None, forever: bool) -> dict[str, 
     found = {"max_hops": hops, "max_fanout": fanout, "deadline": within_s or seconds(limits.number("timeout_ms") or metadata.number("timeout_ms"))}
     limits.left()
     return without_nothing(found)
+
+
+def _allowed(*holders: Fields) -> dict[str, Any]:
+    """What the document allows its agents; it stands beside the nodes or in the metadata."""
+    found = False
+    for holder in holders:
+        if allow := holder.inside("allow"):
+            found = allow.flag("self_edit") or found
+            allow.left()
+    return {"self_edit": True} if found else {}
 
 
 def _steps_endless(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ class Writer:
         metadata["max_hops"] = limits.get("max_hops") if limits.get("max_hops") != HOPS_MAX else None
         metadata["max_fanout"] = limits.get("max_fanout") if limits.get("max_fanout") != FANOUT_MAX else None
         metadata |= {"deadline_s": limits.get("deadline"), "HasInfiniteLoopFlag": self._is_endless() or None}
+        metadata |= {"allow": self._definition.get("allow")}
         late = {step["repeat"]["on_max"] for step in self._definition["steps"] if "repeat" in step and "on_max" in step["repeat"]}
         skipped = self._behind | {id for id in late if "do" in self._steps.get(id, {}) and id.rstrip("_").endswith("_timeout")}
         nodes = [self._node(step, joined("", "steps", index)) for index, step in enumerate(self._definition["steps"]) if step["id"] not in skipped]
