@@ -146,6 +146,7 @@ def test_a_patch_raises_the_minor_version_unless_it_sets_one_or_changes_nothing(
 
 def test_versions_and_descriptions() -> None:
     assert [next_minor(version) for version in ("1.0.0", "0.9.7", "2.10.0-beta.1+x")] == ["1.1.0", "0.10.0", "2.11.0"]
-    assert [description(patch) for patch in ([], {"description": "a"}, {"patch_spec": {"description": "b"}}, {"patch_spec": 3})] == ["", "a", "b", ""]
+    said: list[Any] = [[], {"description": "a"}, {"patch_spec": {"description": "b"}}, {"patch_spec": 3}]
+    assert [description(patch) for patch in said] == ["", "a", "b", ""]
     without = {name: value for name, value in STEPS.items() if name != "version"}
     assert patched(without, [{"op": "set", "id": "check", "path": "/with", "value": 1}])["version"] == "1.1.0"

@@ -15,7 +15,7 @@ without `next`, and one edge ``{from, to, port}`` for each way that `next` or `n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from perdure.core.errors import BadDefinition
 from perdure.programs.format import model
@@ -85,7 +85,7 @@ def _operations(definition: Document, patch: Any) -> list[Document]:
     return patch
 
 
-def _refuse(pointer: str, text: str) -> Any:
+def _refuse(pointer: str, text: str) -> NoReturn:
     raise BadDefinition([error("bad_edit", pointer, text)])
 
 
