@@ -86,6 +86,7 @@ def others() -> dict[str, KindShown]:
             _AGENT,
             limits=(
                 Limit("calls of the model", "25", None, "it fails as exceeded_calls"),
+                Limit("calls of tools", "10 for each call of the model", None, "it fails as exceeded_calls, before it uses those that are too many"),
                 Limit("tokens, cost, time", "any", None, "it fails, and says which"),
             ),
             extra="agents",

@@ -61,6 +61,33 @@ def test_without_a_budget_there_are_25_calls(world: World) -> None:
     assert failed(world.start(watcher(script), "Watch"))[0] == "exceeded_calls" and len(script.asked) == 25
 
 
+@pytest.mark.parametrize("usage", [Usage(), Usage(input_tokens=-(10**9), output_tokens=0)], ids=["absent", "negative"])
+def test_a_budget_of_tokens_holds_though_the_provider_reports_none(world: World, usage: Usage) -> None:
+    script = Script(*[LOOK] * 30, usage=usage)
+    kind, _ = failed(world.start(watcher(script, budget=Budget(calls=30, tokens=2_000)), "Watch"))
+    assert kind == "exceeded_tokens" and len(script.asked) < 15
+
+
+def test_calls_of_tools_count_also_those_of_one_answer(world: World) -> None:
+    looked = []
+
+    @step
+    def look() -> str:
+        looked.append(1)
+        return "nothing yet"
+
+    greedy = Script(LOOK * 2_000, "seen")
+    kind, why = failed(world.start(Agent("greedy", model="m", tools=[look], deployment=deployed(m=greedy)), "Watch"))
+    assert kind == "exceeded_calls" and "asks for 2,000 tools, and 0 of 250 tool calls are used" in why and not looked
+
+    script = Script(LOOK * 8, LOOK * 3, "seen")
+    run = world.start(watcher(script, tools=[look], budget=Budget(tool_calls=10)), "Watch")
+    kind, why = failed(run)
+    assert kind == "exceeded_calls" and "asks for 3 tools, and 8 of 10 tool calls are used" in why and len(looked) == 8
+    run.retry()
+    assert run.result() == "seen" and len(looked) == 11 and len(script.asked) == 3, "nothing is asked or used twice"
+
+
 def test_the_time_ends_a_model_call_that_hangs_and_its_tries(world: World) -> None:
     async def hang(request: Request) -> Answer:
         await asyncio.sleep(45)

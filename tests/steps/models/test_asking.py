@@ -228,3 +228,14 @@ async def test_the_price_of_an_entry_counts_and_a_model_whose_price_nobody_knows
     provider.fake.tell([{"answer": "x"}])
     unknown = await ask(said("Hi", "own"), deployment(provider.url, own={"provider": "anthropic", "model": "nobody-knows-me", "base_url": provider.url}))
     assert unknown.usage.cost_usd is None
+
+
+@pytest.mark.parametrize("model", NAMES)
+@pytest.mark.parametrize("told", [0, -1_000_000])
+@pytest.mark.filterwarnings("ignore:Failed to extract usage")  # so the library says what it makes of negative numbers
+async def test_a_provider_that_reports_nothing_or_less_is_paid_for_what_it_was_sent(provider: Provider, model: str, told: int) -> None:
+    text = "x" * 4_000
+    provider.fake.tell([{"answer": text, "usage": {"input": told, "output": told, "cache_read": told}}])
+    usage = (await ask(said(text, model), deployment(provider.url))).usage
+    assert usage.is_estimated and usage.input_tokens >= 1_000 and usage.output_tokens >= 1_000
+    assert usage.cost_usd is not None and usage.cost_usd > 0

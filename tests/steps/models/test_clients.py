@@ -15,7 +15,7 @@ from perdure.fake_llm import serving_aside
 from perdure.steps.deployment import Deployment
 from perdure.steps.models.asking import ask
 from perdure.steps.models.failing import ModelUnavailable
-from perdure.steps.models.messages import Answer, Request
+from perdure.steps.models.messages import Answer, Request, Usage
 from tests.steps.models.provider import NAMES, deployment, said
 
 
@@ -88,6 +88,6 @@ async def test_an_answer_without_end_or_one_that_could_unpack_to_anything_is_giv
 
 async def test_a_function_may_be_a_model() -> None:
     async def echo(request: Request) -> Answer:
-        return Answer(text=request.messages[-1].text)
+        return Answer(text=request.messages[-1].text, usage=Usage(10, 2))
 
-    assert await ask(said("Hello", model="mine"), Deployment(models={"mine": echo})) == Answer(text="Hello")
+    assert await ask(said("Hello", model="mine"), Deployment(models={"mine": echo})) == Answer(text="Hello", usage=Usage(10, 2))

@@ -87,7 +87,7 @@ def test_without_a_schema_it_is_the_text_and_what_that_took(world: World, asked:
     provider = asked(rules)
     step = {"id": "sum", "llm": {"model": "plain", "prompt": "Sum up", "system": "Be brief"}, "with": {"n": [1, 2]}}
     found: Any = world.run(provider.definition(step))
-    usage = {"input_tokens": 7, "output_tokens": 2, "cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": (7 * 2 + 2 * 10) / 1e6}
+    usage = {"input_tokens": 7, "output_tokens": 2, "cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": (7 * 2 + 2 * 10) / 1e6, "is_estimated": False}
     assert found == {"text": "Three.", "finish": "stop", "model": "claude-x", "usage": usage}
 
 

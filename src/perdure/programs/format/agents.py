@@ -6,6 +6,7 @@ BUDGET = Fields(
     "budget",
     (
         Field("calls", Whole(1), "how many times the model is asked; 25 unless it says otherwise"),
+        Field("tool_calls", Whole(1), "how many times it uses tools; ten for each of `calls` unless it says otherwise"),
         Field("tokens", Whole(1), "how many tokens, read and written"),
         Field("cost_usd", Number(0), "how many US dollars"),
         Field("wall", Duration(), "how long, waiting for people included"),

@@ -25,7 +25,7 @@ from perdure.steps.agents.answers import Wrong
 from perdure.steps.agents.conversation import PREVIEW_CHARACTERS_MAX, RESULT_CHARACTERS_MAX, Conversation, Within, late, told
 from perdure.steps.agents.mailbox import Mailbox
 from perdure.steps.agents.profile import Profile, ask_model
-from perdure.steps.agents.task import EXCEEDED, Result, Spent, Task, Used, exceeded
+from perdure.steps.agents.task import EXCEEDED, Result, Spent, Task, Used, exceeded, expect_tools_within
 from perdure.steps.agents.tools import UNAUTHORIZED_MAX, Counted, Verdict, judged
 from perdure.steps.models.messages import Answer, Message, ToolCall
 
@@ -193,6 +193,8 @@ class _Agent:
 
     async def _used(self, answer: Answer, checked: Checked) -> list[Message]:
         """What has come of the tools that were asked for, in that order. They run side by side."""
+        expect_tools_within(self.budget, self.spent.since(self.before), len(answer.calls), self.attempt)
+        self.spent = self.spent.and_tools(len(answer.calls))
         self.unauthorized += sum(verdict.how == "unauthorized" for verdict in checked.calls)
         if self.unauthorized > UNAUTHORIZED_MAX:
             why = next(verdict.why for verdict in reversed(checked.calls) if verdict.how == "unauthorized")

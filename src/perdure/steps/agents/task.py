@@ -12,17 +12,29 @@ from perdure.steps.models.messages import Usage
 CALLS_MAX = 25
 """How many model calls an agent has unless it is said otherwise."""
 
+TOOL_CALLS_PER_CALL = 10
+"""How many tool calls an agent has for each of its model calls unless it is said otherwise."""
+
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an agent may use: model calls, tokens (those read and those written), US dollars, and time (seconds, or text such as ``"10m"``). None: no bound.
+    """What an agent may use: model calls, calls of tools, tokens (those read and those written), US dollars, and time (seconds, or text such as ``"10m"``).
 
+    None: no bound; of `tool_calls` ten for each of `calls`, if these have one. All tools that one answer asks for are called, or none of them.
     A retry of the execution grants it once more. The last model call may go beyond `tokens` and `cost_usd`: it is the next that is not made.
     """
 
     calls: int | None = CALLS_MAX
+    tool_calls: int | None = None
     tokens: int | None = None
     cost_usd: float | None = None
     wall: float | str | None = None
+
+    @property
+    def tool_calls_max(self) -> int | None:
+        """How many calls of tools it may make."""
+        if self.tool_calls is not None or self.calls is None:
+            return self.tool_calls
+        return self.calls * TOOL_CALLS_PER_CALL
 
     @property
     def wall_s(self) -> float | None:
@@ -38,6 +50,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What was used so far. `cost_usd` None: the price of some of it is not known."""
 
     calls: int = 0
+    tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
@@ -52,16 +65,22 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """With one more model call."""
         return Spent(
             calls=self.calls + 1,
+            tool_calls=self.tool_calls,
             input_tokens=self.input_tokens + usage.input_tokens,
             output_tokens=self.output_tokens + usage.output_tokens,
             cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
             cost_usd=None if self.cost_usd is None or usage.cost_usd is None else self.cost_usd + usage.cost_usd,
         )
 
+    def and_tools(self, count: int) -> "Spent":
+        """With so many more calls of tools."""
+        return msgspec.structs.replace(self, tool_calls=self.tool_calls + count)
+
     def since(self, before: "Spent") -> "Spent":
         """Without what was used before."""
         return Spent(
             calls=self.calls - before.calls,
+            tool_calls=self.tool_calls - before.tool_calls,
             input_tokens=self.input_tokens - before.input_tokens,
             output_tokens=self.output_tokens - before.output_tokens,
             cache_read_tokens=self.cache_read_tokens - before.cache_read_tokens,
@@ -121,6 +140,8 @@ def exceeded(what: str, why: str) -> Fatal:
     return error
 
 
+MORE = "retry the execution to grant it once more, or fork it with a larger one"
+
 EXCEEDED = ("exceeded_calls", "exceeded_tokens", "exceeded_cost", "deadline_exceeded")
 """The types of errors by which a budget ends an agent."""
 
@@ -131,14 +152,25 @@ def expect_within(budget: Budget, spent: Spent, times: int) -> None:
     Raises:
         Fatal: it has; of a type that says of what.
     """
-    more = "retry the execution to grant it once more, or fork it with a larger one"
     if budget.calls is not None and spent.calls >= budget.calls * times:
-        raise exceeded("exceeded_calls", f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {more}")
+        raise exceeded("exceeded_calls", f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {MORE}")
     if budget.tokens is not None and spent.tokens >= budget.tokens * times:
-        raise exceeded("exceeded_tokens", f"{spent.tokens:,} of {budget.tokens * times:,} tokens are used; {more}")
+        raise exceeded("exceeded_tokens", f"{spent.tokens:,} of {budget.tokens * times:,} tokens are used; {MORE}")
     if budget.cost_usd is None:
         return
     if spent.cost_usd is None:
         raise exceeded("exceeded_cost", f"what was used of {budget.cost_usd * times:g} USD is not known: give the model a price, or bound the tokens")
     if spent.cost_usd >= budget.cost_usd * times:
-        raise exceeded("exceeded_cost", f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {more}")
+        raise exceeded("exceeded_cost", f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {MORE}")
+
+
+def expect_tools_within(budget: Budget, spent: Spent, asked: int, times: int) -> None:
+    """Refuse the tools that an answer asks for, `asked` of them, if these are more than the budget has left, which was granted `times` times.
+
+    Raises:
+        Fatal: they are, of the type exceeded_calls.
+    """
+    most = budget.tool_calls_max
+    if most is not None and spent.tool_calls + asked > most * times:
+        used = f"{spent.tool_calls:,} of {most * times:,} tool calls are used"
+        raise exceeded("exceeded_calls", f"an answer of the model asks for {asked:,} tools, and {used}; {MORE}")

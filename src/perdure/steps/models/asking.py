@@ -6,12 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from perdure.programs.code.info import step_info
 from perdure.steps.deployment import Deployment
-from perdure.steps.models import translating
+from perdure.steps.models import translating, usage
 from perdure.steps.models.clients import clients
 from perdure.steps.models.failing import ModelRejected, UnknownModel, failure
-from perdure.steps.models.messages import Answer, Request
+from perdure.steps.models.messages import Answer, Request, Usage
 from perdure.steps.models.sources import KEYS, Source, source
 
 if TYPE_CHECKING:
@@ -34,8 +36,7 @@ async def ask(request: Request, deployment: Deployment) -> Answer:
     """
     given = deployment.models.get(request.model)
     if callable(given):
-        answer: Answer = await given(request)
-        return answer
+        return _of_function(await given(request), request)
     where = source(deployment.models, request.model)
     key = await asyncio.to_thread(_key, where, request.model, deployment)
     model = await clients().model(where, key)
@@ -55,6 +56,14 @@ async def ask(request: Request, deployment: Deployment) -> Answer:
             raise
         raise told from None  # what it came of may hold the request's headers, and the key with them
     return translating.answer(response, request, where.price)
+
+
+def _of_function(answer: Any, request: Request) -> Answer:
+    """What a function answered that the deployment has in place of a provider, with a usage that can be true."""
+    if not isinstance(answer, Answer):
+        raise ModelRejected(f"the function that stands for the model {request.model!r} returned {type(answer).__name__}; have it return an Answer")
+    told: Any = answer.usage  # nothing has checked it
+    return msgspec.structs.replace(answer, usage=usage.checked(told if isinstance(told, Usage) else Usage(), answer, request))
 
 
 def _key(where: Source, name: str, deployment: Deployment) -> str:

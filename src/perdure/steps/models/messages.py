@@ -33,13 +33,17 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an answer took: tokens, those read from and written to the provider's cache counted in `input_tokens` too; `cost_usd` None: no price is known."""
+    """What an answer took: tokens, those read from and written to the provider's cache counted in `input_tokens` too; `cost_usd` None: no price is known.
+
+    `is_estimated`: the provider did not say how many tokens, or said what can't be true.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_usd: float | None = None
+    is_estimated: bool = False
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.steps.models import usage
 from perdure.steps.models.failing import ModelUnavailable
 from perdure.steps.models.messages import Answer, Message, Request, ToolCall, Usage
 from perdure.steps.models.sources import Price
@@ -124,15 +126,15 @@ def answer(response: ModelResponse, request: Request, price: Price | None) -> An
         is_read, data = _data(given, request.schema)
         text = "" if is_read else given if isinstance(given, str) else str(given)
     finish = {"length": "length", "content_filter": "filter"}.get(response.finish_reason or "", "tool" if calls else "stop")
-    return Answer(
+    found = Answer(
         text=text,
         data=data,
         calls=calls,
         finish=finish,  # type: ignore[arg-type]  # it is one of them
-        usage=usage(response, price),
         model=response.model_name or "",
         provider=response.provider_name or "",
     )
+    return msgspec.structs.replace(found, usage=_usage(response, price, found, request))
 
 
 def _calls(parts: Sequence[Any], request: Request, is_cut: bool) -> tuple[ToolCall, ...]:
@@ -168,16 +170,21 @@ def _data(given: Any, schema: dict[str, Any]) -> tuple[bool, Any]:
     return is_read, data
 
 
-def usage(response: ModelResponse, price: Price | None) -> Usage:
+def _usage(response: ModelResponse, price: Price | None, found: Answer, request: Request) -> Usage:
     """What it took: at the price that the source says, else at what is known of the vendor's prices without asking anybody."""
-    used = response.usage
-    read, written = used.cache_read_tokens, used.cache_write_tokens
-    return Usage(used.input_tokens, used.output_tokens, read, written, _cost(response) if price is None else cost_usd(price, response))
+    from pydantic_ai.usage import RequestUsage
+
+    told = response.usage
+    counted = usage.checked(Usage(told.input_tokens, told.output_tokens, told.cache_read_tokens, told.cache_write_tokens), found, request)
+    tokens = {name: getattr(counted, name) for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")}
+    if any(getattr(told, name) != count for name, count in tokens.items()):
+        response = dataclasses.replace(response, usage=RequestUsage(**tokens))
+    cost = _cost(response) if price is None else cost_usd(price, counted)
+    return usage.checked(msgspec.structs.replace(counted, cost_usd=cost), found, request)
 
 
-def cost_usd(price: Price, response: ModelResponse) -> float:
+def cost_usd(price: Price, used: Usage) -> float:
     """What it costs at a price, in US dollars."""
-    used = response.usage
     plain = used.input_tokens - used.cache_read_tokens - used.cache_write_tokens
     read = price.input if price.cache_read is None else price.cache_read
     written = price.input if price.cache_write is None else price.cache_write
