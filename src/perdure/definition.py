@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from perdure.content_directory import ContentDirectory
 from perdure.core.errors import BadValue
 from perdure.programs.code.declare import Step
 from perdure.programs.format import reading
@@ -24,6 +25,7 @@ from perdure.steps import checking
 from perdure.steps.deployment import NOTHING_MORE, Deployment
 from perdure.steps.registry import Registry, is_installed
 
+NO_BLOBS: Mapping[str, Any] = {}
 Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
 
@@ -96,6 +98,7 @@ class Definition(Workflow[..., Any]):
         deployment: Deployment = NOTHING_MORE,
         policy: Policy | Mapping[str, Any] = NO_POLICY,
         secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
+        blobs: Mapping[str, Any] | str | Path = NO_BLOBS,
         name: str = "",
     ) -> Definition:
         """The definition that a text, or plain data, is.
@@ -103,7 +106,8 @@ class Definition(Workflow[..., Any]):
         `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
         work of a kind of steps in place of what is registered for it: a `Kind`, or a function that is given `config`, `input`, and `env` if there is one;
         `deployment` what steps may reach where they run, `policy` what the definition may do; `secrets` are those that its steps read, by name, or what finds
-        them, before those of the process; `name` is its name if it does not say one.
+        them, before those of the process; `blobs` are the contents that a document refers to as ``cas://…``, by these references, or the directory that has
+        them; `name` is its name if it does not say one.
 
         Raises:
             BadDefinition: it is none; with all that is wrong with it.
@@ -112,7 +116,7 @@ class Definition(Workflow[..., Any]):
         if find is not None and deployment.secret is NOTHING_MORE.secret:
             deployment = dataclasses.replace(deployment, secret=find)
         registry = Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())])
-        read = checking.read(document, name, registry)
+        read = checking.read(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs))
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s, plan.ir.limits.grace_s)

@@ -9,6 +9,8 @@ from tests.seeds.example import Example
 PYTHON = "def evaluate(output, context):\n    \"\"\"\n    output: current node output\n    context: dict of all previous node outputs\n    \"\"\"\n    # Complex business logic\n    revenue = output.get('revenue', 0)\n    previous_revenue = context.get('last_month', {}).get('output', {}).get('revenue', 0)\n\n    growth_rate = (revenue - previous_revenue) / previous_revenue if previous_revenue > 0 else 0\n\n    # Multi-factor decision\n    if growth_rate > 0.2 and output.get('churn_rate', 1) < 0.05:\n        return True\n\n    return False\n"
 
 BLOBS: dict[str, Any] = {
+    **{f"sha256:{name}": {} for name in ("cfg001", "cfg002", "cfg003", "cfg004")},
+    "cas://sha256:payment_config": {"action": "pay"},
     "cas://sha256:schema123": {"type": "object", "required": ["ok"]},
     "cas://sha256:retry_schema": {"type": "object", "required": ["status"]},
     "cas://sha256:python_evaluator": PYTHON,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.exits import Exit, Outcome
+from perdure.cli.places import blobs_option, contents
 from perdure.cli.root import Command
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE.
 
 @click.command("validate", cls=Command)
 @files_argument
+@blobs_option
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @json_flag
-def validate(*, files: tuple[str, ...], strict: bool, as_json: bool) -> None:
+def validate(*, files: tuple[str, ...], blobs: str | None, strict: bool, as_json: bool) -> None:
     """Say what is wrong with definitions, and where; nothing is run. FILE is YAML or JSON, - is standard input."""
     from perdure.cli import documents, output, words
 
-    each = [(file, *read(file)) for file in files]
+    each = [(file, *read(file, blobs)) for file in files]
     found = [one for _, _, findings in each for one in findings]
     if as_json:
         click.echo(output.document([_as_data(file, definition, findings) for file, definition, findings in each]))
@@ -43,7 +45,7 @@ def validate(*, files: tuple[str, ...], strict: bool, as_json: bool) -> None:
         raise Outcome(Exit.INPUT)
 
 
-def read(file: str) -> tuple[Definition | None, list[Finding]]:
+def read(file: str, blobs: str | None) -> tuple[Definition | None, list[Finding]]:
     """The definition in a file, if it is one, and all that is to be said of it."""
     from perdure.cli import documents
     from perdure.core.errors import BadDefinition
@@ -51,7 +53,7 @@ def read(file: str) -> tuple[Definition | None, list[Finding]]:
     from perdure.steps import checking
 
     try:
-        definition = checking.read(documents.raw(file), documents.own_name(file))
+        definition = checking.read(documents.raw(file), documents.own_name(file), blobs=contents(blobs))
     except BadDefinition as error:
         return None, list(error.findings)
     except documents.Unreadable as why:
@@ -59,14 +61,14 @@ def read(file: str) -> tuple[Definition | None, list[Finding]]:
     return definition, list(definition.findings)
 
 
-def valid(file: str) -> Definition:
+def valid(file: str, blobs: str | None) -> Definition:
     """The definition in a file; the command ends if there is none, or it is not valid."""
     from perdure.cli import documents
     from perdure.core.errors import BadDefinition
     from perdure.steps import checking
 
     try:
-        return checking.read(documents.text(file), documents.own_name(file))
+        return checking.read(documents.text(file), documents.own_name(file), blobs=contents(blobs))
     except BadDefinition as error:
         documents.refuse(file, error.findings)
 
@@ -149,15 +151,16 @@ def _write(file: Path, raw: bytes) -> None:
 @click.command("diff", cls=Command)
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
+@blobs_option
 @json_flag
-def diff(*, before: str, after: str, as_json: bool) -> None:
+def diff(*, before: str, after: str, blobs: str | None, as_json: bool) -> None:
     """Say what is different in definition B, step by step; how they are written does not matter. A or B may be - for standard input."""
     from perdure.cli import output, words
     from perdure.programs.format import diff as comparing
 
     if before == after == "-":
         raise click.UsageError("only one of the two can come from standard input")
-    changes = comparing.diff(valid(before).canonical, valid(after).canonical)
+    changes = comparing.diff(valid(before, blobs).canonical, valid(after, blobs).canonical)
     if as_json:
         click.echo(output.document(changes))
     else:
@@ -169,13 +172,14 @@ def diff(*, before: str, after: str, as_json: bool) -> None:
 
 @click.command("compile", cls=Command)
 @click.argument("file", metavar="FILE")
+@blobs_option
 @click.option("--hash", "only_hash", is_flag=True, help="Print the hash of the definition, which names it, and nothing else.")
-def compile_(*, file: str, only_hash: bool) -> None:
+def compile_(*, file: str, blobs: str | None, only_hash: bool) -> None:
     """Print what a definition compiles to, as JSON: nodes, edges by port, regions. FILE is YAML or JSON, - is standard input."""
     from perdure.cli import output
     from perdure.programs.format.compile import compiled
 
-    definition = valid(file)
+    definition = valid(file, blobs)
     click.echo(definition.hash if only_hash else output.document(compiled(definition.canonical)))
 
 

@@ -103,13 +103,23 @@ def refuse(file: str, findings: Sequence[Finding], and_so: str = "") -> NoReturn
 
 
 def definition(
-    file: str, tools: Tools | None = None, calls: Sequence[Workflow[..., Any]] = (), and_so: str = "nothing was started", place: Place | None = None
+    file: str,
+    tools: Tools | None = None,
+    calls: Sequence[Workflow[..., Any]] = (),
+    *,
+    and_so: str = "nothing was started",
+    place: Place | None = None,
+    blobs: str | None = None,
 ) -> Definition:
-    """The definition in a file, with what it may use and do; the command ends if there is none, or it is not valid."""
+    """The definition in a file, with what it may use and do; the command ends if there is none, or it is not valid.
+
+    `blobs` is the directory of the contents that it refers to, where there is no `place` that has them.
+    """
+    from perdure.cli.places import contents
     from perdure.definition import Definition
 
     uses: dict[str, Any] = {} if tools is None else {"tools": tools.steps}
-    uses |= {} if place is None else place._asdict()
+    uses |= {"blobs": contents(blobs)} if place is None else place._asdict()
     given = text(file)
     try:
         return Definition.of(given, calls=(*calls, *(() if tools is None else tools.workflows)), name=own_name(file), **uses)

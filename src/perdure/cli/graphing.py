@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.exits import Exit, Outcome
+from perdure.cli.places import blobs_option
 from perdure.cli.root import Command
 from perdure.cli.settings import Settings, id_argument
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 @click.argument("what", metavar="FILE|ID")
 @click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True, help="As what it is drawn.")
 @click.option("--at", "number", type=click.IntRange(1), metavar="N", help="Of an execution: as it stood after event N of its log.")
+@blobs_option
 @click.option("-o", "--output", "target", metavar="FILE", help="The file that it is written to; else it is printed.")
 @click.pass_obj
-def graph(settings: Settings, /, *, what: str, form: str, number: int | None, target: str | None) -> None:
+def graph(settings: Settings, /, *, what: str, form: str, number: int | None, blobs: str | None, target: str | None) -> None:
     """Draw a definition, or an execution of one: its plan, and what has come of it, in one picture.
 
     FILE is YAML or JSON, - is standard input; an ID is that of an execution, in any form.
@@ -44,7 +46,7 @@ def graph(settings: Settings, /, *, what: str, form: str, number: int | None, ta
     if documents.is_there(what):
         if number is not None:
             raise click.UsageError("--at is for an execution: a definition has not begun")
-        ir, states, taken = compiled(valid(what).canonical), None, frozenset[int]()
+        ir, states, taken = compiled(valid(what, blobs).canonical), None, frozenset[int]()
     else:
         found = asyncio.run(_standing(settings, what, number))
         ir, states, taken = found.ir, found.states, found.taken
@@ -125,6 +127,7 @@ def told_of(settings: Settings, status: Status) -> Told:
 )
 @click.option("--edits", "edits_file", metavar="FILE", help="Change its present definition by operations that name steps by their ids; - is standard input.")
 @click.option("--set", "pairs", multiple=True, metavar="STEP.FIELD=VALUE", help="Set a field of a step of its present definition; of itself, as .FIELD=VALUE.")
+@blobs_option
 @click.option("--base", default="", metavar="HASH", help="Only if that is still the hash of the definition by which it goes on.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")
 @click.option("--dry-run", is_flag=True, help="Say what would be different, and change nothing.")
@@ -186,7 +189,7 @@ def _chosen(before: Present, file: str | None, changes: dict[str, Any]) -> tuple
     if len(ways) != 1:
         raise click.UsageError("give one of FILE, --json-patch, --edits and --set" + (", not several" if ways else ""))
     if file is not None:
-        return documents.definition(file, and_so="nothing was changed"), ""
+        return documents.definition(file, and_so="nothing was changed", blobs=changes["blobs"]), ""
     source = changes["patch_file"] or changes["edits_file"] or "--set"
     try:
         change = _settings(changes["pairs"]) if changes["pairs"] else _plain(source)

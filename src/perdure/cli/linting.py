@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.exits import Exit, Outcome
+from perdure.cli.places import blobs_option
 from perdure.cli.root import Command
 from perdure.cli.settings import format_option
 
@@ -25,12 +26,13 @@ UNREADABLE = "PD000"
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--select", metavar="CODES", multiple=True, help="Only these kinds; PD1 stands for all that begin with it.")
 @click.option("--ignore", metavar="CODES", multiple=True, help="All but these kinds.")
+@blobs_option
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("--explain", metavar="CODE", help="Say why a kind is one, with an example of what is bad and what is good.")
 @click.option("--list", "listed", is_flag=True, help="List the kinds.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @format_option(("table", "json", "jsonl"))
-def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: bool, format: str, strict: bool, **codes: tuple[str, ...]) -> None:
+def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: bool, format: str, strict: bool, **given: Any) -> None:
     """Find what breaks replay in workflow functions, and what is wrong with definitions, without running them.
 
     PATH is a file, of Python or a definition (YAML, JSON), a directory, whose Python files are meant, or - for Python on standard input (default: here).
@@ -43,45 +45,45 @@ def lint(*, paths: tuple[str, ...], explain: str | None, listed: bool, as_json: 
     elif listed:
         _list(list(KINDS.values()), form)
     else:
-        chosen = (_codes(codes["select"]) | {UNREADABLE} if codes["select"] else set(KINDS)) - _codes(codes["ignore"])
-        count, found = _findings(paths or (".",), chosen if codes["select"] else chosen | {DEFINITION})
+        chosen = (_codes(given["select"]) | {UNREADABLE} if given["select"] else set(KINDS)) - _codes(given["ignore"])
+        count, found = _findings(paths or (".",), chosen if given["select"] else chosen | {DEFINITION}, given["blobs"])
         _show(found, count, form)
         if any(strict or one.severity == "error" for one in found):
             raise Outcome(Exit.FINDINGS)
 
 
-def _findings(paths: Iterable[str], codes: set[str]) -> tuple[int, list[Finding]]:
+def _findings(paths: Iterable[str], codes: set[str], blobs: str | None) -> tuple[int, list[Finding]]:
     """How many files were looked into, and what was found."""
     from perdure.cli import sources
 
     found: dict[str, list[Finding]] = {}
     try:
         for file in sources.files(paths):
-            found[file] = _findings_in(file)
+            found[file] = _findings_in(file, blobs)
     except FileNotFoundError as error:
         raise Outcome(Exit.INPUT, f"there is no {error}\nname files or directories, or - for standard input") from error
     return len(found), [one for several in found.values() for one in several if one.code in codes or (one.kind == DEFINITION and DEFINITION in codes)]
 
 
-def _findings_in(file: str) -> list[Finding]:
+def _findings_in(file: str, blobs: str | None) -> list[Finding]:
     from perdure.cli import documents, sources
     from perdure.lint import lint, unreadable
 
     if file != sources.STDIN and documents.is_document(file):
-        return _findings_in_definition(file)
+        return _findings_in_definition(file, blobs)
     try:
         return lint(sources.read(file), file)
     except OSError as error:
         return [unreadable(file, error.strerror or str(error))]
 
 
-def _findings_in_definition(file: str) -> list[Finding]:
+def _findings_in_definition(file: str, blobs: str | None) -> list[Finding]:
     """What `perdure validate` finds, as findings of lint."""
     from perdure.cli.defining import read
     from perdure.cli.documents import message
     from perdure.lint import Finding
 
-    found = read(file)[1]
+    found = read(file, blobs)[1]
     return [Finding(file, one.line, one.column, one.line, one.column, one.code, DEFINITION, one.severity, message(one)) for one in found]
 
 

@@ -22,10 +22,29 @@ class Place(NamedTuple):
 
     deployment: Deployment
     policy: Policy
+    blobs: Mapping[str, Any]
+
+
+def blobs_option(command: F) -> F:
+    """Where the contents are that definitions refer to."""
+    said = "Where definitions have what they refer to as cas://sha256:…, a file each, named like the reference."
+    return click.option("--blobs", metavar="DIR", envvar="PERDURE_BLOBS", help=said)(command)
+
+
+def contents(directory: str | None) -> Mapping[str, Any]:
+    """The contents in a directory; the command ends if it is none."""
+    from perdure.content_directory import ContentDirectory
+    from perdure.core.errors import BadValue
+
+    try:
+        return {} if directory is None else ContentDirectory(directory)
+    except BadValue as error:
+        raise Outcome(Exit.INPUT, f"--blobs: {error}") from error
 
 
 def options(command: F) -> F:
-    """What steps may reach, and what definitions may do."""
+    """What steps may reach, what definitions may do, and what they refer to."""
+    command = blobs_option(command)
     said = "Rules that hold whatever a definition says: who may start what, use which tools, go where, and what a person is asked before."
     command = click.option("--policy", metavar="FILE", envvar="PERDURE_POLICY", help=said)(command)
     said = "Where models are asked: their names, and for each its provider."
@@ -46,7 +65,8 @@ def place(given: Mapping[str, Any]) -> Place:
     work = Deployment.work if given["work"] is None else Path(given["work"])
     known = {} if given["models"] is None else models(given["models"])
     deployment = Deployment(Allowed.of(given["allow"]), work, known, isolate=given["isolate"])
-    return Place(deployment, NO_POLICY if given["policy"] is None else policy(given["policy"]))
+    rules = NO_POLICY if given["policy"] is None else policy(given["policy"])
+    return Place(deployment, rules, contents(given["blobs"]))
 
 
 def models(file: str) -> Mapping[str, Source]:

@@ -11,6 +11,7 @@ import click
 
 from perdure.cli import sources
 from perdure.cli.exits import Exit, Outcome
+from perdure.cli.places import blobs_option
 from perdure.cli.root import Command, Group
 from perdure.cli.settings import F, Settings, format_option, json_option
 
@@ -167,15 +168,16 @@ def rotate(settings: Settings, /, *, key_file: str | None, as_json: bool) -> Non
 
 @click.command("check", cls=Command)
 @click.argument("file", metavar="FILE.yaml")
+@blobs_option
 @key_option
 @json_option
 @format_option()
 @click.pass_obj
-def check(settings: Settings, /, *, file: str, key_file: str | None, as_json: bool, format: str) -> None:
+def check(settings: Settings, /, *, file: str, blobs: str | None, key_file: str | None, as_json: bool, format: str) -> None:
     """Say which secrets a definition reads, and where each would come from here."""
     from perdure.cli import documents, output, render_secrets
 
-    definition = documents.definition(file, and_so="its secrets are not known")
+    definition = documents.definition(file, and_so="its secrets are not known", blobs=blobs)
     found = _do(settings, key_file, lambda kept: render_secrets.needed(definition, kept.chain, settings.tenant), creates=True)
     output.listing("json" if as_json else format, (one.name for one in found), found, lambda: render_secrets.needs_table(found))
     if missing := [one.name for one in found if one.place is None]:

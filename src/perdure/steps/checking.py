@@ -16,14 +16,16 @@ from perdure.programs.graph.kind import Kind
 from perdure.steps.registry import Registry
 
 
-def read(text_or_data: Any, name: str = "", kinds: Mapping[str, Kind] | None = None) -> Definition:
+def read(text_or_data: Any, name: str = "", kinds: Mapping[str, Kind] | None = None, blobs: Mapping[str, Any] | None = None) -> Definition:
     """Read a definition, and hold what its steps say to their kinds against the kinds that are here: the check by which it is run, and every other.
+
+    `blobs` holds what references ``cas://…`` in it stand for.
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all that is wrong with it.
     """
     known = Registry() if kinds is None else kinds
-    return reading.read(text_or_data, name, more=lambda document: findings(document, known))
+    return reading.read(text_or_data, name, blobs, lambda document: findings(document, known))
 
 
 def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Finding]:

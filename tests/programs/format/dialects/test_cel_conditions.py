@@ -8,6 +8,7 @@ from perdure.core.errors import ExpressionFailed
 from perdure.expr import condition as conditions
 from perdure.programs.format.dialects import cel_tree
 from perdure.programs.format.dialects.conditions004 import Conditions
+from perdure.programs.format.dialects.contents import Contents
 from perdure.programs.format.dialects.reading import Names, Notes
 
 
@@ -17,7 +18,7 @@ def condition(text: Any) -> tuple[Any, list[str]]:
     names = Names(notes)
     for name in ("a", "b-c", "error"):
         names.give(name, "")
-    made = Conditions(names, notes, {}).read(text, "")
+    made = Conditions(names, notes, Contents({}, notes)).read(text, "")
     return made, [one.code for one in notes.findings if one.severity == "error"]
 
 
@@ -116,7 +117,7 @@ class Given:
 
 def test_messages_quote_what_the_author_wrote() -> None:
     notes = Notes(None)
-    Conditions(Names(notes), notes, {}).read("output.a * 'x' > 2", "/here")
+    Conditions(Names(notes), notes, Contents({}, notes)).read("output.a * 'x' > 2", "/here")
     (wrong,) = notes.findings
     assert (wrong.pointer, "double" in wrong.message.partition(":")[0]) == ("/here", False) and "\"output.a * 'x' > 2\" is no CEL" in wrong.message
     made, _ = condition("output.nothing * 2 > 2")

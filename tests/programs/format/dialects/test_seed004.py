@@ -108,10 +108,7 @@ def test_what_comes_after_a_node_that_runs_once_per_token_does_so_too() -> None:
     [
         ({"config": {"action": "stripe.charge", "amount": "$nodes.a.total"}}, {"tool": "stripe.charge", "with": {"amount": "@a.total"}}),
         ({"config": {"text": "${$nodes.a.x} of ${$nodes.a['y z']} $5"}}, {"tool": "b", "with": {"text": '@{a.x} of @{a["y z"]} $5'}}),
-        (
-            {"config_ref": {"type_url": "svc.x/Config@1", "cas_ref": "sha256:1"}},
-            {"tool": "svc.x", "with": {"config_ref": {"type_url": "svc.x/Config@1", "cas_ref": "sha256:1"}, "payload": "@a"}},
-        ),
+        ({"config_ref": {"type_url": "svc.x/Config@1"}}, {"tool": "svc.x", "with": "@a"}),
         ({"type": "http", "config": {"url": "$inputs.url"}}, {"http": {"url": "@input.url"}}),
         (
             {"type": "http", "config": {"url": "api.flights.com/search", "method": "POST", "params": {"origin": "NYC"}, "headers": {"X": "@1"}}},
@@ -132,10 +129,30 @@ def test_a_node_is_a_verb_with_its_input(node: dict[str, Any], fields: dict[str,
     assert steps(found)["b"] == {"id": "b", **fields}
 
 
-def test_a_config_that_somebody_has_stands_in_for_its_reference() -> None:
-    document = {"nodes": [{"id": "a", "config_ref": {"type_url": "svc.x/1", "cas_ref": "sha256:1"}}]}
-    found = seed004.to_definition(document, {"sha256:1": {"action": "send", "to": "x"}})
-    assert found.document["steps"] == [{"id": "a", "tool": "send", "with": {"to": "x"}}]
+@pytest.mark.parametrize("ref", ["sha256:1", "cas://sha256:1"])
+@pytest.mark.parametrize("held", ["sha256:1", "cas://sha256:1"])
+def test_the_content_of_a_config_ref_is_the_config_with_or_without_its_scheme(ref: str, held: str) -> None:
+    for given in ({"type_url": "svc.x/1", "cas_ref": ref}, ref):
+        found = seed004.to_definition({"nodes": [{"id": "a", "config_ref": given}]}, {held: {"action": "send", "to": "x"}})
+        assert not found.findings and found.document["steps"] == [{"id": "a", "tool": "send", "with": {"to": "x"}}]
+
+
+REFERRING: list[dict[str, Any]] = [
+    {"config_ref": {"type_url": "svc.x/1", "cas_ref": "sha256:of-it"}},
+    {"config_ref": "cas://sha256:of-it"},
+    {"type": "human", "config_ref": {"type_url": "svc.human/1", "cas_ref": "sha256:of-it"}, "human_config": {"timeout_hours": 1}},
+    {"branch": {"rules": [{"condition": {"type": "schema_validation", "schema_ref": "cas://sha256:of-it"}, "next_nodes": ["b"]}]}},
+    {"branch": {"rules": [{"condition": {"type": "python_sandbox", "code_ref": "cas://sha256:of-it"}, "next_nodes": ["b"]}]}},
+    {"type": "migration", "config": {"to_version": "2.0", "transform": "cas://sha256:of-it"}},
+]
+
+
+@pytest.mark.parametrize("node", REFERRING)
+def test_content_that_nothing_has_or_of_another_kind_is_refused_with_its_name(node: dict[str, Any]) -> None:
+    document = {"nodes": [{"id": "a", **node}, *([{"id": "b"}] if "branch" in node else [])]}
+    for blobs, code in (({}, "unknown_blob"), ({"sha256:of-it": 3}, "bad_blob"), ({"sha256:of-it": object()}, "bad_blob")):
+        found = [one for one in seed004.to_definition(document, blobs).findings if one.severity == "error"]
+        assert [one.code for one in found] == [code] and "sha256:of-it" in found[0].message
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from perdure.expr.operators import OF_NOTHING
 from perdure.programs.format.dialects.cel_conditions import Meaning, condition
 from perdure.programs.format.dialects.cel_tree import NotCel
+from perdure.programs.format.dialects.contents import Contents
 from perdure.programs.format.dialects.operators import NATIVE, OF_MANY, PLAIN, meant
 from perdure.programs.format.dialects.reading import Fields, Names, Notes
 from perdure.programs.format.dialects.spelling import literal, whole
@@ -29,10 +30,10 @@ _PATH_KEY = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\['([^'\\]*)'\]|\["([^"\\]*)
 
 
 class Conditions:
-    """Reads the conditions of one document. `blobs` holds what its references ``cas://…`` stand for."""
+    """Reads the conditions of one document."""
 
-    def __init__(self, names: Names, notes: Notes, blobs: Mapping[str, Any]) -> None:
-        self._names, self._notes, self._blobs = names, notes, blobs
+    def __init__(self, names: Names, notes: Notes, contents: Contents) -> None:
+        self._names, self._notes, self._contents = names, notes, contents
         self._meaning = Meaning(self._meant, renamed=(("ctx", "steps"),))
         self._types: dict[str, Callable[[Fields], dict[str, Any]]] = {
             "cel": self._cel,
@@ -88,7 +89,7 @@ class Conditions:
     def _schema(self, fields: Fields) -> dict[str, Any]:
         schema = fields.any("schema")
         if schema is None:
-            schema = self._blob(fields, "schema_ref")
+            schema = self._content(fields, "schema_ref", (dict, bool), "a JSON Schema")
         if not isinstance(schema, dict | bool):
             if schema is not None:
                 self._notes.error("wrong_type", fields.at("schema"), "expected a JSON Schema")
@@ -100,16 +101,14 @@ class Conditions:
         for name, ours in (("timeout_ms", 1000), ("max_memory_mb", 50)):
             if (limit := fields.number(name)) is not None and limit != ours:
                 self._notes.warning("other_limit", fields.at(name), f"conditions in Python always have {ours} here")
-        code = fields.text("code") or self._blob(fields, "code_ref")
+        code = fields.text("code") or self._content(fields, "code_ref", (str,), "a source text")
         return {"python": code} if isinstance(code, str) and code else dict(NEVER)
 
-    def _blob(self, fields: Fields, name: str) -> Any:
+    def _content(self, fields: Fields, name: str, wanted: tuple[type, ...], called: str) -> Any:
         if not (ref := fields.text(name)):
-            self._notes.error("missing_field", fields.at(name), "what is to be looked at is missing")
+            self._notes.error("missing_field", fields.at(name), f"the condition needs {called}, in place or by {name}")
             return None
-        if ref not in self._blobs:
-            self._notes.error("unknown_blob", fields.at(name), f"nobody has {ref[:80]!r}; give what it stands for along with the document")
-        return self._blobs.get(ref)
+        return self._contents.find(ref, fields.at(name), wanted, called)
 
     def _jsonpath(self, fields: Fields) -> dict[str, Any]:
         query, operator, value = fields.text("query", "path"), fields.text("operator"), fields.any("value")

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from perdure.programs.format.dialects.contents import SCHEME, Contents
 from perdure.programs.format.dialects.reading import Fields, Names, without_nothing
 from perdure.programs.format.dialects.routes004 import Routed
 from perdure.programs.format.dialects.spelling import whole
 
 MIGRATION = "migration"
-CONTENT = "cas://"
 VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 
 _PYTHON = re.compile(r"^\s*(?:async\s+)?def\s+main\s*\(", re.MULTILINE)
@@ -25,7 +25,7 @@ _PYTHON = re.compile(r"^\s*(?:async\s+)?def\s+main\s*\(", re.MULTILINE)
 Document = dict[str, Any]
 
 
-def handed_over(config: Fields, before: Iterable[str], blobs: Mapping[str, Any]) -> Document:
+def handed_over(config: Fields, before: Iterable[str], contents: Contents) -> Document:
     """What a node of this type does itself: it makes the other version's input, of what the execution was given and what the nodes `before` it came to."""
     versions = {name: config.text(name) for name in ("from_version", "to_version")}
     for name, version in versions.items():
@@ -34,20 +34,16 @@ def handed_over(config: Fields, before: Iterable[str], blobs: Mapping[str, Any])
     if versions["to_version"] and versions["to_version"] == versions["from_version"]:
         config.notes.error("same_version", config.at("to_version"), "it goes on in another version; in its own it would come here again and again")
     given = {"input": "@input", "results": {id: f"{whole(id)}?" for id in before}, **without_nothing(versions)}
-    source = _source(config, blobs)
+    source = _source(config, contents)
     config.left()
     return {**source, "with": given} if source else {"do": []}
 
 
-def _source(config: Fields, blobs: Mapping[str, Any]) -> Document:
+def _source(config: Fields, contents: Contents) -> Document:
     """The transform by its language; nothing if there is none."""
     given = config.text("transform")
-    if given.startswith(CONTENT):
-        found = blobs.get(given)
-        if not isinstance(found, str):
-            config.notes.error("unknown_blob", config.at("transform"), f"nobody has {given[:80]!r}; give what it stands for along with the document")
-            return {}
-        given = found
+    if given.startswith(SCHEME):
+        given = contents.find(given, config.at("transform"), (str,), "a source text") or ""
     return {("python" if _PYTHON.search(given) else "ts"): given} if given else {}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from perdure.programs.format.dialects.contents import Contents
 from perdure.programs.format.dialects.graph004 import Graph
 from perdure.programs.format.dialects.handover004 import MIGRATION, handed_over
 from perdure.programs.format.dialects.http004 import HTTP, is_request, request
-from perdure.programs.format.dialects.reading import Fields, Notes, is_number, seconds, tidy, without_nothing
+from perdure.programs.format.dialects.reading import Fields, Notes, is_number, kind, seconds, tidy, without_nothing
 from perdure.programs.format.dialects.routes004 import HUMAN, Routed
 from perdure.programs.format.dialects.spelling import escaped, literal, whole
 from perdure.programs.format.dialects.values004 import Values
@@ -33,8 +33,8 @@ _IGNORED = ("node_id", "id", "type", "dependencies", "dependents", "rejection_pa
 class Nodes:
     """Reads the nodes of one document. `hops_max` is the largest bound of hops that one of them has named so far."""
 
-    def __init__(self, graph: Graph, values: Values, notes: Notes, blobs: Mapping[str, Any]) -> None:
-        self._graph, self._values, self._notes, self._blobs = graph, values, notes, blobs
+    def __init__(self, graph: Graph, values: Values, notes: Notes, contents: Contents) -> None:
+        self._graph, self._values, self._notes, self._contents = graph, values, notes, contents
         self.hops_max: int | None = None
 
     def read(self, node: Fields, called: str, routed: Routed) -> dict[str, Any]:
@@ -45,12 +45,12 @@ class Nodes:
             step["join"] = join
         if called in self._graph.unreached:
             step["when"] = False
-        config, own = self._config(node)
+        config = self._config(node)
         timeout_s = self._timeout_s(node)
         if kind in HUMAN:
             step |= self._human(node, called, config, timeout_s)
         else:
-            step |= self._done(kind, node, called, config, own)
+            step |= self._done(kind, node, called, config)
             if timeout_s:
                 step["timeout"] = timeout_s
         if retry := _retry(node):
@@ -60,24 +60,26 @@ class Nodes:
         node.ignore(*_IGNORED)
         return step | routed.fields
 
-    def _config(self, node: Fields) -> tuple[Fields, dict[str, Any] | None]:
-        """The node's config, and its `config_ref` if nobody has what that stands for."""
-        config = node.inside("config")
-        given = node.any("config_ref")
-        if given is None:
-            return config or Fields({}, node.at("config"), self._notes), None
-        blob = given.get("cas_ref") if isinstance(given, dict) else given
-        if isinstance(blob, str) and isinstance(found := self._blobs.get(blob), dict):
-            return Fields({**found, **(config.value if config else {})}, node.at("config_ref"), self._notes), None
-        return config or Fields({}, node.at("config"), self._notes), {"config_ref": literal(given)}
+    def _config(self, node: Fields) -> Fields:
+        """The node's config: what its `config_ref` refers to, and over that what stands in it."""
+        config, given = node.inside("config"), node.any("config_ref")
+        ref = given.get("cas_ref") if isinstance(given, dict) else given
+        found: Any = None
+        if isinstance(ref, str) and ref:
+            found = self._contents.find(ref, node.at("config_ref"), (dict,), "a config, which is a mapping")
+        elif given is not None and not isinstance(given, dict):
+            self._notes.error("wrong_type", node.at("config_ref"), f"expected {{type_url, cas_ref}} or a reference, found {kind(given)}")
+        if found is not None:
+            return Fields({**found, **(config.value if config else {})}, node.at("config_ref"), self._notes)
+        return config or Fields({}, node.at("config"), self._notes)
 
-    def _done(self, kind: str, node: Fields, called: str, config: Fields, own: dict[str, Any] | None) -> dict[str, Any]:
+    def _done(self, kind: str, node: Fields, called: str, config: Fields) -> dict[str, Any]:
         """What does the work of a node, and its input."""
         if kind == MIGRATION:
-            return handed_over(config, self._graph.before(called), self._blobs)
-        if kind == HTTP and own is None and is_request(config):
+            return handed_over(config, self._graph.before(called), self._contents)
+        if kind == HTTP and is_request(config):
             return {"http": request(config, self._values, is_judged=any(node.has(name) for name in ("branch", "loop")))}
-        return self._work(kind, node, called, config) | self._input(config, own, called)
+        return self._work(kind, node, called, config) | self._input(config, called)
 
     def _work(self, kind: str, node: Fields, called: str, config: Fields) -> dict[str, Any]:
         if kind == "agent":
@@ -88,13 +90,10 @@ class Nodes:
         type_url = given.get("type_url") if isinstance(given, dict) else None
         return {"tool": config.text("action") or (type_url.partition("/")[0] if isinstance(type_url, str) else "") or called}
 
-    def _input(self, config: Fields, own: dict[str, Any] | None, called: str) -> dict[str, Any]:
+    def _input(self, config: Fields, called: str) -> dict[str, Any]:
         """Its config with its references; without any, what comes before it."""
         left = {name: value for name, value in config.value.items() if name not in config_of_its_own(config)}
-        if left:
-            read = {name: self._values.read(value, config.at(name)) for name, value in left.items()}
-            return {"with": {**read, **(own or {})}}
-        return {"with": {**own, "payload": self._payload(called)}} if own else {"with": self._payload(called)}
+        return {"with": {name: self._values.read(value, config.at(name)) for name, value in left.items()} if left else self._payload(called)}
 
     def _payload(self, called: str) -> Any:
         """What comes before a node: the execution's input, an output, a mapping of outputs, or the latest output where several lead to it one by one."""

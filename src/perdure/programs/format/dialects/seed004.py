@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.programs.format.dialects.conditions004 import Conditions
+from perdure.programs.format.dialects.contents import Contents
 from perdure.programs.format.dialects.graph004 import Graph
 from perdure.programs.format.dialects.handover004 import MIGRATION, version_before
 from perdure.programs.format.dialects.handover004 import routed as handed_on
@@ -27,13 +28,13 @@ FOREVER = ("HasInfiniteLoopFlag", "has_infinite_loop", "hasInfiniteLoopFlag")
 def to_definition(document: Any, blobs: Mapping[str, Any] | None = None, name: str = "") -> Read:
     """The definition that a document of this shape is, called `name` if it does not say so itself.
 
-    `blobs` holds what its references ``cas://…`` stand for: configs, schemas and source texts.
+    `blobs` holds what its references ``cas://…`` stand for: configs, schemas and source texts; one that it lacks is an error.
     """
     notes = Notes(document)
     top = Fields(document, "", notes)
     metadata = top.inside("metadata") or Fields({}, "/metadata", notes)
-    graph = Graph(top, notes)
-    routes = Routes(graph.names, notes, Conditions(graph.names, notes, blobs or {}))
+    graph, contents = Graph(top, notes), Contents(blobs or {}, notes)
+    routes = Routes(graph.names, notes, Conditions(graph.names, notes, contents))
     routed = {called: routes.read(node, called, graph.ways[called]) for called, node in graph.nodes.items()}
     said = title(metadata.text("name"), top.text("name"), top.text("tag"), top.text("id"))
     own = name if name and said == UNTITLED else said
@@ -44,7 +45,7 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None, name: s
     if graph.nodes and not forever and not any(one.is_terminal or set(one.targets) - graph.nodes.keys() for one in routed.values()):
         notes.error("no_end", "/nodes", "workflow has no terminal nodes (would run forever); end one of its ways, or set metadata.HasInfiniteLoopFlag")
     graph.connect(routed)
-    nodes = Nodes(graph, Values(graph.names, notes), notes, blobs or {})
+    nodes = Nodes(graph, Values(graph.names, notes), notes, contents)
     steps = [step for called, node in graph.nodes.items() for step in _steps(nodes, node, called, routed[called])]
     definition: dict[str, Any] = {
         "perdure": 1,

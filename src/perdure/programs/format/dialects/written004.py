@@ -79,21 +79,17 @@ class Writer:
             return {"type": http004.HTTP, "config": http004.config_of(step["http"], self._value)}
         given = step.get("with")
         has_own = given == self._given.get(step["id"], object())
-        own: Document = {}
-        if isinstance(given, dict) and "config_ref" in given:
-            own = {"config_ref": plain(given["config_ref"])}
-            given = {name: value for name, value in given.items() if name not in ("config_ref", "payload")}
-        config = {} if has_own or (own and not given) else self._mapping(given, pointer)
+        config = {} if has_own else self._mapping(given, pointer)
         match step:
             case {"tool": tool}:
-                config = config if own or tool == step["id"] else {"action": tool, **config}
-                return {"type": "task", **own, **({"config": config} if config else {})}
+                config = config if tool == step["id"] else {"action": tool, **config}
+                return {"type": "task", **({"config": config} if config else {})}
             case {"task": {"type": type_name}} if len(step["task"]) == 1:
-                return {"type": type_name, **own, **({"config": config} if config else {})}
+                return {"type": type_name, **({"config": config} if config else {})}
             case {"agent": dict(agent)}:
                 settings = {name: value for name, value in agent.items() if name not in ("prompt", "tools")}
                 settings |= without_nothing({"prompt": self._value(agent.get("prompt")), "available_tools": agent.get("tools")})
-                return {"type": "agent", **own, "agent_config": settings, **({"config": config} if config else {})}
+                return {"type": "agent", "agent_config": settings, **({"config": config} if config else {})}
         self._notes.error("unsayable", pointer, "a node of seed 004 calls a tool, is work of some type, an agent, or asks people")
         return {}
 
@@ -162,7 +158,7 @@ class Writer:
                 node["dependencies"] = before
 
     def _mapping(self, given: Any, pointer: str) -> Document:
-        if not isinstance(given, dict) or not given or {"action", "config_ref"} & given.keys():
+        if not isinstance(given, dict) or not given or "action" in given:
             self._notes.error("unsayable", joined(pointer, "with"), "the input of a node of seed 004 is a config of some fields, or what comes before it")
             return {}
         return {name: self._value(value) for name, value in given.items()}

@@ -10,6 +10,7 @@ from perdure.expr.refs import parse
 from perdure.programs.format.dialects import cel_tree
 from perdure.programs.format.dialects.cel_tree import Name, Tree
 from perdure.programs.format.dialects.conditions004 import Conditions as Reader
+from perdure.programs.format.dialects.contents import Contents
 from perdure.programs.format.dialects.reading import Names, Notes
 from perdure.programs.format.dialects.spelling import cel_path, is_reference, plain, unescaped
 from perdure.programs.format.finding import joined
@@ -26,10 +27,11 @@ class Conditions:
 
     def __init__(self, ids: set[str], notes: Notes) -> None:
         self._ids, self._notes = ids, notes
-        names = Names(Notes(None))
+        apart = Notes(None)
+        names = Names(apart)
         for id in ids:
             names.give(id, "")
-        self._reader = Reader(names, Notes(None), {})
+        self._reader = Reader(names, apart, Contents({}, apart))
 
     def write(self, condition: Any, pointer: str) -> Document:
         """A condition."""
