@@ -21,6 +21,7 @@ from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
+from tests.crash_budgets import Budget, crash_budgets
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -324,9 +325,10 @@ async def _played(stage: Stage) -> None:
     await stage.send(Key("default", "plain", "child"), "go", once="once more")
 
 
+@crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
-def test_killed_at_every_write_the_index_says_what_the_log_says(always_suspend: bool) -> None:
-    report = crash_at_every_write(Play([order, plain, parent], _played, always_suspend=always_suspend), MemoryDisk, again_max=60)
+def test_killed_at_every_write_the_index_says_what_the_log_says(always_suspend: bool, budget: Budget) -> None:
+    report = crash_at_every_write(Play([order, plain, parent], _played, always_suspend=always_suspend), MemoryDisk, **budget)
     assert report.problems == () and report.worlds > 20
 
 

@@ -16,6 +16,7 @@ from perdure.core.paths import Key
 from perdure.programs.code.approval import Notice, Shown
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import MemoryDisk
+from tests.crash_budgets import Budget, crash_budgets
 from tests.programs.code.engines import World, settle, virtually, world
 
 told: list[tuple[str, tuple[str, ...]]] = []
@@ -245,8 +246,9 @@ async def asked_twice(ctx: Context) -> list[Any]:
     return [found.approved, found.expired, [one.by for one in second.votes]]
 
 
+@crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
-def test_killed_at_any_write_an_approval_is_decided_once(always_suspend: bool) -> None:
+def test_killed_at_any_write_an_approval_is_decided_once(always_suspend: bool, budget: Budget) -> None:
     async def script(stage: Stage) -> None:
         key = await stage.start(asked_twice)
         await asyncio.sleep(150.0)
@@ -259,5 +261,5 @@ def test_killed_at_any_write_an_approval_is_decided_once(always_suspend: bool) -
     from perdure.sdk import Workflow
 
     builtin: Workflow[Any, Any] = Workflow(WORKFLOW, lambda: ())
-    report = crash_at_every_write(Play([asked_twice, builtin], script, always_suspend=always_suspend, shown=timeless), MemoryDisk, again_max=40)
+    report = crash_at_every_write(Play([asked_twice, builtin], script, always_suspend=always_suspend, shown=timeless), MemoryDisk, **budget)
     assert not report.problems, "\n".join(report.problems)

@@ -13,6 +13,7 @@ from perdure.core.messages import Cancel
 from perdure.core.paths import Key
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import MemoryDisk
+from tests.crash_budgets import Budget, crash_budgets
 from tests.programs.code.engines import settle, virtually, world
 
 did: list[str] = []
@@ -266,12 +267,13 @@ async def family(ctx: Context) -> list[Any]:
     raise Rollback(f"{len(found)} found")
 
 
+@crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
-def test_killed_at_any_write_a_parent_has_each_child_as_often_as_undisturbed(always_suspend: bool) -> None:
+def test_killed_at_any_write_a_parent_has_each_child_as_often_as_undisturbed(always_suspend: bool, budget: Budget) -> None:
     async def script(stage: Stage) -> None:
         await stage.start(family)
 
-    report = crash_at_every_write(Play([family, child], script, always_suspend=always_suspend), MemoryDisk, again_max=60)
+    report = crash_at_every_write(Play([family, child], script, always_suspend=always_suspend), MemoryDisk, **budget)
     assert not report.problems, "\n".join(report.problems)
     assert report.repeated
 

@@ -15,6 +15,7 @@ from perdure.core.paths import text
 from perdure.runtime.worker import Worker
 from perdure.testing.crashes import Play, Stage, crash_at_every_write
 from perdure.testing.disks import MemoryDisk
+from tests.crash_budgets import Budget, crash_budgets
 from tests.programs.code.engines import cut, settle, virtually, world
 
 done: list[str] = []
@@ -395,15 +396,16 @@ async def undone_in_between(ctx: Context) -> None:
     raise Rollback("no")
 
 
+@crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
-def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always_suspend: bool) -> None:
+def test_killed_at_any_write_and_again_in_the_recovery_the_same_is_undone(always_suspend: bool, budget: Budget) -> None:
     async def script(stage: Stage) -> None:
         key = await stage.start(undone_in_between)
         await asyncio.sleep(30)
         await stage.retry(key, "once more")
 
     play = Play([undone_in_between], script, always_suspend=always_suspend)
-    report = crash_at_every_write(play, MemoryDisk, again_max=60)
+    report = crash_at_every_write(play, MemoryDisk, **budget)
     assert not report.problems, "\n".join(report.problems)
     assert report.moments > 20
     assert any("~undo" in key for key in report.repeated)
@@ -448,15 +450,16 @@ async def test_what_was_done_in_forgotten_turns_is_undone_last_first(monkeypatch
         await w.replayed(key)
 
 
+@crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
-def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_suspend: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_suspend: bool, budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "DEAD_EVENTS_MIN", 8)
     monkeypatch.setattr(sys.modules[__name__], "CHARGES", 6)
 
     async def script(stage: Stage) -> None:
         await stage.start(charging)
 
-    report = crash_at_every_write(Play([charging], script, always_suspend=always_suspend), MemoryDisk, again_max=5)
+    report = crash_at_every_write(Play([charging], script, always_suspend=always_suspend), MemoryDisk, **budget)
     assert not report.problems, "\n".join(report.problems)
     assert report.moments > 20
 
@@ -681,13 +684,14 @@ async def test_what_did_not_complete_is_not_undone_by_hand() -> None:
         assert await w.rows(key) == rows
 
 
+@crash_budgets
 @pytest.mark.parametrize("always_suspend", [False, True])
-def test_killed_at_any_write_a_child_is_undone_all_the_same(always_suspend: bool) -> None:
+def test_killed_at_any_write_a_child_is_undone_all_the_same(always_suspend: bool, budget: Budget) -> None:
     async def script(stage: Stage) -> None:
         await stage.start(family)
 
     play = Play([family, child], script, always_suspend=always_suspend)
-    report = crash_at_every_write(play, MemoryDisk, again_max=60)
+    report = crash_at_every_write(play, MemoryDisk, **budget)
     assert not report.problems, "\n".join(report.problems)
     assert any("~undo" in key for key in report.repeated)
 
