@@ -270,13 +270,14 @@ def _root_scope(instance: Instance) -> Any:
     return coroutine.cr_frame.f_locals["self"]._scope
 
 
+@pytest.mark.parametrize("most", [300, pytest.param(1000, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("endless", ENDLESS, ids=lambda one: one.code.name)
 @warm
-async def test_an_endless_loop_keeps_a_bounded_log_and_a_bounded_memory(endless: Any) -> None:
+async def test_an_endless_loop_keeps_a_bounded_log_and_a_bounded_memory(endless: Any, most: int) -> None:
     async with world(endless) as w:
         key = await w.start(endless)
         sent, bytes_at, memory_at, held_at = 0, {}, {}, {}
-        for turns in (10, 100, 1000):
+        for turns in (10, 100, most):
             sent = await turned(w, key, turns, sent)
             bytes_at[turns] = sum(map(len, await w.rows(key)))
             entry = w.engine._warm.get(key)
@@ -284,10 +285,10 @@ async def test_an_endless_loop_keeps_a_bounded_log_and_a_bounded_memory(endless:
             assert entry.execution is not None and isinstance(entry.program, Instance)
             memory_at[turns] = size(entry.execution, entry.program)
             held_at[turns] = held_by(entry.program)
-        assert bytes_at[1000] < max(3 * bytes_at[10], 1.8 * bytes_at[100]), bytes_at
-        grown = {name: (memory_at[100][name], count) for name, count in memory_at[1000].items() if count > memory_at[100][name] + 64}
+        assert bytes_at[most] < max(3 * bytes_at[10], 1.8 * bytes_at[100]), bytes_at
+        grown = {name: (memory_at[100][name], count) for name, count in memory_at[most].items() if count > memory_at[100][name] + 64}
         assert not grown, grown
-        assert held_at[1000] <= held_at[10] + 8, held_at
+        assert held_at[most] <= held_at[10] + 8, held_at
 
 
 @pytest.mark.parametrize("endless", ENDLESS, ids=lambda one: one.code.name)
