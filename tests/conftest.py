@@ -1,4 +1,4 @@
-"""What holds for all tests: a property that sets no number of its own is tried with some examples in each run. Long searches have the mark `prove`, and a number."""
+"""What holds for all tests: properties that set no number of their own are tried with few examples in each run. Long searches are marked `prove`."""
 
 from hypothesis import settings
 
