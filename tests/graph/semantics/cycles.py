@@ -352,4 +352,82 @@ ROWS = [
         ran="a/~0/a a/~0/b a/~1/a a/~1/b a/~2/a a/~2/b z",
         result={"z": "Broken"},
     ),
+    Row(
+        "a step that a turn passes by is null in that turn, and behind the cycle as it was last",
+        """
+        order: ports
+        vars: {seen: []}
+        steps:
+          - {id: l, loop: {items: [3, 4, 5]}, next: {loop: t, done: z}}
+          - {id: t, test: {ref: "@item", eq: 4}, next: {"true": a, "false": b}}
+          - {id: a, do: [{id: inner, tool: SAY, with: {value: four}}], next: m}
+          - {id: b, tool: SAY, with: {value: other}, next: m}
+          - {id: m, set: {seen: ["@vars.seen", "@a", "@inner", "@b"]}, next: {success: {to: l, max: 9}}}
+          - {id: z, tool: SAY, with: {value: ["@vars.seen", "@a", "@b"]}}
+        """,
+        result=[[[[[], None, None, "other"], "four", "four", None], None, None, "other"], "four", "other"],
+        crashes=True,
+    ),
+    Row(
+        "the head of a cycle reads the steps behind it as the turn before has left them",
+        """
+        order: ports
+        vars: {n: 0}
+        steps:
+          - {id: head, set: {n: "@last.n?", saw: ["@a?", "@b?"]}, next: t}
+          - {id: t, tool: SAY, next: [{when: {ref: "@self", eq: a}, to: a}, {when: {ref: "@self", eq: b}, to: b}, {to: z}]}
+          - {id: a, tool: SAY, with: {value: A}, next: {success: {to: head, max: 9}}}
+          - {id: b, tool: SAY, with: {value: B}, next: {success: {to: head, max: 9}}}
+          - {id: z, tool: SAY, with: {value: "@vars.saw"}}
+        """,
+        answers={"t": ["a", "b", "c"]},
+        result=[None, "B"],
+    ),
+    Row(
+        "an inner cycle that a turn does not enter is null in it, and so is a step that none of its turns reached",
+        """
+        order: ports
+        vars: {seen: []}
+        steps:
+          - {id: o, loop: {items: [1, 2, 3], as: outer}, next: {loop: which, done: z}}
+          - {id: which, test: {ref: "@outer", eq: 2}, next: {"true": m, "false": i}}
+          - {id: i, tool: SAY, with: {value: "@outer"}, next: j}
+          - {id: j, test: {ref: "@outer", eq: 1}, next: {"true": k, "false": n}}
+          - {id: k, tool: SAY, with: {value: K}, next: n}
+          - {id: n, tool: SAY, next: [{when: {ref: "@self", eq: go}, to: i, max: 1}, {to: m}]}
+          - {id: m, set: {seen: ["@vars.seen", "@i", "@k"]}, next: {success: {to: o, max: 9}}}
+          - {id: z, tool: SAY, with: {value: "@vars.seen"}}
+        """,
+        result=[[[[], 1, "K"], None, None], 3, None],
+    ),
+    Row(
+        "a cycle that forgets its turns goes on knowing what the turn before has passed by",
+        """
+        order: ports
+        vars: {n: 0, saw: []}
+        steps:
+          - {id: head, set: {saw: ["@a?", "@b?"]}, next: t}
+          - {id: t, tool: SAY, next: [{when: {ref: "@self", eq: a}, to: a}, {when: {ref: "@self", eq: b}, to: b}, {to: z}]}
+          - {id: a, tool: SAY, with: {value: A}, next: {success: {to: nap, endless: true}}}
+          - {id: b, tool: SAY, with: {value: B}, next: {success: {to: nap, endless: true}}}
+          - {id: nap, join: any, sleep: 1s, next: {success: {to: head, endless: true}}}
+          - {id: z, tool: SAY, with: {value: "@vars.saw"}}
+        """,
+        answers={"t": ["a", *["b"] * 5, "c"]},
+        script=(Skip("10s"),),
+        result=[None, "B"],
+        crashes=True,
+    ),
+    Row(
+        "the items of a loop have the names that it gives them, in all steps of its cycle",
+        """
+        order: ports
+        vars: {all: []}
+        steps:
+          - {id: l, loop: {items: [3, 4], as: one, index: nth}, next: {loop: b, done: z}}
+          - {id: b, do: [{id: c, set: {all: ["@vars.all", "@one", "@nth", "@loop.batch.index"]}}], next: {success: {to: l, max: 9}}}
+          - {id: z, tool: SAY, with: {value: "@vars.all"}}
+        """,
+        result=[[[], 3, 0, 0], 4, 1, 1],
+    ),
 ]

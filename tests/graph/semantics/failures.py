@@ -229,4 +229,60 @@ ROWS = [
         failed="ExpressionFailed",
         ran="a",
     ),
+    Row(
+        "behind a port error, @error is the error, in every step to which it leads on; the step itself reads as it too",
+        """
+        order: ports
+        steps:
+          - {id: a, tool: FAIL, retry: {max: 1}, next: {success: b, error: h}}
+          - {id: b, tool: SAY}
+          - {id: h, tool: SAY, with: {value: "@error.message"}, next: i}
+          - {id: i, do: [{id: k, tool: SAY, with: {value: ["@error.type", "@a.message", "@a.kind", "@h"]}}]}
+        output: "@k"
+        """,
+        result=["Broken", "no", "exhausted", "no"],
+        crashes=True,
+    ),
+    Row(
+        "@error is null where a step that an error may lead to was reached without one",
+        """
+        order: ports
+        steps:
+          - {id: a, tool: SAY, next: {success: z, error: z}}
+          - {id: z, tool: SAY, with: {value: ["@error"]}}
+        """,
+        result=[None],
+    ),
+    Row(
+        "each way on has the error of its own step",
+        """
+        order: ports
+        steps:
+          - {id: s, tool: SAY, next: [a, b]}
+          - {id: a, tool: SAY, retry: {max: 1}, next: {error: x}}
+          - {id: b, tool: SAY, retry: {max: 1}, next: {error: y}}
+          - {id: x, sleep: 10s, next: xx}
+          - {id: xx, tool: SAY, with: {value: "@error.message"}}
+          - {id: y, tool: SAY, with: {value: "@error.message"}}
+        """,
+        answers={"a": [Broken("first")], "b": [Broken("second")]},
+        takes={"b": "1s"},
+        result={"xx": "first", "y": "second"},
+    ),
+    Row(
+        "an error that leads back into a cycle is known to its next turn, also when turns are forgotten",
+        """
+        order: ports
+        vars: {why: none}
+        steps:
+          - {id: a, set: {why: "@error.message?"}, next: n}
+          - {id: n, sleep: 1s, next: b}
+          - {id: b, tool: SAY, retry: {max: 1}, next: {success: z, error: {to: a, endless: true}}}
+          - {id: z, tool: SAY, with: {value: "@vars.why"}}
+        """,
+        answers={"b": [*[Broken(f"no {number}") for number in range(6)], "fine"]},
+        script=(Skip("10s"),),
+        result="no 5",
+        crashes=True,
+    ),
 ]

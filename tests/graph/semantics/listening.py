@@ -320,4 +320,58 @@ ROWS = [
         result="done",
         targets={"t": "render on render"},
     ),
+    Row(
+        "on_rejected: go_on goes on with the decision, which says that it was not approved",
+        """
+        order: listed
+        steps:
+          - {id: ok, approve: {title: "?"}, on_rejected: go_on}
+          - {id: told, if: {ref: "@ok.approved"}, then: [{id: yes, tool: SAY}], else: [{id: no, tool: SAY, with: {value: "@ok.comment"}}]}
+        """,
+        script=(Voted("ok", False, comment="too soon"),),
+        result="too soon",
+        crashes=True,
+    ),
+    Row(
+        "on_rejected: fail makes a rejection a failure, which on_error handles",
+        """
+        steps:
+          - {id: ok, approve: {title: "?"}, on_rejected: fail, on_error: [{id: h, tool: SAY, with: {value: ["@error.type", "@error.message"]}}]}
+        """,
+        script=(Voted("ok", False, comment="too soon"),),
+        result=["Rejected", "ok was rejected by ada: too soon"],
+        crashes=True,
+    ),
+    Row(
+        "on_rejected: fail fails what holds the step, and what was done is undone",
+        """
+        order: listed
+        steps:
+          - {id: r, tool: RESERVE}
+          - {id: d, do: [{id: ok, approve: {title: "?"}, on_rejected: fail}]}
+        """,
+        script=(Voted("d/ok", False),),
+        undone="r",
+        failed="Rejected: ok was rejected by ada",
+    ),
+    Row(
+        "with each, on_rejected: go_on has the decision on every item",
+        """
+        steps:
+          - {id: ok, each: {in: [ann, bob]}, approve: {title: "@{item}?"}, on_rejected: go_on}
+        output: ["@ok[0].approved", "@ok[1].approved"]
+        """,
+        script=(Voted("ok/~0", False, by="ann"), Voted("ok/~1", by="bob")),
+        result=[False, True],
+    ),
+    Row(
+        "an approval that is rejected and goes on does not win a race",
+        """
+        steps:
+          - {id: r, race: [{id: ok, approve: {title: "?"}, on_rejected: go_on}, {id: s, sleep: 5s}]}
+        output: "@r.winner"
+        """,
+        script=(Voted("r/ok", False), Skip("10s")),
+        result="s",
+    ),
 ]

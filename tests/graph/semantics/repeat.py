@@ -219,4 +219,40 @@ ROWS = [
         failed="compares",
         ran="a/~0",
     ),
+    Row(
+        "a step that a turn does not reach is null in it and in its condition, and behind the repetition as it was last",
+        """
+        order: listed
+        vars: {all: []}
+        steps:
+          - id: l
+            repeat: {until: {all: [{ref: "@index", gte: 2}, {ref: "@a", eq: null}]}, max: 9}
+            do:
+              - {id: t, if: {ref: "@index", eq: 1}, then: [{id: a, tool: SAY, with: {value: one}}], else: [{id: b, tool: SAY, with: {value: other}}]}
+              - {id: m, set: {all: ["@vars.all", "@a", "@b"]}}
+          - {id: z, tool: SAY, with: {value: ["@vars.all", "@a", "@b"]}}
+        """,
+        result=[[[[[], None, "other"], "one", None], None, "other"], "one", "other"],
+        crashes=True,
+    ),
+    Row(
+        "in the steps that stand in, a step that the turn has not reached is null",
+        """
+        order: listed
+        vars: {seen: []}
+        steps:
+          - id: l
+            repeat: {until: {ref: "@index", gte: 1}, max: 9}
+            do:
+              - id: d
+                do:
+                  - {id: a, tool: SAY, retry: {max: 1}}
+                  - {id: b, tool: SAY, with: {value: B}}
+                on_error:
+                  - {id: c, set: {seen: ["@b", "@error.message"]}}
+          - {id: z, tool: SAY, with: {value: "@vars.seen"}}
+        """,
+        answers={"a": ["fine", Broken("no")]},
+        result=[None, "no"],
+    ),
 ]

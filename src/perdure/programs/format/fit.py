@@ -362,6 +362,8 @@ def _beside(step: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{verb}/repairs", "'repairs' stands only beside 'schema': without one, every answer fits"
     if isinstance(step.get("timeout"), int | float | str) and isinstance(approve := step.get("approve"), dict) and "timeout" in approve:
         yield "timeout", "'approve' has a 'timeout' of its own; leave one of them away"
+    if "on_rejected" in step and isinstance(following := step.get("next"), dict) and "rejected" in following:
+        yield "on_rejected", "'next' says where a rejection leads; leave one of them away"
     if "timeout" in step and isinstance(listen := step.get("listen"), dict) and "timeout" in listen:
         yield "timeout", "'listen' has a 'timeout' of its own; leave one of them away"
     if "timeout" in step and isinstance(message := step.get("agent_message"), dict | str):

@@ -320,6 +320,13 @@ MODIFIERS = (
         "what its failure comes to",
         default="fail",
     ),
+    Field(
+        "on_rejected",
+        Choice(("cancel", "fail", "go_on")),
+        "what a rejection comes to where no port leads on: the execution is cancelled, the step fails (see `on_error`), or it goes on with the decision",
+        default="cancel",
+        verbs=("approve",),
+    ),
     Field("next", NEXT, "where to go on", ports_only=True, default=[]),
     Field("ui", Plain(), "for editors; not hashed"),
 )

@@ -6,6 +6,7 @@ from typing import Any
 from perdure.programs.format.draft import Draft, did_you_mean
 from perdure.programs.format.model import ROOTS
 from perdure.programs.format.outline import Site
+from perdure.programs.format.port_scopes import port_scopes
 from perdure.programs.format.reads import Found, Reading, Unreadable, of_template, readings, readings_later
 
 WITH_LOOPS = ("003", "004")
@@ -22,12 +23,13 @@ class Known:
         given = [site.value for site in draft.outline.sites if site.verb == "set"]
         self.variables = frozenset(variables if isinstance(variables, Mapping) else ()).union(*(value for value in given if isinstance(value, Mapping)))
         self.items: list[frozenset[str]] = []
+        self._scopes = port_scopes(draft.canonical)
         for listing in draft.outline.lists:
             self.items.append(frozenset() if listing.owner < 0 else self.around(draft.outline.sites[listing.owner]))
 
     def around(self, site: Site) -> frozenset[str]:
-        """The names that `each` gives at a step, by its own and those around it."""
-        outer = self.items[site.list]
+        """The names that are given at a step: by its own `each`, by those around it, and by the loop in whose cycle it stands."""
+        outer = self.items[site.list] if site.list else self._scopes.get(site.id, frozenset())
         each = site.step.get("each")
         return outer | {str(each.get("as", "item")), str(each.get("index", "index"))} if isinstance(each, Mapping) else outer
 

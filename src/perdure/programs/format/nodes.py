@@ -25,6 +25,7 @@ PLAIN = {
     "transform": "transform",
     "name": "name",
     "commit": "commit",
+    "on_rejected": "on_rejected",
 }
 """The modifiers that a node has as they were written."""
 

@@ -11,6 +11,7 @@ from perdure.expr.refs import Read
 from perdure.programs.format import model
 from perdure.programs.format.finding import Finding, at, closest, error, joined, parts, place, step_of, warning
 from perdure.programs.format.fit import Expression, shown
+from perdure.programs.format.port_scopes import port_scopes
 from perdure.programs.format.shapes import Condition, Id, Schema, Text, Value, is_template
 from perdure.programs.format.steps import Placed, placed
 
@@ -18,11 +19,11 @@ BEFORE_EACH = ("when", "needs", "each", "next", "on_error")
 """The fields of a step that are read outside of its own each and repeat."""
 
 _STANDS = {
-    "item": "stands only inside of each",
-    "index": "stands only inside of each or repeat",
-    "loop": "stands only inside of each or repeat",
+    "item": "stands only inside of each, and in the cycle of a loop",
+    "index": "stands only inside of each or repeat, and in the cycle of a loop",
+    "loop": "stands only inside of each or repeat, and in the cycle of a loop",
     "self": "stands only where the step has run: in repeat, undo, transform, and the rules of next",
-    "error": "stands only in the steps of on_error",
+    "error": "stands only in the steps of on_error, and behind a port 'error'",
     "state": "stands only inside of repeat",
     "last_turn": "stands only inside of repeat",
 }
@@ -41,6 +42,7 @@ class References:
         for one in self._steps.values():
             self._ids.setdefault(one.id, one)
         self._ids.pop("", None)
+        self._scopes = port_scopes(document)
         set_here = [one.step["set"] for one in self._steps.values() if isinstance(one.step.get("set"), dict)]
         self._vars = {name for mapping in (document.get("vars"), *set_here) if isinstance(mapping, dict) for name in mapping}
         declared = document.get("input")
@@ -195,8 +197,7 @@ class References:
         seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
         if not self._native:
             seen |= model.ROOTS
-        if self._order == "ports":
-            seen.add("error")
+        seen |= self._scopes.get((step.around[0][0] if step.around else step).id, frozenset())
         for holder, by in step.around:
             seen |= {"error"} if by == "on_error" else _given(holder.step)
         field = parts(pointer[len(step.pointer) :])[0]
@@ -220,15 +221,17 @@ class References:
             yield error("reference_in_bash", spot, f"{place(self.document, one.pointer)}: {why}")
 
     def _names_of_each(self, one: Placed) -> Iterator[Finding]:
-        each = one.step.get("each")
-        if not isinstance(each, dict):
-            return
+        for by in ("each", "loop"):
+            if isinstance(said := one.step.get(by), dict):
+                yield from self._names_given(said, joined(one.pointer, by))
+
+    def _names_given(self, each: dict[str, Any], by: str) -> Iterator[Finding]:
         for field in ("as", "index"):
             if isinstance(name := each.get(field), str) and name in self._ids:
-                pointer = joined(one.pointer, "each", field)
+                pointer = joined(by, field)
                 yield error("bad_name", pointer, f"{place(self.document, pointer)}: {name!r} is the id of a step; choose another name")
         if "as" in each and each.get("as") == each.get("index", "index"):
-            pointer = joined(one.pointer, "each")
+            pointer = by
             yield error("bad_name", pointer, f"{place(self.document, pointer)}: the item and its number have one name; choose another for one")
 
 

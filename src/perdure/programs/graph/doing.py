@@ -17,7 +17,7 @@ from perdure.core.paths import Path
 from perdure.core.undo import UNDOABLE
 from perdure.programs.code.durations import seconds
 from perdure.programs.graph.ir import NOT_AFTER
-from perdure.programs.graph.names import Done, Names, Output, unfit
+from perdure.programs.graph.names import Done, Names, Output, Turn, unfit
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Eaching:
             return
         self.active -= 1
         self.run.log.receipts.end(self.begun.pop(position))
-        if isinstance(how, Err) or how.port in IN_VAIN:
+        if isinstance(how, Err) or self._is_in_vain(how.port):
             self.failed += 1
             if self.each.on_error == "fail" and not self.each.enough:
                 self._stop()
@@ -134,6 +134,10 @@ class Eaching:
             self._refill()
         elif self.active == 0:
             self._end()
+
+    def _is_in_vain(self, port: str) -> bool:
+        """Whether an item that was left by this port counts as failed."""
+        return port in IN_VAIN and not (port == "rejected" and self.doing.node.on_rejected == "go_on")
 
     def _stop(self, lost: bool = False) -> None:
         self.is_over = True
@@ -163,6 +167,7 @@ class Repeating:
         self.repeat = repeat
         self.state: Any = None
         self.before = Output()
+        self.names = doing.names.inside({}, turn=Turn())
 
     def begin(self) -> None:
         """Begin the first turn."""
@@ -179,7 +184,7 @@ class Repeating:
 
     def _go_on(self, event: e.Turned) -> None:
         """Go on with the turn with which a compacted log begins."""
-        self.turn, self.before = event.turn, self.run.endless.restored(event, self.doing.names)
+        self.turn, self.before = event.turn, self.run.endless.restored(event, self.names)
         self.state = self.before.value if event.turn else self.state
         self._perform()
 
@@ -190,21 +195,24 @@ class Repeating:
         """What can be read in a turn; after it, its `result` too."""
         loop = {"index": self.turn, "state": self.state}
         given = {"index": self.turn, "loop": loop, "state": self.state, "last_turn": self.before.value}
-        return self.doing.names.inside(given | ({"self": result["result"]} if result else {}))
+        return self.names.inside(given | ({"self": result["result"]} if result else {}))
 
     def _begin_turn(self) -> None:
         if self.repeat.max == 0:
             ids = [id for body in self.doing.node.bodies for id in self.run.plan.ids_in(body)]
-            self.run.endless.begin(self.doing.path, self.turn, ids, self.doing.names, self.before, self.repeat)
+            self.run.endless.begin(self.doing.path, self.turn, ids, self.names, self.before, self.repeat)
         self._perform()
 
     def _perform(self) -> None:
         path: Path = (*self.doing.path, self.turn)
+        if self.names.turn is not None:
+            self.run.begin_turn(self.names.turn)
         if self.repeat.max == 0:  # what the turn begins with stands at its own path
             path = (*path, (self.doing.node.id, 1))
         perform(self.run, Doing(self.doing.firing, path, self._names(), self._told))
 
     def _told(self, how: Done | Err) -> None:
+        self.run.pass_by(self.names, self.run.plan.ids_below(self.doing.firing.place))
         if isinstance(how, Err) or how.port == "timeout":
             self.doing.then(how)
             return

@@ -25,8 +25,9 @@ KEEP = 1
 
 
 class Beginning(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a turn begins with: results by id (encoded, port, kind), variables, the result of the turn before, and what was counted before the first turn.
+    """What a turn begins with: results by id (encoded, port, kind), variables, what it has from the turn before, and what was counted before the first turn.
 
+    From the turn before, a repetition has its result, and a cycle the error behind which its head stands. `passed_by` are steps that it did not reach.
     The limits of hops and steps hold for one turn of such a loop, not for all.
     """
 
@@ -35,6 +36,7 @@ class Beginning(msgspec.Struct, frozen=True, omit_defaults=True):
     before: bytes = NOTHING
     hops: int = 0
     steps: int = 0
+    passed_by: tuple[str, ...] = ()
 
 
 class Endless:
@@ -55,7 +57,8 @@ class Endless:
             known = {id: names.outputs[id] for id in ids if id in names.outputs}
             outputs = {id: (output.raw, output.port, output.kind) for id, output in known.items()}
             variables = values.encode(run.roots.variables, "the variables")
-            return values.encode(Beginning(outputs, variables, before.raw, hops, steps), "the state of loop", path)
+            passed_by = () if names.turn is None else tuple(sorted(names.turn.passed_by))
+            return values.encode(Beginning(outputs, variables, before.raw, hops, steps, passed_by), "the state of loop", path)
 
         _ = run.log.note((*path, turn), Keep(NOTHING if run.log.replaying else beginning(), "turn"))
         if turn > keep:
@@ -78,11 +81,13 @@ class Endless:
         return path in self.run.execution.resumes
 
     def restored(self, event: e.Turned, names: Names) -> Output:
-        """Know again with what a turn begins; return the result of the turn before."""
+        """Know again with what a turn begins; return what it has from the turn before."""
         run = self.run
         known: Beginning = values.decode(run.log.raw(event.value), Beginning, "the state of loop", event.path)
         for id, (raw, port, kind) in known.outputs.items():
             names.outputs[id] = Output(raw, port, kind)
+        if names.turn is not None:
+            names.turn.pass_by(known.passed_by)
         run.roots.variables = values.decode(known.variables, dict, "the variables") or {}
         self.counted[event.path] = run.walk.hops, run.started_steps = known.hops, known.steps
         run.walk.forget()
@@ -100,10 +105,11 @@ class Endless:
         if stay.turn == 0 and self.resumes(stay.path):
             run.log.wait_for_turn(stay.path, lambda event: self._go_on(firing, stay, event, names))
             return True
-        self.begin(stay.path, stay.turn, run.plan.ids_in(stay.region), names, Output())
+        before = Output() if firing.error is None else Output.of(firing.error, "an error")
+        self.begin(stay.path, stay.turn, run.plan.ids_in(stay.region), names, before)
         return False
 
     def _go_on(self, firing: Firing, stay: Stay, event: e.Turned, names: Names) -> None:
-        _ = self.restored(event, names)
+        firing.error = self.restored(event, names).value
         self.run.walk.skip_to(firing, stay, event.turn)
         self.run.begin_firing(firing)

@@ -5,7 +5,7 @@ where they stand, and nothing is evaluated. Warm or cold, the same events lead t
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core import events as e
@@ -24,7 +24,7 @@ from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ending import Ending
 from perdure.programs.graph.endless import Endless
 from perdure.programs.graph.log import UNJUDGED, Failure, Log
-from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.names import Done, Names, Output, Turn
 from perdure.programs.graph.needs import required
 from perdure.programs.graph.plan import Plan
 from perdure.programs.graph.planning import planned
@@ -43,6 +43,7 @@ class Instance:
     __slots__ = (
         "_divergence",
         "agents",
+        "clock",
         "closed",
         "ending",
         "endless",
@@ -85,7 +86,7 @@ class Instance:
         self.agents: dict[Path, str] = {}
         self.undo_names: dict[Path, Names] = {}
         self.finished = self.has_session = False
-        self.started_steps = self.results_bytes = 0
+        self.started_steps = self.results_bytes = self.clock = 0
         self.log.clear()
 
     # as a program
@@ -201,6 +202,7 @@ class Instance:
     def _fire(self, firing: Firing) -> None:
         if firing.settled or not firing.frame.is_wanted:
             return
+        self._begin_cycle_turn(firing)
         body = firing.frame.block
         if (isinstance(body, Body) and body.holds(firing)) or self.endless.holds(firing):
             return
@@ -212,12 +214,17 @@ class Instance:
         if self.started_steps > (limit := self.plan.ir.limits.max_steps):
             self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
             return
-        names = firing.frame.scope
-        assert isinstance(names, Names)
+        names = self.names(firing)
         if firing.place.node.when is not None:
             self._judge_skip(firing, names)
         else:
             self._begin_node(firing, names)
+
+    def names(self, firing: Firing) -> Names:
+        """What a node that has fired may read: behind a port ``error``, also the error."""
+        names = firing.frame.scope
+        assert isinstance(names, Names)
+        return names.inside({"error": firing.error}) if firing.place.number in self.plan.behind_errors else names
 
     def _judge_skip(self, firing: Firing, names: Names) -> None:
         def told(holds: bool | Keep | Err | None) -> None:
@@ -256,7 +263,8 @@ class Instance:
         try:
             if len(taken) > limit:
                 raise Failure(ErrorInfo("exceeded_max_fanout", f"{place.node.id} leads to {len(taken):,} steps at once, and at most {limit:,} are allowed"))
-            self.walk.settle(firing, taken, port, chosen)
+            self.walk.settle(firing, taken, port, chosen, output.value if port == "error" else None)
+            self._pass_by()
         except UnsafeLoop as unsafe:
             edge = self.plan.edges[unsafe.args[0]]
             names = f"{self.plan.places[edge.source].node.id} -> {self.plan.places[edge.target].node.id}"
@@ -274,9 +282,11 @@ class Instance:
     def store(self, firing: Firing, output: Output) -> None:
         """Keep the result of a node where those who may read it find it."""
         node, names = firing.place.node, firing.frame.scope
-        output.kind = node.kind
+        self.clock += 1
+        output.kind, output.stored = node.kind, self.clock
         if isinstance(names, Names):
-            names.outputs[node.id] = output
+            names.keep(node.id, output)
+            self.pass_by(names, self.plan.ids_below(firing.place))
         self.roots.last = output
         self.results_bytes += output.size_bytes
         if 0 < (limit := self.plan.ir.limits.max_bytes) < self.results_bytes:
@@ -284,6 +294,34 @@ class Instance:
             self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_bytes", why)))
         if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
             self.roots.variables = {**self.roots.variables, **output.value}
+
+    def pass_by(self, names: Names, ids: Iterable[str]) -> None:
+        """Have steps that the present turn of a cycle or repetition has not reached, and will not reach, read as null in it."""
+        if (turn := names.turn) is not None:
+            turn.pass_by(id for id in ids if (known := names.outputs.get(id)) is not None and known.stored < turn.since)
+
+    def _pass_by(self) -> None:
+        """The nodes that will not fire in their passage are passed by, with all inside of them; of cycles that are left, those that no turn has reached."""
+        for frame, place in self.walk.passed_by:
+            if isinstance(names := frame.scope, Names):
+                self.pass_by(names, self.plan.ids_of(place))
+        self.walk.passed_by.clear()
+
+    def begin_turn(self, turn: Turn) -> None:
+        """Begin a turn of a cycle or of a repetition."""
+        self.clock += 1
+        turn.since = self.clock
+
+    def _begin_cycle_turn(self, firing: Firing) -> None:
+        """What fires at the head of a cycle begins a turn of it."""
+        frame, stay = firing.frame, firing.frame.stay
+        if stay is None or firing.place.cycle != stay.region:
+            return
+        if stay.scope is None and isinstance(names := frame.scope, Names):
+            stay.scope = names.inside({}, turn=Turn())
+        if isinstance(names := stay.scope, Names) and names.turn is not None:
+            frame.scope = names
+            self.begin_turn(names.turn)
 
     def _drained(self, frame: Frame) -> None:
         if not frame.is_wanted:

@@ -94,10 +94,11 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step. `kind` is its verb and `config` what stands behind that; `input` the template of its `with`.
 
-    `bodies` are the regions of a block: one of `do`, `parallel` and `race`, two of `if` (then, else). `on_error` is "fail", "go_on", or the region of
-    the steps that stand in for what failed. With `rules` or `choose`, these say which edges are taken; otherwise the port does. `choose` is a closed list of
-    ids, of which the node's result names one or several, and `default` the edges taken when it names none. By the ports `ended` it may be left, and nothing
-    follows. Once one with `commit` has completed, nothing done before it is undone any more. `pointer` is where it stands in the document.
+    `bodies` are the regions of a block: one of `do`, `parallel` and `race`, two of `if` (then, else). `on_error` is "fail", "go_on", or the region of the
+    steps that stand in for what failed. `on_rejected` says what a rejection comes to that no edge takes. With `rules` or `choose`, these say which edges are
+    taken; otherwise the port does. `choose` is a closed list of ids, of which the node's result names one or several, and `default` the edges taken when it
+    names none. By the ports `ended` it may be left, and nothing follows. Once one with `commit` has completed, nothing done before it is undone any more.
+    `pointer` is where it stands in the document.
     """
 
     id: str
@@ -115,6 +116,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     grace_s: float | None = None
     undo: Undo | None = None
     on_error: Literal["fail", "go_on"] | int = "fail"
+    on_rejected: Literal["cancel", "fail", "go_on"] = "cancel"
     idempotent: bool | None = None
     schema: Any = None
     bodies: tuple[int, ...] = ()

@@ -1,6 +1,6 @@
 """Names: what the expressions of a node may read, and the results of steps by their ids."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -31,14 +31,15 @@ NO_META: Mapping[str, Any] = {}
 
 
 class Output:
-    """The result of a step: encoded as it is remembered, and decoded once, when it is first read."""
+    """The result of a step: encoded as it is remembered, and decoded once, when it is first read. `stored` is when it was kept, by its execution's clock."""
 
-    __slots__ = ("_raw", "_value", "kind", "meta", "port")
+    __slots__ = ("_raw", "_value", "kind", "meta", "port", "stored")
 
     def __init__(self, raw: bytes = NOTHING, port: str = "success", kind: str = "", meta: Mapping[str, Any] = NO_META) -> None:
         self._raw: bytes | list[Output] = raw
         self._value: Any = None
         self.port, self.kind, self.meta = port, kind, meta
+        self.stored = 0
 
     @classmethod
     def of(cls, value: Any, what: str) -> "Output":
@@ -134,21 +135,48 @@ class World(Protocol):
         ...
 
 
+class Turn:
+    """The present turn of a cycle or of a repetition: when it began, and which steps it does not reach, whose results are those of earlier turns."""
+
+    __slots__ = ("passed_by", "since")
+
+    def __init__(self) -> None:
+        self.since = 0
+        self.passed_by: set[str] = set()
+
+    def pass_by(self, ids: Iterable[str]) -> None:
+        """Have steps read as null, until they have run again."""
+        self.passed_by.update(ids)
+
+
 class Names:
     """What can be read at one place: names given here, those around it, and the roots of the execution. Satisfies `perdure.expr`'s scope.
 
-    `outputs` are the results of steps by id; within an item of an `each` they are its own, on top of those around it.
+    `outputs` are the results of steps by id; within an item of an `each` they are its own, on top of those around it. `turn` is the innermost one
+    in which it lies; in it, steps that it has passed by are null. Within an item, those of the item are none of its.
     """
 
-    __slots__ = ("_around", "_given", "_world", "outputs")
+    __slots__ = ("_around", "_given", "_world", "outputs", "turn")
 
     def __init__(self, world: World, around: "Names | None" = None, given: Mapping[str, Any] | None = None, outputs: dict[str, Output] | None = None) -> None:
         self._world, self._around, self._given = world, around, given
         self.outputs: dict[str, Output] = outputs if outputs is not None else {} if around is None else around.outputs
+        self.turn: Turn | None = None if around is None or outputs is not None else around.turn
 
-    def inside(self, given: Mapping[str, Any], *, apart: bool = False) -> "Names":
-        """What can be read inside of this place, where these names are given; `apart`, results stay there."""
-        return Names(self._world, self, given, {} if apart else None)
+    def inside(self, given: Mapping[str, Any], *, apart: bool = False, turn: Turn | None = None) -> "Names":
+        """What can be read inside of this place, where these names are given; `apart`, results stay there; or in a `turn`."""
+        inside = Names(self._world, self, given, {} if apart else None)
+        inside.turn = inside.turn if turn is None else turn
+        return inside
+
+    def keep(self, id: str, output: Output) -> None:
+        """Keep the result of a step, which the turns around it have reached."""
+        self.outputs[id] = output
+        names: Names | None = self
+        while names is not None:
+            if names.turn is not None:
+                names.turn.passed_by.discard(id)
+            names = names._around
 
     def has(self, name: str) -> bool:
         """Whether a name was given here."""
@@ -171,10 +199,12 @@ class Names:
         """
         names: Names | None = self
         while names is not None:
-            found = names.outputs.get(id)
-            if found is not None:
+            if names.turn is not None and id in names.turn.passed_by:
+                return None
+            around = names._around
+            if (around is None or around.outputs is not names.outputs) and (found := names.outputs.get(id)) is not None:
                 return found
-            names = names._around
+            names = around
         if self._world.is_out(id):
             return None
         raise KeyError(id)
@@ -182,7 +212,10 @@ class Names:
     def seen(self) -> dict[str, Output]:
         """The results of all steps that can be seen here, by their ids; those that are nearest are last."""
         found: dict[str, Output] = {} if self._around is None else self._around.seen()
-        return {**found, **self.outputs}
+        if self._around is None or self._around.outputs is not self.outputs:
+            found = {**found, **self.outputs}
+        passed_by = () if self.turn is None else self.turn.passed_by
+        return {id: output for id, output in found.items() if id not in passed_by}
 
     def step(self, id: str) -> Any:
         """The data of a step, None if it was skipped."""

@@ -51,9 +51,12 @@ def patch(run: "Instance", plan: Plan) -> None:
     for path, firing in after.open.items():
         known = before.open.get(path)
         if known is not None:  # who performs it holds on to it
-            known.frame, known.place = firing.frame, firing.place
+            known.frame, known.place, known.error = firing.frame, firing.place, firing.error
             after.open[path] = known
+    turns = {frame.path: frame for frame in before.frames() if frame.stay is not None}
     for frame in after.frames():
+        if frame.stay is not None and (turned := turns.get(frame.path)) is not None and turned.stay is not None:
+            frame.scope, frame.stay.scope, frame.stay.tick = turned.scope, turned.stay.scope, turned.stay.tick
         if isinstance(frame.block, Body) and frame.stay is None:
             frame.block.frame, frame.block.region = frame, frame.region
     begun = {one.path for one in before.happened if isinstance(one, Over)} | before.open.keys()
@@ -81,13 +84,14 @@ def walked(walk: Walk, plan: Plan) -> Walk:
                 firing = after.open.get(path)
                 if firing is None:
                     raise Unfit(f"{_id(path)} has settled, and would not have been reached; leave the way to it as it is")
-                after.settle(firing, _taken(after, firing, one), one.port, one.chosen)
+                after.settle(firing, _taken(after, firing, one), one.port, one.chosen, one.error)
             case Dropped(path):
                 after.drop(_frame(after, frames, path))
     left = [_id(path) for path in walk.open if path not in after.open]
     if left:
         raise Unfit(f"{left[0]} goes on, and would not have been reached; leave the way to it as it is")
     after.hops_max = plan.ir.limits.max_hops
+    after.passed_by.clear()  # what was passed by in the past reads as it did
     return after
 
 

@@ -24,9 +24,12 @@ class Place:
 
 
 class Plan:
-    """All places, and for each edge the cycle that it leaves, or -1: the outermost one. `exits` are the edges that leave each cycle so."""
+    """All places, and for each edge the cycle that it leaves, or -1: the outermost one. `exits` are the edges that leave each cycle so.
 
-    __slots__ = ("by_id", "direct", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
+    `behind_errors` are the nodes to which a port ``error`` leads, directly or by way of others.
+    """
+
+    __slots__ = ("_below", "behind_errors", "by_id", "direct", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
 
     def __init__(self, ir: IR) -> None:
         self.ir = ir
@@ -48,6 +51,17 @@ class Plan:
                 self.places[edge.target].incoming.append(number)
             if self.left[number] >= 0:
                 self.exits.setdefault(self.left[number], []).append(number)
+        self._below: dict[int, tuple[str, ...]] = {}
+        self.behind_errors = self._behind_errors()
+
+    def _behind_errors(self) -> frozenset[int]:
+        failing = {edge.source for edge in self.edges if edge.port == "error"}
+        found, waiting = set[int](), [edge.target for edge in self.edges if edge.source in failing and edge.port in ("error", "max")]
+        while waiting:
+            if (number := waiting.pop()) not in found:
+                found.add(number)
+                waiting += [self.edges[edge].target for edge in self.places[number].out]
+        return frozenset(found)
 
     def _left(self, edge: Edge) -> int:
         left, region = -1, self.places[edge.source].node.region
@@ -71,6 +85,18 @@ class Plan:
         if region not in self.inside:
             self.inside[region] = tuple(place.node.id for place in self.places if region in self._around(place.node.region))
         return self.inside[region]
+
+    def ids_below(self, place: Place) -> tuple[str, ...]:
+        """The ids of all nodes inside of a node: in its bodies, and in the steps that stand in for it."""
+        if place.number not in self._below:
+            node = place.node
+            regions = (*node.bodies, node.on_error) if isinstance(node.on_error, int) else node.bodies
+            self._below[place.number] = tuple(id for region in regions for id in self.ids_in(region))
+        return self._below[place.number]
+
+    def ids_of(self, place: Place) -> tuple[str, ...]:
+        """The ids of a node, or of all in the cycle of which it is the head, and of all nodes inside of these."""
+        return self.ids_in(place.cycle) if place.cycle >= 0 else (place.node.id, *self.ids_below(place))
 
     def ids_directly_in(self, region: int) -> tuple[str, ...]:
         """The ids of the nodes of the root or a body and of its cycles, but not of the bodies of blocks in it; in the order in which they are written."""

@@ -10,7 +10,7 @@ from perdure.core.ops import Err, Keep
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ir import NOT_AFTER
-from perdure.programs.graph.names import Done, Names, Output
+from perdure.programs.graph.names import Done, Output
 from perdure.programs.graph.walk import Firing
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class Routing:
             self._go_on(firing, how.output, how.port)
 
     def _failed(self, firing: Firing, error: Err) -> None:
-        node, plan = firing.place.node, self.run.plan
+        node, plan, names = firing.place.node, self.run.plan, self.run.names(firing)
         told = {"type": error.error.type, "message": error.error.message, "kind": error.kind}
-        names = firing.frame.scope
-        if isinstance(node.on_error, int) and isinstance(names, Names):
+        if isinstance(node.on_error, int):
             path = (*firing.path, ("on_error", 0))
+            self.run.pass_by(names, self.run.plan.ids_below(firing.place))
             stand_in = Doing(firing, path, names.inside({"error": told}), lambda how: self._stood_in(firing, how))
             Body(self.run, stand_in, "do", is_timed=False).begin(node.on_error)
         elif plan.has_port(firing.place, "error"):
@@ -67,7 +67,14 @@ class Routing:
         verdict: Any = how.output.value
         by, comment = (verdict.get("by"), verdict.get("comment")) if isinstance(verdict, dict) else (None, None)
         why = f"{firing.place.node.id} was rejected" + (f" by {by}" if by else "") + (f": {comment}" if comment else "")
-        self.run.ending.reject(why)
+        match firing.place.node.on_rejected:
+            case "go_on":
+                how.output.port = how.port
+                self._go_on(firing, how.output, "success")
+            case "fail":
+                self._failed(firing, Err("fatal", 1, ErrorInfo("Rejected", why)))
+            case "cancel":
+                self.run.ending.reject(why)
 
     def _go_on(self, firing: Firing, output: Output, port: str) -> None:
         node = firing.place.node
@@ -83,9 +90,8 @@ class Routing:
 
     def _look(self, firing: Firing, output: Output, start: int) -> None:
         """Look at the rules from `start` on; the first that holds is taken. On replay, the one that is noted."""
-        run, rules, scope = self.run, firing.place.node.rules, firing.frame.scope
-        assert isinstance(scope, Names)
-        names = scope.inside({"self": output.value})
+        run, rules = self.run, firing.place.node.rules
+        names = run.names(firing).inside({"self": output.value})
         for number in range(start, len(rules)):
             if self._is_noted(firing, output):
                 return

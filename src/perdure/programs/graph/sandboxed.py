@@ -26,7 +26,7 @@ def judge(run: "Instance", path: Path, what: tuple[Condition, Names], told: Call
 
     def made() -> Op:
         output = _of(names, "self")
-        context = {id: {"output": value} for id, value in together(run.roots.outputs, "what a condition in Python sees").items()}
+        context = {id: {"output": value} for id, value in together(names.seen(), "what a condition in Python sees").items()}
         args = values.encode(((list(condition.python), output, context), {}), "what a condition sees", path)
         return Call(PYTHON, args, retry=Retry(max=1).rule(), timeout_s=10.0)
 

@@ -4,6 +4,8 @@ A *frame* is one passage through a region: the root once, a body once each time 
 once: it brings a live token, or none. So a join knows what can still come, redelivered answers change nothing, and no valid graph can hang. A token
 that leaves a cycle goes out at once; an edge out of a cycle over which none went is decided when the cycle is left. All work is linear in
 nodes and edges.
+
+A token that a failed node sends over its port ``error`` carries that error, and so do the tokens of the nodes behind it.
 """
 
 from collections import deque
@@ -26,12 +28,14 @@ class Arrivals:
     """What has come to a node in one frame: the edges that brought live tokens, how many are undecided, how many tokens were consumed.
 
     Of a join each, that is how often it has fired; `running` are the firings, or stays in its cycle, that go on.
+    `errors` are those that tokens carried, by edge.
     """
 
-    __slots__ = ("fired", "is_dead", "live", "running", "undecided")
+    __slots__ = ("errors", "fired", "is_dead", "live", "running", "undecided")
 
     def __init__(self, undecided: int) -> None:
         self.live: list[int] = []
+        self.errors: dict[int, object] = {}
         self.undecided = undecided
         self.fired = self.running = 0
         self.is_dead = False
@@ -40,17 +44,19 @@ class Arrivals:
 class Stay:
     """A stay in a cycle: from when its head fires in the frame `outer` until a turn ends with no token to go on with.
 
-    `uses` counts how often each node has led back, by which of its rules or ports; `tick` is how far a `loop` is in its items.
+    `uses` counts how often each node has led back, by which of its rules or ports; `tick` is how far a `loop` is in its items. `error` is that of the tokens
+    with which the next turn begins, and `scope` what can be read in its turns.
     """
 
-    __slots__ = ("again", "outer", "path", "region", "tick", "turn", "uses")
+    __slots__ = ("again", "error", "outer", "path", "region", "scope", "tick", "turn", "uses")
 
-    def __init__(self, region: int, outer: "Frame", path: Path) -> None:
-        self.region, self.outer, self.path = region, outer, path
+    def __init__(self, region: int, outer: "Frame", path: Path, error: object = None) -> None:
+        self.region, self.outer, self.path, self.error = region, outer, path, error
         self.turn = 0
         self.again: list[int] = []
         self.uses: dict[tuple[str, str], int] = {}
         self.tick: object = None
+        self.scope: object = None
 
 
 class Frame:
@@ -87,12 +93,12 @@ class Frame:
 
 
 class Firing:
-    """A node that was fired and has not settled: where, and the how many-th time in its frame."""
+    """A node that was fired and has not settled: where, the how many-th time in its frame, and behind which error (None: behind none)."""
 
-    __slots__ = ("frame", "number", "path", "place", "settled")
+    __slots__ = ("error", "frame", "number", "path", "place", "settled")
 
-    def __init__(self, frame: Frame, place: Place, number: int) -> None:
-        self.frame, self.place, self.number = frame, place, number
+    def __init__(self, frame: Frame, place: Place, number: int, error: object = None) -> None:
+        self.frame, self.place, self.number, self.error = frame, place, number, error
         self.path: Path = (*frame.path, (place.node.id, number))
         self.settled = False
 
@@ -109,12 +115,16 @@ class Begun(NamedTuple):
 
 
 class Over(NamedTuple):
-    """The node at a path has settled: by its `port`, by which rule or choice of its own (`chosen`; empty: by none), and so to the nodes of these ids."""
+    """The node at a path has settled: by its `port`, by which rule or choice of its own (`chosen`; empty: by none), and so to the nodes of these ids.
+
+    `error` is the error with which it has left by its port ``error``.
+    """
 
     path: Path
     port: str
     chosen: str
     to: tuple[str, ...]
+    error: object = None
 
 
 class Dropped(NamedTuple):
@@ -130,15 +140,17 @@ class Walk:
     """The tokens of one execution. What is `ready` is to be carried out in its order; frames that are `drained` have come to their end.
 
     `happened` is all that made it what it is, from which it can be walked anew over another plan; `traced` has a line for each
-    token, if `trace` is there to count them.
+    token, if `trace` is there to count them. `passed_by` are the nodes that will not fire
+    in a frame, and the heads of cycles that were left there, until they are taken note of.
     """
 
-    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "plan", "ready", "trace", "traced")
+    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "passed_by", "plan", "ready", "trace", "traced")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.ready: deque[Firing] = deque()
         self.drained: deque[Frame] = deque()
+        self.passed_by: list[tuple[Frame, Place]] = []
         self.open: dict[Path, Firing] = {}
         self.hops = 0
         self.hops_max = plan.ir.limits.max_hops
@@ -182,10 +194,10 @@ class Walk:
         back = next((self.plan.edges[number] for number in edges if self.plan.edges[number].back), None)
         return None if back is None else firing.frame.within(back.region).stay
 
-    def settle(self, firing: Firing, taken: Sequence[int], port: str = "success", chosen: str = "") -> None:
+    def settle(self, firing: Firing, taken: Sequence[int], port: str = "success", chosen: str = "", error: object = None) -> None:
         """A node has settled: the edges `taken` bring live tokens, and the others that leave it are decided, if they can be by now.
 
-        That is by its `port`, or by what was `chosen` by its rules or by itself.
+        That is by its `port`, or by what was `chosen` by its rules or by itself. The tokens carry its `error`, or else the one behind which it was fired.
 
         Raises:
             UnsafeLoop, TooManyHops: that can't be.
@@ -193,13 +205,13 @@ class Walk:
         firing.settled = True
         del self.open[firing.path]
         to = tuple([self.plan.places[self.plan.edges[number].target].node.id for number in taken])
-        self.happened.append(Over(firing.path, port, chosen, to))
+        self.happened.append(Over(firing.path, port, chosen, to, error))
         frame, place = firing.frame, firing.place
         if (stay := self._stay(firing, taken)) is not None:
             way = place.node.id, chosen or port
             stay.uses[way] = stay.uses.get(way, 0) + 1
         for number in taken:
-            self._carry(frame, number)
+            self._carry(frame, number, firing.error if error is None else error)
         if place.home == frame.region and place.cycle < 0:
             self._over(frame, place)
         else:  # the head of a cycle, in one of its turns
@@ -250,7 +262,7 @@ class Walk:
 
     # tokens
 
-    def _carry(self, frame: Frame, number: int) -> None:
+    def _carry(self, frame: Frame, number: int, error: object) -> None:
         """Bring a live token over an edge."""
         self.hops += 1
         if self.hops > self.hops_max:
@@ -261,11 +273,14 @@ class Walk:
         if edge.back:
             if home.stay is not None:
                 home.stay.again.append(number)
+                home.stay.error = home.stay.error if error is None else error
             return
         arrivals = self._arrivals(home, edge.target)
         if number in arrivals.live and plan.places[edge.target].node.join != "each":
             raise UnsafeLoop(number)
         arrivals.live.append(number)
+        if error is not None:
+            arrivals.errors[number] = error
         if plan.left[number] >= 0 and plan.places[edge.target].node.join != "each":
             arrivals.undecided -= 1  # it leaves at once, and none may follow it
         self._undecided.append((home, edge.target))
@@ -326,13 +341,13 @@ class Walk:
         join, live = place.node.join, len(arrivals.live)
         if join == "each":
             while arrivals.fired < live:
-                self._consume(frame, arrivals.live[arrivals.fired : arrivals.fired + 1])
+                edges = arrivals.live[arrivals.fired : arrivals.fired + 1]
+                self._consume(frame, edges)
                 arrivals.fired += 1
                 arrivals.running += 1
-                self._activate(frame, place, arrivals.fired)
+                self._activate(frame, place, arrivals.fired, _error(arrivals, edges))
             if arrivals.undecided == 0 and arrivals.running == 0:
-                arrivals.is_dead = True
-                self._decide_edges(frame, place)
+                self._is_dead(frame, place, arrivals)
             return
         if arrivals.fired:
             self._consume(frame, arrivals.live[arrivals.fired :])
@@ -342,30 +357,37 @@ class Walk:
         if live and (live >= wanted if wanted else arrivals.undecided == 0):
             self._consume(frame, arrivals.live)
             arrivals.fired = live
-            self._activate(frame, place, 1)
+            self._activate(frame, place, 1, _error(arrivals, arrivals.live))
         elif arrivals.undecided == 0:
-            arrivals.is_dead = True
-            self._decide_edges(frame, place)
+            self._is_dead(frame, place, arrivals)
+
+    def _is_dead(self, frame: Frame, place: Place, arrivals: Arrivals) -> None:
+        """Nothing will come to a node any more: it does not fire again, and the edges that leave it are decided."""
+        arrivals.is_dead = True
+        if not arrivals.fired:
+            self.passed_by.append((frame, place))
+        self._decide_edges(frame, place)
 
     # passages
 
-    def _activate(self, frame: Frame, place: Place, number: int) -> None:
+    def _activate(self, frame: Frame, place: Place, number: int, error: object = None) -> None:
         """Fire a node, or, if it is the head of a cycle, begin a stay in that."""
         frame.running += 1
         if place.cycle < 0 or frame.region != place.home:
-            self._fire(frame, place, number)
+            self._fire(frame, place, number, error)
             return
-        self._turn(Stay(place.cycle, frame, (*frame.path, (place.node.id, number))))
+        self._turn(Stay(place.cycle, frame, (*frame.path, (place.node.id, number)), error))
 
-    def _fire(self, frame: Frame, place: Place, number: int) -> None:
-        firing = Firing(frame, place, number)
+    def _fire(self, frame: Frame, place: Place, number: int, error: object) -> None:
+        firing = Firing(frame, place, number, error)
         self.open[firing.path] = firing
         self.ready.append(firing)
 
     def _turn(self, stay: Stay) -> None:
         frame = Frame(stay.region, stay.outer, (*stay.path, stay.turn), stay.outer.scope)
         frame.stay, frame.block, frame.running = stay, stay.outer.block, 1
-        self._fire(frame, self.plan.places[self.plan.regions[stay.region].head], 1)
+        error, stay.error = stay.error, None
+        self._fire(frame, self.plan.places[self.plan.regions[stay.region].head], 1, error)
 
     def _leave(self, frame: Frame) -> None:
         frame.running -= 1
@@ -385,10 +407,16 @@ class Walk:
                 stay.turn += 1
                 self._turn(stay)
                 return
-            outer = stay.outer
-            self._over(outer, self.plan.places[self.plan.regions[stay.region].head])
+            outer, head = stay.outer, self.plan.places[self.plan.regions[stay.region].head]
+            self.passed_by.append((outer, head))
+            self._over(outer, head)
             self._go_on()
             outer.running -= 1
             if outer.running:
                 return
             frame = outer
+
+
+def _error(arrivals: Arrivals, edges: Sequence[int]) -> object:
+    """The error that the last of these tokens carried which carried any."""
+    return next((arrivals.errors[number] for number in reversed(edges) if number in arrivals.errors), None)

@@ -188,14 +188,18 @@ class Maker:
         return {"id": self.name("sleep"), "sleep": self.seconds()}, "any"
 
     def asked(self, here: Here) -> tuple[Step, str]:
-        """An approval that somebody gives, or that time decides; a rejection would end it all."""
+        """An approval that somebody gives, or that time decides; a rejection ends it all, unless the step goes on or fails by it."""
         name = self.name("ask")
         asked: dict[str, Json] = {"title": f"{name}?"}
         if self.chance(0.4):
             asked |= {"timeout": self.seconds(70.0), "on_timeout": "approve"}
         if "timeout" not in asked or self.chance(0.4):
             self.decisions[f"{name}?"] = Decision(self.seconds(), here.calm or self.chance(0.93))
-        return {"id": name, "approve": asked}, "any"
+        step: Step = {"id": name, "approve": asked}
+        if f"{name}?" in self.decisions and not here.calm and self.chance(0.3):
+            self.decisions[f"{name}?"] = Decision(self.seconds(), self.chance(0.3))
+            step |= {"on_rejected": "go_on"} if self.chance(0.6) else {"on_rejected": "fail", "on_error": "go_on"}
+        return step, "any"
 
     def test(self, here: Here) -> tuple[Step, str]:
         """A test whose answer is read."""
@@ -344,11 +348,19 @@ class Maker:
                 step["timeout"] = self.seconds(20.0)
         return step, "any"
 
+    def alternating(self, here: Here) -> list[Step]:
+        """Branches of which the first turns take one and the later ones the other, and a step that reads both."""
+        early, late = self.tool(here)[0], self.tool(here)[0]
+        branch: Step = {"id": self.name("if"), "if": {"ref": "@index", "lt": self.random.randint(1, 2)}, "then": [early], "else": [late]}
+        value = [f"@{early['id']}?", f"@{late['id']}?"]
+        return [branch, {"id": self.name("echo"), "tool": "ECHO", "with": {"value": value, "takes_s": self.seconds()}}]
+
     def repeated(self, size: int, here: Here) -> tuple[Step, str]:
         """A do, turn by turn or for each of a list."""
         times, name = here.times * 4, self.name("do")
         if self.chance(0.5):
-            return self.repeat({"id": name, "do": self.steps(size, here.within(times=times))[0]}, here), "any"
+            steps = self.steps(size, here.within(times=times))[0]
+            return self.repeat({"id": name, "do": [*steps, *(self.alternating(here) if self.chance(0.4) else ())]}, here), "any"
         item, place = f"{name}_item", f"{name}_at"
         lists = [one.name for one in here.known if one.kind == "list"]
         inner = here.within(times=times, beside=True).knowing(Known(item, "any"), Known(place, "number"))

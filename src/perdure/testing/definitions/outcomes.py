@@ -69,10 +69,10 @@ class Where(NamedTuple):
 
 class Trace(NamedTuple):
     """Something that was: "work" (opened, and settled with a value or a failure), "step" (a step's result as others see it), "dead" (a step that never
-    ran), "set" (a variable), "said" (a message to itself) or "emitted".
+    ran), "turn" (one of a repetition), "set" (a variable), "said" (a message to itself) or "emitted".
     """
 
-    what: Literal["work", "step", "dead", "set", "said", "emitted"]
+    what: Literal["work", "step", "dead", "turn", "set", "said", "emitted"]
     name: str
     place: Place
     began: Moment

@@ -18,6 +18,8 @@ class Passed(NamedTuple):
 
     outcome: Outcome
     leaving: Mapping[Edge, list[Moment]]
+    errors: Mapping[str, list[tuple[Moment, Json]]]
+    """The errors that came to steps over edges: by the step, when each came."""
 
 
 class _Carried(NamedTuple):
@@ -46,6 +48,7 @@ class _Passage:
         self._carried: dict[Edge, _Carried] = {}
         self._ends = [at]
         self._stops: list[Outcome] = []
+        self._errors: dict[str, list[tuple[Moment, Json]]] = {}
 
     def run(self) -> Passed:
         """Take each step and inner cycle once all that leads to it is known."""
@@ -59,8 +62,8 @@ class _Passage:
         leaving = {edge: one.live for edge, one in self._carried.items() if cycle and (edge.target not in cycle.members or edge in cycle.back)}
         if self._stops:
             first = self._reader.first(mark, self._stops)
-            return Passed(first, {edge: [moment for moment in live if moment < first.at] for edge, live in leaving.items()})
-        return Passed(Settled(max(self._ends), "success", None), leaving)
+            return Passed(first, {edge: [moment for moment in live if moment < first.at] for edge, live in leaving.items()}, self._errors)
+        return Passed(Settled(max(self._ends), "success", None), leaving, self._errors)
 
     def _inward(self, name: str) -> Iterator[Edge]:
         for edge in self._shape.edges:
@@ -113,17 +116,29 @@ class _Passage:
         return live[count - 1 : count], decided
 
     def _step(self, name: str, at: Moment, sent: dict[Edge, list[Moment]]) -> Outcome:
-        outcome = self._reader.step(self._shape.steps[name], at, self._where, self._shape.routed(name))
+        where, routed = self._behind(name, at), self._shape.routed(name)
+        outcome = self._reader.step(self._shape.steps[name], at, where, routed)
         if isinstance(outcome, Settled) and outcome.at != NEVER:
-            for edge in self._chosen(name, outcome):
+            carried = outcome.value if outcome.port == "error" and "error" in routed else where.names.get("error")
+            for edge in self._chosen(name, outcome, where):
                 sent[edge].append(outcome.at)
+                if carried is not None:
+                    self._errors.setdefault(edge.target, []).append((outcome.at, carried))
         return outcome
+
+    def _behind(self, name: str, at: Moment) -> Where:
+        """What a step sees that fires at this moment: the last error that has come to it as well."""
+        came = [one for one in self._errors.get(name, ()) if one[0] <= at]
+        return self._where.naming(error=max(came, key=lambda one: one[0])[1]) if came else self._where
 
     def _turning(self, cycle: Cycle, at: Moment, sent: dict[Edge, list[Moment]]) -> Outcome:
         """A stay in a cycle, turn by turn; the next begins when nothing in this one goes on."""
-        where = self._where.staying(cycle.head)
+        where = self._behind(cycle.head, at).staying(cycle.head)
         for turn in range(TURNS_MAX):
-            outcome, leaving = passage(self._reader, self._shape, at, where.within(f"{cycle.head}~{turn}"), cycle)
+            outcome, leaving, errors = passage(self._reader, self._shape, at, where.within(f"{cycle.head}~{turn}"), cycle)
+            for target, came in errors.items():
+                self._errors.setdefault(target, []).extend(came)
+            where = where.naming(error=errors[cycle.head][-1][1]) if cycle.head in errors else where
             for edge, moments in leaving.items():
                 if edge not in cycle.back:
                     sent[edge] += moments
@@ -134,15 +149,15 @@ class _Passage:
 
     # which edges
 
-    def _chosen(self, name: str, outcome: Settled) -> list[Edge]:
+    def _chosen(self, name: str, outcome: Settled, where: Where) -> list[Edge]:
         edges, port = [edge for edge in self._shape.edges if edge.source == name], outcome.port
-        if port == "error" and port not in self._shape.routed(name):
+        if port in ("error", "rejected") and port not in self._shape.routed(name):
             port = "success"  # it goes on
         taken = [edge for edge in edges if _by_port(edge, port)]
-        ruled = () if port in FAILING else self._by_rules(name, outcome)
+        ruled = () if port in FAILING else self._by_rules(name, outcome, where)
         return taken + [edge for edge in edges if edge.how == "rule" and edge.port in ruled]
 
-    def _by_rules(self, name: str, outcome: Settled) -> tuple[str, ...]:
+    def _by_rules(self, name: str, outcome: Settled, where: Where) -> tuple[str, ...]:
         """The rule that is taken, or the ids that an agent chose, as the ports of edges."""
         match self._shape.steps[name].get("next"):
             case {"choose": list(closed)}:
@@ -152,12 +167,12 @@ class _Passage:
                 return tuple(one for one in closed if one in given) or ("default",)
             case [{}, *_] as rules:
                 for number, rule in enumerate(rules):
-                    if port := self._rule(name, number, rule, outcome):
+                    if port := self._rule(name, number, rule, outcome, where):
                         return (port,)
         return ()
 
-    def _rule(self, name: str, number: int, rule: dict[str, Json], outcome: Settled) -> str:
-        if "when" in rule and not self._reader.holds(rule["when"], outcome.at, self._where.naming(self=outcome.value)):
+    def _rule(self, name: str, number: int, rule: dict[str, Json], outcome: Settled, where: Where) -> str:
+        if "when" in rule and not self._reader.holds(rule["when"], outcome.at, where.naming(self=outcome.value)):
             return ""
         heads = [head for head in self._where.stays if head in targets(rule.get("to"))]
         if heads and "max" in rule:

@@ -6,7 +6,7 @@ What other branches do meanwhile (messages, variables) is read from the reading 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from perdure.testing.definitions.facts import Facts, Json, Prediction, Ran, Script, Status, Undone
@@ -20,7 +20,7 @@ __all__ = ["Stuck", "predict"]
 
 READINGS_MAX = 60
 TURNS_MAX = 500
-INSTANT = ("step", "dead", "set")
+INSTANT = ("step", "dead", "set", "turn")
 
 
 def predict(definition: dict[str, Json], script: Script) -> Prediction:
@@ -141,18 +141,29 @@ class Reading:
         return {trace.name: trace.value for trace in written if trace.ended <= at}
 
     def latest(self, name: str, at: Moment, where: Where) -> Json:
-        """The last result of a step that can be seen from there; None if it never ran, or will not.
+        """The last result of a step that can be seen from there; None if it never ran, or will not, or if a turn around there has passed it by.
 
         Raises:
             KeyError: it has none yet.
         """
         seen = [trace for trace in self.trace if trace.ended <= at and _visible(trace, where)]
-        if found := [trace for trace in seen if trace.what == "step" and trace.name == name]:
-            return max(found, key=lambda trace: trace.ended).value
         holders = {holder for holder, step in self.by_id.items() if any(one["id"] == name for one in inside(step))}
+        if found := [trace for trace in seen if trace.what == "step" and trace.name == name]:
+            last = max(found, key=lambda trace: trace.ended)
+            return None if self._passed_by(name, holders, last, seen, where) else last.value
         if any(trace.what == "dead" and trace.name == name for trace in seen) or any(trace.name in holders and trace.what in INSTANT for trace in seen):
             return None
         raise KeyError(name)
+
+    def _passed_by(self, name: str, holders: Collection[str], last: Trace, seen: Sequence[Trace], where: Where) -> bool:
+        """Whether some turn around there has passed a step by, whose last result is of an earlier turn."""
+        for end, frame in enumerate(where.place, 1):
+            turn = where.place[:end]
+            if "~" in frame and last.place[: end - 1] == turn[:-1] and last.place[:end] != turn:
+                here = [trace for trace in seen if trace.place[:end] == turn]
+                dead = any(trace.what == "dead" and trace.name == name for trace in here)
+                return dead or any(trace.what in ("step", "dead", "turn") and trace.name in holders for trace in here)
+        return False
 
     def holds(self, condition: Json, at: Moment, where: Where) -> bool:
         """Whether a condition holds then and there."""
@@ -275,6 +286,7 @@ class Reading:
             outcome = run(self, step, at, inner, routed)
             if not isinstance(outcome, Settled) or outcome.at == NEVER:
                 return outcome
+            self.trace.append(Trace("turn", step["id"], inner.place, at, outcome.at))
             seen = inner.naming(self=outcome.value)
             if not (self.holds(repeat["while"], outcome.at, seen) if "while" in repeat else not self.holds(repeat["until"], outcome.at, seen)):
                 return outcome

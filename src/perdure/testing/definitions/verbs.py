@@ -25,7 +25,11 @@ def run(reading: "Reading", step: Step, at: Moment, where: Where, routed: frozen
     verb = next(verb for verb in _VERBS if verb in step)
     outcome = _VERBS[verb](reading, step, at, where)
     if isinstance(outcome, Settled) and verb == "approve" and outcome.port == "rejected" and "rejected" not in routed:
-        return Ended(outcome.at, "cancelled", None)
+        match step.get("on_rejected", "cancel"):
+            case "fail":
+                return Failed(outcome.at, error("fatal", "Rejected"))
+            case "cancel":
+                return Ended(outcome.at, "cancelled", None)
     if isinstance(outcome, Settled) and verb in ("approve", "listen") and outcome.port == "timeout" and "timeout" not in routed:
         return Failed(outcome.at, error("timeout", "Timeout"))
     return outcome

@@ -109,7 +109,8 @@ class Wiring:
             return Piece(first, [], here)
         if self._maker.chance(0.7):
             merged = self._merged(exits, here, self._random.choice(["all", "all", "any", 1]))
-            return Piece(first, merged.exits, merged.here)
+            known = [Known(f"{branch.first}?", "any") for branch in branches if self._maker.chance(0.5)]
+            return Piece(first, merged.exits, merged.here.knowing(*known))
         return Piece(first, exits, here)
 
     def _branch(self, size: int, here: Here) -> Piece:
@@ -178,7 +179,8 @@ class Wiring:
         step, inner = self._number(here), here._replace(depth=here.depth + 1)
         if self._maker.chance(0.7):
             step["with"]["fails"] = 99
-        good, bad = self._chain(size // 2, inner), self._chain(size // 2, inner)
+        behind = [Known("error.kind", "any")] if self._maker.chance(0.5) else []
+        good, bad = self._chain(size // 2, inner), self._chain(size // 2, inner.knowing(*behind))
         self._port(step, "success")(good.first)
         self._port(step, "error")(bad.first)
         return self._behind(step["id"], [good, bad], here)
@@ -210,7 +212,7 @@ class Wiring:
         head = self._add({"id": head_id, "tool": "ADD", "with": {"value": [counted, 1], "takes_s": self._maker.seconds()}})
         inner = inner.knowing(Known(head_id, "number"))
         turns = self._random.randint(1, 3)
-        body = self._chain(max(1, size - 3), inner)
+        body = self._alternating(head_id, turns, inner) if self._maker.chance(0.3) else self._chain(max(1, size - 3), inner)
         _lead([self._plain(head)], body.first)
         if not body.exits:
             return Piece(head_id, [], here.knowing(Known(head_id, "number")))
@@ -222,6 +224,21 @@ class Wiring:
             return Piece(head_id, [*tail[1], self._port(middle, "false")], here.knowing(Known(head_id, "number")))
         _lead(body.exits, tail[0])
         return Piece(head_id, tail[1], here.knowing(Known(head_id, "number")))
+
+    def _alternating(self, head: str, turns: int, here: Here) -> Piece:
+        """Branches of which the first turns take one and the later ones the other, and a step that reads both."""
+        step = self._add({"id": self._maker.name("test"), "test": {"ref": f"@{head}", "lte": self._random.randint(1, turns + 1)}})
+        early, late = self._one(1, here), self._one(1, here)
+        self._port(step, "true")(early.first)
+        self._port(step, "false")(late.first)
+        seen: Step = {
+            "id": self._maker.name("echo"),
+            "tool": "ECHO",
+            "with": {"value": [f"@{early.first}?", f"@{late.first}?"], "takes_s": self._maker.seconds()},
+        }
+        self._add(seen)
+        _lead([*early.exits, *late.exits], seen["id"])
+        return Piece(step["id"], [self._plain(seen)] if early.exits or late.exits else [], here)
 
     def _tail(self, head: str, variable: str, turns: int) -> tuple[str, list[Exit]]:
         """The step at the end of a turn: its id, and the ways out of the cycle."""
