@@ -31,7 +31,7 @@ def doctor(settings: Settings, /, *, format: str) -> None:
 
 @click.group("db", cls=Group)
 def db() -> None:
-    """Look after the file of the database: where it is, its tables, check, back up, upgrade, encrypt."""
+    """Look after the file of the database: where it is, its tables, check, back up, restore, upgrade, encrypt."""
 
 
 @click.command("path", cls=Command)
@@ -49,7 +49,7 @@ def check(settings: Settings, /) -> None:
 
     file = settings.existing_file()
     if damage := opening.check(file).damage:
-        raise Outcome(Exit.STORE, f"{file} is damaged: {damage[0]}\nrestore it from a backup")
+        raise Outcome(Exit.STORE, f"{file} is damaged: {damage[0]}\nperdure db restore FILE --replace puts a backup in its place")
     click.echo(f"{file} is whole")
 
 
@@ -93,6 +93,27 @@ def backup(settings: Settings, /, target: Path) -> None:
 
     copy(settings.existing_file(), target)
     click.echo(f"{target} has a copy, {words.size(target.stat().st_size)}")
+
+
+@click.command("restore", cls=Command)
+@click.argument("backup", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--replace", is_flag=True, help="Replace the database that is there; what it has is lost then.")
+@click.pass_obj
+def restore(settings: Settings, /, backup: Path, *, replace: bool) -> None:
+    """Put a copy of the backup FILE in the place of the database.
+
+    The backup is checked first. What belongs to the old database goes with it, the write-ahead log too, and the copy gets a new epoch: what engines decided
+    after the backup was made does not count. Nobody may use the database meanwhile. Interrupted, it leaves the old database or the new one; run it again.
+    """
+    from perdure.cli import words
+    from perdure.stores.sqlite.restore import restore as put_back
+
+    file = settings.file()
+    done = put_back(backup, file, replace=replace)
+    click.echo(f"{file} was restored: {words.count(done.executions, 'execution')}, {words.size(done.size_bytes)}, in a new epoch")
+    if done.unreadable:
+        has = "has one row" if done.unreadable == 1 else f"has {done.unreadable:,} rows"
+        click.echo(f"the backup {has} that can't be read; perdure verify names the executions", err=True)
 
 
 @click.command("upgrade", cls=Command)
@@ -141,5 +162,5 @@ def new() -> None:
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, init, check, backup, upgrade))
+db.section("Commands", (path, init, check, backup, restore, upgrade))
 db.section("Keys", (keys, rekey, key))

@@ -445,6 +445,10 @@ class StoreUnavailable(StoreError):
     """The store did not answer, or said that it could not; a change that was asked for may have happened or not."""
 
 
+class StoreDamaged(StoreError):
+    """The file of the store is malformed, or was mixed with another; nothing is read from it or written to it any more until a person has mended that."""
+
+
 class LogVersionUnsupported(StoreError):
     """Something was stored in a format that this version of Perdure does not read, or an execution was started under rules that it does not know."""
 

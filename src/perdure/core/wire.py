@@ -53,6 +53,21 @@ def unstamp(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
     return version, payload
 
 
+def is_coded(data: bytes) -> bool:
+    """Whether a codec has encoded it."""
+    return data[:1] == bytes((CODED,))
+
+
+def check(data: bytes) -> None:
+    """Compare the checksum of what no codec has encoded, whatever version wrote it.
+
+    Raises:
+        LogDamaged: it is too short, or not what was written.
+    """
+    if not is_coded(data):
+        _ = unstamp(data, 0, 255)
+
+
 def key_id(data: bytes) -> str | None:
     """The id of the key that a payload is encrypted with; its beginning is enough. None if it is not encrypted."""
     if data[:1] != bytes((CODED,)):

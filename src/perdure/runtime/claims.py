@@ -7,8 +7,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import StoreDamaged, StoreError
 from perdure.core.mail import Ack, Mail
 from perdure.core.messages import Work
 from perdure.runtime import answers
@@ -32,6 +33,7 @@ class Claims:
         self._store = store
         self._poll_s = poll_s
         self._forsake = forsake
+        self._damage: StoreDamaged | None = None
         self._ring = asyncio.Event()
         self._patience = Patience()
         self._reports = Reports(logger)
@@ -46,6 +48,7 @@ class Claims:
         try:
             self.clock.take((await self.membership.join()).reading)
             renewing = asyncio.create_task(self.membership.keep_alive(self._renewed))
+            renewing.add_done_callback(self.ended)
             yield
         finally:
             self._alarm.cancel()
@@ -54,6 +57,22 @@ class Claims:
                 renewing.cancel()
                 _ = await asyncio.gather(renewing, return_exceptions=True)
             await self.membership.leave()
+
+    def ended(self, task: asyncio.Task[Any]) -> bool:
+        """Have the next claim fail if this task has found the store damaged; return whether it has."""
+        if not task.cancelled() and isinstance(damage := task.exception(), StoreDamaged):
+            self._damage = damage
+            self._ring.set()
+        return self._damage is not None
+
+    def check(self) -> None:
+        """Find out whether anything more can be done with the store.
+
+        Raises:
+            StoreDamaged: nothing can.
+        """
+        if self._damage is not None:
+            raise self._damage
 
     def ring(self) -> None:
         """There may be something to claim."""
@@ -69,10 +88,17 @@ class Claims:
             self._ring.clear()
 
     async def claim(self, queues: frozenset[str], limit: int, tenants: frozenset[str] | None = None) -> list[tuple[Mail, Work]]:
-        """Lease up to so much work; what may be leased to others by now is not given. What can't be read is postponed."""
+        """Lease up to so much work; what may be leased to others by now is not given. What can't be read is postponed.
+
+        Raises:
+            StoreDamaged: no more can be done with this store.
+        """
+        self.check()
         name, asked_s = self.membership.name, asyncio.get_running_loop().time()
         try:
             claimed = await self._store.claim(Claim(holder=name, epoch=self.membership.epoch, queues=queues, limit=limit, tenants=tenants))
+        except StoreDamaged:
+            raise
         except StoreError as error:
             logger.warning("could not claim: %s; what the store may have leased is let go", error)
             await self._begin_anew()

@@ -18,7 +18,7 @@ import msgspec
 from perdure.core import limits, messages
 from perdure.core.decision import Host
 from perdure.core.error_text import said_by, shortened
-from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreError, StoreUnavailable, UnknownProgram
+from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreDamaged, StoreError, StoreUnavailable, UnknownProgram
 from perdure.core.events import Ended
 from perdure.core.mail import Ack
 from perdure.core.messages import Message
@@ -108,6 +108,7 @@ class Engine:
         self._grace_ends_s = 0.0
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
+        self._damage: StoreDamaged | None = None
         self._patience = Patience()
         self._reports = Reports(logger)
 
@@ -155,6 +156,8 @@ class Engine:
             while not self.stopping:
                 if keeping.done():
                     keeping.result()  # raises why it is not alive any more
+                if self._damage is not None:
+                    raise self._damage
                 await self._claim()
                 await self._housekeeping.turn(asyncio.get_running_loop().time())
                 await self._wait()
@@ -182,7 +185,8 @@ class Engine:
         while any(warm.flights or warm.threads for warm in self._warm) and (left_s := self._grace_ends_s - loop.time()) > 0:
             _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
         self._closed = True
-        await self._give_back()
+        if self._damage is None:
+            await self._give_back()
         self._warm.clear()
         await self._end_tasks()
         if self.threads is not None:
@@ -257,7 +261,11 @@ class Engine:
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, StoreDamaged):
+            self._break_off(error)
+        else:
             logger.error("a task of the engine failed; this is a defect of Perdure", exc_info=error)
 
     # what it takes on
@@ -269,6 +277,8 @@ class Engine:
         try:
             wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX, toolboxes=self._toolboxes)
             claimed = await self.store.claim(wanted)
+        except StoreDamaged:
+            raise
         except StoreError as error:
             logger.warning("could not claim: %s; what the store may have given is let go", error)
             await self._let_go()
@@ -342,6 +352,10 @@ class Engine:
                     await self._set_aside(warm, error)
                 except Incapable as incapable:
                     await self._hand_on(warm, incapable)
+                except StoreDamaged as damage:
+                    warm.forget()
+                    self._break_off(damage)
+                    return
                 except StoreError as error:
                     logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
                     warm.forget()
@@ -402,11 +416,18 @@ class Engine:
             if head is not None and head.holder == self.holder:
                 head = msgspec.structs.replace(head, **({} if head.ended_at_s is not None else changed))
                 _ = await release(self.store, (self.holder, self.epoch), head, postponing, now_s + wait_s)
+        except StoreDamaged as damage:
+            self._break_off(damage)
         except StoreError as trouble:
             logger.warning("could not give %s back: %s; trying again", warm.key, trouble)
             await self._patience.wait()
             return
         self._warm.drop(warm)
+
+    def _break_off(self, damage: StoreDamaged) -> None:
+        """Have `run` fail: what is read from now on may be wrong, and what is written may make the damage worse."""
+        self._damage = damage
+        self._ring.set()
 
     def _doom(self, warm: Warm, defect: Exception) -> None:
         """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""

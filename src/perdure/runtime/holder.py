@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
-from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable
+from perdure.core.errors import SealedPayload, StoreDamaged, StoreError, StoreUnavailable
 from perdure.runtime import presence
 from perdure.runtime.clock import Reading
 from perdure.runtime.presence import Presence
@@ -109,12 +109,14 @@ class Holder:
     async def _attempt(self) -> Renewal | None:
         try:
             return await self._renew()
+        except StoreDamaged:
+            raise
         except StoreError as error:
             logger.warning("could not renew the lease of %s: %s", self.name, error)
             return None
 
     async def _keep_alive_by_thread(self, told: Callable[[Renewal], Awaitable[None]]) -> None:
-        loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[Renewal](), threading.Event()
+        loop, renewals, ended = asyncio.get_running_loop(), asyncio.Queue[Renewal | StoreDamaged](), threading.Event()
         turned = threading.Event()
         turned.set()
 
@@ -126,7 +128,10 @@ class Holder:
                     )
                     continue
                 turned.clear()
-                renewal = asyncio.run(self._attempt())
+                try:
+                    renewal: Renewal | StoreDamaged | None = asyncio.run(self._attempt())
+                except StoreDamaged as damage:
+                    renewal = damage
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(turned.set)
                     if renewal is not None:
@@ -136,7 +141,10 @@ class Holder:
         thread.start()
         try:
             while True:
-                await told(await renewals.get())
+                renewal = await renewals.get()
+                if isinstance(renewal, StoreDamaged):
+                    raise renewal
+                await told(renewal)
         finally:
             ended.set()
             thread.join()

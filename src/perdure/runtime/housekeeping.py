@@ -6,7 +6,7 @@ It knows which queues have limits, so that their calls are not taken by who open
 import logging
 from collections.abc import Callable, Iterable
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import StoreDamaged, StoreError
 from perdure.programs.code.queues import Queue
 from perdure.runtime.holder import persistently
 from perdure.runtime.queues import declare, with_limits
@@ -54,5 +54,7 @@ class Housekeeping:
                 for mail in await self._store.sweep():
                     logger.warning("mail %s to %s was dropped: it waited seven days, and no such execution was started", mail.key, mail.to)
                 self._sweep_at_s = now_s + SWEEP_EVERY_S
+        except StoreDamaged:
+            raise
         except StoreError as error:
             logger.warning("could not relay or sweep mail: %s", error)

@@ -344,5 +344,5 @@ class Lender:
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not self._claims.ended(task) and not task.cancelled() and (error := task.exception()) is not None:
             logger.error("what was said of a loan did not reach the store: %s", error)

@@ -144,6 +144,7 @@ class Worker:
             task.cancel()
 
     async def _claim(self) -> None:
+        self._claims.check()
         if (free := self._limit - len(self._at_work)) <= 0:
             return
         for mail, work in await self._claims.claim(self.queues, free):
@@ -155,7 +156,7 @@ class Worker:
     def _done(self, lease: tuple[str, int], task: "asyncio.Task[None]") -> None:
         if self._at_work.get(lease) is task:
             del self._at_work[lease]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not self._claims.ended(task) and not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a task of the worker failed; this is a defect of Perdure", exc_info=error)
         self._claims.ring()
 

@@ -101,13 +101,13 @@ async def test_a_backup_replaces_nothing(file: Path, store: SqliteStore) -> None
 
 async def test_a_target_that_appears_meanwhile_is_not_replaced_either(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     target = file.with_name("backup.db")
-    copy = sqlite_backup._copy
+    copy = sqlite_backup.copy_of_one_moment
 
     def slowly(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]  # as they came
         target.write_bytes(b"precious")
 
-    monkeypatch.setattr(sqlite_backup, "_copy", slowly)
+    monkeypatch.setattr(sqlite_backup, "copy_of_one_moment", slowly)
     with pytest.raises(StoreError, match="is there already"):
         await store.backup(target)
     assert target.read_bytes() == b"precious"

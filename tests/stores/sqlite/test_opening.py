@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
 from perdure.stores.base import Post
 from perdure.stores.sqlite import opening as sqlite_opening
 from perdure.stores.sqlite.file import DatabaseFile
@@ -274,7 +274,8 @@ def test_a_check_finds_damage_wherever_it_is(file: Path) -> None:
         first = max(root for (root,) in connection.execute("SELECT rootpage FROM sqlite_master")) * 4096  # behind the roots, all pages are full
     for page in range(first, len(content), 4096):
         file.write_bytes(content[:page] + b"\xa5" * 4096 + content[page + 4096 :])
-        assert check(file).damage, page
+        with suppress(StoreDamaged):  # the tables can't even be listed
+            assert check(file).damage, page
 
 
 def test_there_is_nothing_to_check_where_there_is_no_file(file: Path) -> None:

@@ -50,27 +50,28 @@ def _back_up(file: DatabaseFile, target: Path) -> None:
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         with file.said_clearly():
-            _copy(file, partial)
+            copy_of_one_moment(file, partial, of_neighbour(file.path))
         with DatabaseFile(target).said_clearly():
             _publish(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _copy(file: DatabaseFile, partial: Path) -> None:
-    make_database_file(partial, of_neighbour(file.path), directories=False)
+def copy_of_one_moment(file: DatabaseFile, partial: Path, mode: int) -> None:
+    """Copy the database, as it is at this moment, into the new file `partial`, which gets the permissions `mode` and a name of its own."""
+    make_database_file(partial, mode, directories=False)
     with closing(file.connect(wait_s=1.0)) as source, closing(DatabaseFile(partial).connect(creates=True)) as copied:
         source.execute("BEGIN")  # One moment: without it, whoever writes makes the copy begin anew.
         source.execute("SELECT epoch FROM meta").fetchone()
         source.backup(copied, pages=PAGES)
         source.execute("ROLLBACK")
         copied.execute("PRAGMA journal_mode = DELETE")
-        copied.execute("UPDATE meta SET restored = 1")
+        copied.execute("UPDATE meta SET restored = 1, file = ?", (secrets.token_hex(16),))
 
 
 def _publish(partial: Path, target: Path) -> None:
     """Give the complete copy its name."""
-    _sync(partial)
+    sync(partial)
     try:
         target.hardlink_to(partial)
     except FileExistsError:
@@ -78,10 +79,11 @@ def _publish(partial: Path, target: Path) -> None:
     except OSError:  # This file system has no links.
         partial.rename(target)
     with suppress(PermissionError):
-        _sync(target.parent)
+        sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or the names in a directory, be on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

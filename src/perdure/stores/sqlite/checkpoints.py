@@ -80,6 +80,7 @@ class Checkpoints:
     def _checkpoint(self) -> int:
         """Carry over what can be, and begin the log anew if it is long; return by how much it had grown."""
         self._file.check()
+        self._file.check_log()
         connection = self._file.connect()
         try:
             (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()

@@ -4,6 +4,7 @@ Every connection is made here. Nothing else may open the file or its neighbours 
 closing any descriptor of a file drops the locks that this process has on it (POSIX), and SQLite's are such locks.
 """
 
+import ctypes
 import errno
 import os
 import sqlite3
@@ -12,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from perdure.core.errors import StoreError, StoreUnavailable
+from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
 from perdure.stores.sqlite.lives import others
 from perdure.stores.sqlite.modes import PROCESSES
+from perdure.stores.sqlite.write_ahead_log import mismatch
 
 APPLICATION_ID = 0x50657264
 SYNCHRONOUS = ("FULL", "NORMAL", "OFF")
@@ -51,9 +53,16 @@ class DatabaseFile:
         self._only_read = only_read
         self._name = str(path)
         self._identity: tuple[int, int] | None = None
+        self._damage = ""
 
     def connect(self, *, creates: bool = False, wait_s: float = 0.0, cache_kib: int = CACHE_KIB) -> sqlite3.Connection:
-        """A connection in autocommit mode that any thread may use. It waits `wait_s` for locks; with `creates` it makes the file if there is none."""
+        """A connection in autocommit mode that any thread may use. It waits `wait_s` for locks; with `creates` it makes the file if there is none.
+
+        Raises:
+            StoreDamaged: the write-ahead log is another's. This is looked at until the file is remembered, and then by who makes checkpoints.
+        """
+        if self._identity is None:
+            self.check_log()
         connection = sqlite3.connect(
             f"file:{quote(bytes(self.path))}?mode={'ro' if self._only_read else 'rwc' if creates else 'rw'}",
             uri=True,
@@ -83,12 +92,40 @@ class DatabaseFile:
 
         Raises:
             StoreError: it was deleted or replaced, so that whatever were written now would be lost.
+            StoreDamaged: its content was replaced while it was open.
         """
+        if self._damage:
+            raise StoreDamaged(self._damage)
         if self._look() != self._identity:
             raise StoreError(
                 f"{self.path} was deleted or replaced while it was open, and what is written now would be lost; "
                 "put the file back that was there, or end this process and begin anew"
             )
+
+    def check_log(self) -> None:
+        """Find out whether the write-ahead log belongs to the file.
+
+        Raises:
+            StoreDamaged: it does not, and from now on `check` says so, too.
+        """
+        if why := mismatch(self.path, self.wal):
+            self._damage = (
+                f"{self.path} and its write-ahead log {self.wal.name} do not belong together: {why}. One of them was replaced or restored without the other; "
+                "opened together, they would be mixed. Put back the one that is missing, or restore a backup: perdure db restore FILE --replace"
+            )
+            raise StoreDamaged(self._damage)
+
+    def close(self, connection: sqlite3.Connection) -> None:
+        """Close a connection, unless the content of the file was replaced: the last to close would carry the log over into what is there now."""
+        if self._damage:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # kept for good, so that not even the end of the process closes it
+        else:
+            connection.close()
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Which file there is now, whatever its name; None if there is none."""
+        return self._look()
 
     def _look(self) -> tuple[int, int] | None:
         try:
@@ -120,8 +157,8 @@ class DatabaseFile:
         no_text = isinstance(error, sqlite3.OperationalError) and code(error) == 0  # Python itself says so, who could not decode it.
         match sqlite3.SQLITE_CORRUPT if no_text else sqlite3.SQLITE_NOMEM if isinstance(error, MemoryError) else code(error):
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                return StoreError(
-                    f"{self.path} is damaged, or no SQLite database ({error}); restore it from a backup, or name another file with db= or PERDURE_DB"
+                return StoreDamaged(
+                    f"{self.path} is damaged, or no SQLite database ({error}); restore it from a backup (perdure db restore), or name another file with db= or PERDURE_DB"
                 )
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
                 pids = ", ".join(map(str, self._others()))

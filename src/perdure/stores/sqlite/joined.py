@@ -100,7 +100,9 @@ class SqliteJoined:
         connection = self._connection
         if not connection.in_transaction:  # it has failed so badly that SQLite has rolled it back
             return
-        if not keeps:
+        if keeps:
+            self.tables.end()
+        else:
             connection.execute("ROLLBACK TO perdure")
         connection.execute("RELEASE perdure")
         if self._began and not keeps:

@@ -5,9 +5,10 @@ Each step of an upgrade is one transaction together with the number of its versi
 
 import fcntl
 import os
+import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -25,6 +26,7 @@ WAIT_S = 10.0
 SILENT_S = 0.5
 """How long after taking the lock, at most, who upgrades says so."""
 
+RENAME = "UPDATE meta SET file = ?"
 RECOVER = "UPDATE meta SET restored = 0, membership = membership + 1, time_s = 0, boot = '', epoch = max(epoch + 1, ?)"
 
 
@@ -53,16 +55,24 @@ def open_database(file: DatabaseFile) -> sqlite3.Connection:
         make_database_file(file.path)
         if file.path.exists() and file.path.stat().st_size == 1:  # SQLite takes that for a new one.
             raise StoreError(f"{file.path} is damaged, or no SQLite database; restore it from a backup, or name another file with db= or PERDURE_DB")
+        identity = file.identity
         connection = file.connect(creates=True, wait_s=WAIT_S, cache_kib=WRITING_CACHE_KIB)
         try:
             version = _version(file, connection)
+            if identity not in (None, file.identity):  # from here on it can't be restored: this connection has a lock on it
+                raise StoreUnavailable(f"{file.path} was replaced while it was being opened; try again")
+            if version == 0:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            elif version == VERSION:  # before it is written ahead, so that the new name is in the file itself, and in no log
+                _compare(file, connection)
+                recover(connection)
             _write_ahead(file, connection)
             if version == 0:
                 _create(connection)
             elif version < VERSION:
                 _upgrade(file, connection)
             _compare(file, connection)
-            _recover(connection)
+            recover(connection)
             connection.execute("PRAGMA busy_timeout = 0")
             _try_to_write(connection)
         except BaseException:
@@ -79,7 +89,7 @@ def file_to_look_at(path: Path) -> DatabaseFile:
         StoreUnavailable: the file can't be read now.
         StoreError: there is none, it is damaged, is no store, or one of another version.
     """
-    file = DatabaseFile(_existing(path).path, only_read=True)
+    file = DatabaseFile(existing(path).path, only_read=True)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
         if _version(file, connection) < VERSION:
             raise StoreError(f"{file.path} must be upgraded before it can be looked at, and looking changes nothing; run `perdure db upgrade`")
@@ -90,7 +100,7 @@ def file_to_look_at(path: Path) -> DatabaseFile:
 
 def upgrade(path: Path) -> list[str]:
     """Bring the tables of a file up to this version; return what was done. See `open_database` for the errors."""
-    file = _existing(path)
+    file = existing(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
         version = _version(file, connection)
         if version == 0:
@@ -104,7 +114,7 @@ def make_beside(path: Path) -> None:
     Raises:
         StoreError: that program has tables of the same names, or uses what tells Perdure's files and versions apart. See `open_database` for others.
     """
-    file = _existing(path)
+    file = existing(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
         if connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,):
             return
@@ -133,7 +143,7 @@ def _names(connection: sqlite3.Connection) -> set[str]:
 
 def check(path: Path) -> Health:
     """Look at all of a file, without changing it. See `open_database` for the errors."""
-    file = _existing(path)
+    file = existing(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_S)) as connection:
         version = _version(file, connection)
 
@@ -161,7 +171,12 @@ def _damage(connection: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _existing(path: Path) -> DatabaseFile:
+def existing(path: Path) -> DatabaseFile:
+    """The file at `path`.
+
+    Raises:
+        StoreError: there is none.
+    """
     if not path.exists():
         raise StoreError(f"there is no file {path}; name the database with db= or PERDURE_DB")
     return DatabaseFile(path.absolute())
@@ -242,7 +257,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
     done = []
-    with _locked(file):
+    with locked(file, lambda: _in_use(file, [])):
         if _version(file, connection) == VERSION:  # Whoever had the lock has done it, and uses it now.
             return []
         if pids := others(file.processes):
@@ -259,8 +274,12 @@ def _upgrade(file: DatabaseFile, connection: sqlite3.Connection) -> list[str]:
 
 
 @contextmanager
-def _locked(file: DatabaseFile) -> Iterator[None]:
-    """Hold the lock of the process that upgrades the file."""
+def locked(file: DatabaseFile, in_use: Callable[[], StoreError]) -> Iterator[None]:
+    """Hold the lock of the process that upgrades or restores the file.
+
+    Raises:
+        StoreError: another has held it for too long; `in_use` says so.
+    """
     lock = file.path.with_name(f"{file.path.name}.lock")
     descriptor = make_neighbour(lock, os.O_RDWR, file.path)
     try:
@@ -268,7 +287,7 @@ def _locked(file: DatabaseFile) -> Iterator[None]:
         while not _lock(descriptor):
             upgrading = os.fstat(descriptor).st_size > 0
             if time.monotonic() - began_s > (WAIT_S if upgrading else SILENT_S):
-                raise _in_use(file, [])
+                raise in_use()
             time.sleep(0.02)
         os.write(descriptor, b"upgrading")  # Who finds it locked waits for that. If this is killed, whoever gets the lock upgrades.
         try:
@@ -292,12 +311,15 @@ def _in_use(file: DatabaseFile, pids: list[int]) -> StoreError:
     return StoreError(f"{file.path} must be upgraded, and {who} it open; end all that use it, and run `perdure db upgrade`")
 
 
-def _recover(connection: sqlite3.Connection) -> None:
-    """If this is a backup that was never opened: what was decided after it was made is void."""
+def recover(connection: sqlite3.Connection, epoch: int = 0) -> None:
+    """If this is a backup that was never opened, begin a new epoch, which is at least the one that is given: what was decided after it was made is void."""
     if connection.execute("SELECT restored FROM meta").fetchone() == (0,):
         return
     with _transaction(connection):
         if connection.execute("SELECT restored FROM meta").fetchone() == (1,):
-            connection.execute(RECOVER, (int(time.time()),))
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            if mode != "wal":  # else the new name would be in the log alone
+                connection.execute(RENAME, (secrets.token_hex(16),))
+            connection.execute(RECOVER, (max(epoch, int(time.time())),))
             connection.execute("UPDATE holders SET process = NULL, until_s = NULL, about = NULL")
             connection.execute("DELETE FROM processes")

@@ -38,7 +38,7 @@ class Readers:
             connection.execute("COMMIT")
         except BaseException:
             if connection is not None:
-                connection.close()
+                self._file.close(connection)
             self._give(None)
             raise
         self._give(connection)
@@ -61,7 +61,7 @@ class Readers:
         """Close the connections; there are readings no more."""
         self._ended = True
         while self._idle:
-            self._idle.pop().close()
+            self._file.close(self._idle.pop())
 
     def _take(self) -> sqlite3.Connection | None:
         with self._free:
@@ -81,4 +81,4 @@ class Readers:
             if self._quiet:
                 self._free.notify_all()
         if connection is not None:
-            connection.close()
+            self._file.close(connection)

@@ -8,9 +8,13 @@ found by, in the form that is compared as bytes. The `vault` keeps secrets, encr
 `programs` are those that need capabilities, of all executions that there were.
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
-in a backup that was not yet opened, and the rest is the anchor of the store's time.
+in a backup that was not yet opened, `file` is a random name that no other database has, and `writes` counts the transactions that changed anything
+(see `perdure.stores.sqlite.write_ahead_log`). The rest is the anchor of the store's time.
+
+Files are made with incremental vacuum, so that `perdure db vacuum` can give pages back one batch after another.
 """
 
+import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -29,7 +33,9 @@ CREATE TABLE meta (
     time_s REAL NOT NULL,
     monotonic_s REAL NOT NULL,
     boot TEXT NOT NULL,
-    restored INTEGER NOT NULL
+    restored INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    writes INTEGER NOT NULL
 ){_STRICT};
 CREATE TABLE processes (
     name TEXT PRIMARY KEY,
@@ -145,7 +151,7 @@ def create(connection: sqlite3.Connection) -> None:
     """Make all tables, inside of a transaction."""
     for statement in _STATEMENTS:
         connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0)", (VERSION,))
+    connection.execute("INSERT INTO meta VALUES (?, 1, 0, 0, 0, '', 0, ?, 0)", (VERSION, secrets.token_hex(16)))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -187,6 +193,6 @@ SELECT of.tbl_name, of.name, its.seqno, its.name, its."desc", instr(of.sql, ' WH
 STEPS: tuple[Step, ...] = ()
 """What brings older tables to this version, one version at a time; there is no older one that is read."""
 
-VERSION = 5
+VERSION = 6
 OLDEST = VERSION - len(STEPS)
 """The oldest version whose tables are upgraded. Those before were of development versions."""

@@ -26,6 +26,7 @@ NUMBERS_MAX = 20_000
 META = "SELECT epoch, membership, version, time_s, monotonic_s, boot FROM meta"
 ANCHOR = "UPDATE meta SET time_s = ?, monotonic_s = ?, boot = ?"
 EPOCH = "UPDATE meta SET epoch = ?"
+WROTE = "UPDATE meta SET writes = writes + 1"
 
 _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
 _READY_AT = "coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)"
@@ -74,7 +75,7 @@ class Stirred:
 
 
 class Tables:
-    """All that a transaction on `connection` may do, once it was begun with `begin`; after one that was rolled back, `forget`."""
+    """All that a transaction on `connection` may do between `begin` and `end`; after one that was rolled back, `forget`."""
 
     def __init__(self, connection: sqlite3.Connection, presence: Presence, clock: Callable[[], float], lease_clock: Callable[[], float]) -> None:
         self.stirred = Stirred()
@@ -88,6 +89,7 @@ class Tables:
         self._numbers: dict[Key, int] = {}
         self._programs: set[str] = set()
         self._meta: tuple[object, ...] = ()
+        self._changes_before = 0
 
     def begin(self) -> None:
         """Find out what others have changed, and let them know what has changed here.
@@ -96,6 +98,7 @@ class Tables:
             StoreError: a newer Perdure has changed the tables.
         """
         self.stirred = Stirred()
+        self._changes_before = self._connection.total_changes
         meta = self._execute(META).fetchone()
         if meta != self._meta:
             if meta[:3] != self._meta[:3]:
@@ -110,6 +113,11 @@ class Tables:
             self._meta = meta
         if self.members.announced is not self._presence.row and self.members.announce():
             self._members_changed()
+
+    def end(self) -> None:
+        """Count the transaction, if it has changed anything."""
+        if self._connection.total_changes != self._changes_before:
+            self._execute(WROTE)
 
     def forget(self) -> None:
         """What is known may have been rolled back."""

@@ -199,6 +199,7 @@ class Writer:
             tables.begin()
             for job in jobs:
                 job.result = job.do(tables)
+            tables.end()
         except BaseException as error:
             self._roll_back(tables, error)
             if len(jobs) == 1 or not is_about_data(error):
@@ -261,7 +262,7 @@ class Writer:
             with suppress(sqlite3.Error, MemoryError):
                 connection.rollback()  # While somebody keeps the error, a statement of its traceback is open, and would keep the locks after the closing.
             with suppress(sqlite3.Error, MemoryError):
-                connection.close()
+                self._file.close(connection)
 
     def _fail(self, jobs: "list[_Job]", error: BaseException) -> None:
         for job in jobs:
