@@ -178,6 +178,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The database can't be opened, is another program's, or is of a newer Perdure.",
         "The message says which; `perdure doctor` looks further. What was acknowledged is safe.",
     ),
+    "StoreDamaged": (
+        "The disk or another program changed the file; or a file was copied over it while its write-ahead log (`-wal`) stayed.",
+        "Put a backup in its place: `perdure db restore FILE --replace`. Engines and workers have stopped by themselves; begin them again afterwards.",
+    ),
     "StoreUnavailable": (
         "The database did not answer: locked for too long, the disk full, the file gone, the server not there, a connection lost.",
         "Ask again: starts with an `id` and messages with a `key` count once. Engines try by themselves.",

@@ -25,6 +25,7 @@
     ├── SandboxLost             there was no sandbox, or it died: try again
     ├── StoreError              the store's trouble: what was acknowledged is safe, try again
     │   ├── StoreUnavailable
+    │   ├── StoreDamaged
     │   └── LogVersionUnsupported, LogDamaged, SealedPayload
     └── WorkflowError           an outcome of the user's work
         ├── ChildFailed, TooDeep
