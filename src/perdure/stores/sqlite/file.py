@@ -158,7 +158,8 @@ class DatabaseFile:
         match sqlite3.SQLITE_CORRUPT if no_text else sqlite3.SQLITE_NOMEM if isinstance(error, MemoryError) else code(error):
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
                 return StoreDamaged(
-                    f"{self.path} is damaged, or no SQLite database ({error}); restore it from a backup (perdure db restore), or name another file with db= or PERDURE_DB"
+                    f"{self.path} is damaged, or no SQLite database ({error}); restore it from a backup (perdure db restore), "
+                    "or name another file with db= or PERDURE_DB"
                 )
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
                 pids = ", ".join(map(str, self._others()))

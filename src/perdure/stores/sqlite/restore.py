@@ -26,7 +26,7 @@ WAIT_S = 1.0
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """How the database is that was restored: its epoch, how many executions it has, how many log rows, messages and large values can't be read, and its size."""
+    """How the database is that was restored: its epoch, how many executions it has, how many log rows, messages and large values are damaged, and its size."""
 
     epoch: int
     executions: int
