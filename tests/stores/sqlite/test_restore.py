@@ -113,7 +113,7 @@ def test_an_older_or_a_newer_copy_of_the_same_database_is_not_mixed_with_its_log
     killed(file, [step(key("b"))])
     shutil.copy(wal(file), log)
     asyncio.run(SqliteStore(file).close())
-    newer = shutil.copy(file, file.with_name("newer"))
+    newer = Path(shutil.copy(file, file.with_name("newer")))
     killed(file, [step(key("c"))], [step(key("c"), 1)])
     assert mismatch(file, wal(file)) == ""
     assert "it goes on behind transaction" in mismatch(older, wal(file))
