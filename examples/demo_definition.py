@@ -22,13 +22,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script has nothing but its own directory there
 
 from perdure import Client, Definition, Vote, step, step_info
-from perdure.core import log
 from perdure.programs.graph.draw import text
-from perdure.programs.graph.standing import at
-from perdure.runtime.driving import drive
 from perdure.runtime.host import open_store
-from perdure.runtime.payloads import Payloads
 from perdure.runtime.serve import serve
+from perdure.service.graphs import view_of
 
 LEDGER = "ledger.jsonl"
 KNOWS_AFTER = 5
@@ -109,16 +106,14 @@ class Stage:
             time.sleep(0.02)
 
 
-async def picture(url: str, definition: Definition, key: Any) -> str:
+async def picture(url: str, key: Any) -> str:
     """The definition, with what has come of it."""
     store = open_store(url)
     try:
-        found = await store.read(key)
-        events = [] if found is None else log.decode_all(found.rows)
-        standing = await drive(Payloads(store), at(definition.graph, key, events, len(events)))
+        found = await view_of(store, key)
     finally:
         await store.close()
-    return "" if standing is None else text(standing.ir, standing.states, standing.taken)
+    return "" if found is None else text(found.ir, found.states, found.taken)
 
 
 def play(stage: Stage) -> list[str]:
@@ -138,7 +133,7 @@ def play(stage: Stage) -> list[str]:
         client.get(asked.id, "perdure.approval").send("vote", Vote("ada", True, value={"reason": "all is in order"}))
         result: Any = large.result(PATIENCE_S)
         print(f"   {result}\n")
-        print(asyncio.run(picture(stage.url, definition, large.key)))
+        print(asyncio.run(picture(stage.url, large.key)))
         print("\nClaim 2, of 12.00: nobody has to be asked.")
         small: Any = client.start(definition.with_(id="2"), number="2", cents=1_200).result(PATIENCE_S)
         print(f"   {small}\n")

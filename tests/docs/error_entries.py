@@ -174,6 +174,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The code asks for another operation than its execution remembers: a verb was added, removed, renamed or moved.",
         "Take the change back, or put a gate before it ([Changing code](../guides/versions.md)), then `resume`; or fork it onto the new code.",
     ),
+    "NotReplayable": (
+        "The log of an execution of a definition does not replay over that definition: a defect of Perdure, or a log that was changed.",
+        "`perdure events` shows what has happened; `perdure export` makes a file to report it with.",
+    ),
     "StoreError": (
         "The database can't be opened, is another program's, or is of a newer Perdure.",
         "The message says which; `perdure doctor` looks further. What was acknowledged is safe.",

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from perdure.core import events as e
-from perdure.programs.graph.tokens import Tokens, at
+from perdure.core.paths import UNDO
+from perdure.programs.graph.view import Tokens, at
 from perdure.testing import Run, World
 from perdure.testing.replays import driven
 from tests.graph.semantics import cycles, each, joins, parallel, races, repeat
-from tests.graph.semantics.table import Row, Skip, Voted, defined, events, play
+from tests.graph.semantics.table import Row, Skip, Voted, events, play
 
 FORK = Row(
     "A leads to B and C, which lead to D",
@@ -38,10 +39,11 @@ ALIVE = [pytest.param(row, id=row.claim) for row in (*joins.ROWS, *cycles.ROWS[:
 ALL = [pytest.param(row, id=row.claim) for module in (cycles, each, parallel, races, repeat) for row in module.ROWS if not row.slow]
 
 
-def past(world: World, row: Row, run: Run[Any]) -> list[Tokens]:
+def past(world: World, run: Run[Any]) -> list[Tokens]:
     """How an execution stood after each of its events."""
-    found, graph = events(world, run), defined(row).graph
-    return [driven(at(graph, run.key, found, number), world.machine.payload) for number in range(1, len(found) + 1)]
+    found = events(world, run)
+    views = [driven(at(run.key, found, number), world.machine.payload) for number in range(1, len(found) + 1)]
+    return [one.tokens for one in views if one is not None]
 
 
 def ends(world: World, run: Run[Any], stood: list[Tokens]) -> list[Tokens]:
@@ -51,7 +53,7 @@ def ends(world: World, run: Run[Any], stood: list[Tokens]) -> list[Tokens]:
 
 def test_the_counter_of_a_fork_and_its_join_reads_1_2_2_1_0(world: World) -> None:
     run = play(world, FORK)
-    stood = ends(world, run, past(world, FORK, run))
+    stood = ends(world, run, past(world, run))
     assert [one.counter for one in stood] == [1, 2, 2, 1, 0]
     assert [one.joins for one in stood] == [{}, {}, {"D": ["B"]}, {}, {}]
     assert [one.open for one in stood] == [["A"], ["B", "C"], ["C"], ["D"], []]
@@ -59,7 +61,7 @@ def test_the_counter_of_a_fork_and_its_join_reads_1_2_2_1_0(world: World) -> Non
 
 def test_the_counter_around_an_approval_reads_1_0_and_one_pending_1_0(world: World) -> None:
     run = play(world, ASKS)
-    stood = past(world, ASKS, run)
+    stood = past(world, run)
     read = [(one.counter, one.approvals) for one in stood]
     assert list(dict.fromkeys(read)) == [(1, 0), (0, 1), (0, 0)]
     assert [pair for pair, before in zip(read, [None, *read], strict=False) if pair != before] == [(1, 0), (0, 1), (1, 0), (0, 0)]
@@ -67,7 +69,7 @@ def test_the_counter_around_an_approval_reads_1_0_and_one_pending_1_0(world: Wor
 
 def test_each_token_is_applied_once_and_in_its_order(world: World) -> None:
     run = play(world, FORK)
-    applied = [one.applied for one in ends(world, run, past(world, FORK, run))]
+    applied = [one.applied for one in ends(world, run, past(world, run))]
     assert applied[0] == []
     assert applied[1] == ["emit:A->B", "emit:A->C", "consume:A->B", "consume:A->C"]
     assert applied[2] == [*applied[1], "emit:B->D"]
@@ -77,14 +79,14 @@ def test_each_token_is_applied_once_and_in_its_order(world: World) -> None:
 
 def test_results_are_there_from_the_event_on_by_which_a_step_has_settled(world: World) -> None:
     run = play(world, FORK)
-    outputs = [one.outputs for one in ends(world, run, past(world, FORK, run))]
+    outputs = [one.outputs for one in ends(world, run, past(world, run))]
     assert outputs == [{}, {"A": None}, {"A": None, "B": "b"}, {"A": None, "B": "b", "C": "c"}, {"A": None, "B": "b", "C": "c", "D": "d"}]
 
 
 def balanced(world: World, row: Row) -> None:
     """Hold a row to what is true of the tokens of every execution."""
     run = play(world, row)
-    stood = past(world, row, run)
+    stood = past(world, run)
     over = run.status in ("completed", "failed", "cancelled")
     for before, one in zip([None, *stood], stood, strict=False):
         assert one.counter >= 0, one
@@ -100,8 +102,10 @@ def balanced(world: World, row: Row) -> None:
 
 
 def ended_within(left: list[e.Event]) -> bool:
-    """Whether nothing but its end, and what that takes, comes any more."""
-    return any(isinstance(event, e.Ended) for event in left) and not any(isinstance(event, e.Settled | e.Received) for event in left)
+    """Whether nothing but its end comes any more, and what that takes: undoing, and who is told of a failure."""
+    return any(isinstance(event, e.Ended) for event in left) and not any(
+        isinstance(event, e.Settled | e.Received) and event.path[0] not in (UNDO, ("on_failure", 0)) for event in left
+    )
 
 
 @pytest.mark.parametrize("row", ALIVE)
@@ -118,4 +122,4 @@ def test_it_is_so_in_every_row_of_the_table(world: World, row: Row) -> None:
 @pytest.mark.perdure(always_suspend=True)
 def test_an_execution_that_leaves_memory_at_each_wait_stands_the_same(world: World) -> None:
     run = play(world, FORK)
-    assert [one.counter for one in ends(world, run, past(world, FORK, run))] == [1, 2, 2, 1, 0]
+    assert [one.counter for one in ends(world, run, past(world, run))] == [1, 2, 2, 1, 0]

@@ -136,7 +136,7 @@ def test_what_happens_is_told_in_events(world: World) -> None:
     after = ["approval.approved gate", "step.started after", "step.completed after", "execution.completed"]
     told = [[f"{event.type} {event.subject}".strip() for event in run.events()] for run in runs]
     assert told[0] == [*begin, *before, *after]
-    assert told[1] == [*begin, *before, "approval.denied gate", "execution.cancelled"]
+    assert told[1] == [*begin, *before, "approval.rejected gate", "execution.cancelled"]
     assert told[2][-2:] == ["step.failed bad", "execution.failed"]
 
 

@@ -24,7 +24,7 @@ def load(name: str) -> str:
 @workflow
 async def raising(ctx: Context, name: str = "a") -> str:
     who = await ctx.step(load, name)
-    said = await ctx.approve("Raise it?", form=Limit, assignees=["ada", "group:risk"], timeout="2d", on_timeout="deny")
+    said = await ctx.approve("Raise it?", form=Limit, assignees=["ada", "group:risk"], timeout="2d", on_timeout="reject")
     return f"{who}: {said.value.cents} by {said.by}" if said.approved else f"{who}: no, says {said.by or 'time'} ({said.comment})"
 
 

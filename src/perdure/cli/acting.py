@@ -115,7 +115,11 @@ def evict(settings: Settings, /, **given: Any) -> None:
 
 @click.command("resume", cls=Command)
 @act_options
-@click.option("--decision", type=click.Choice(["approve", "deny"]), help="Answer the approval that they wait for; --reason is the comment.")
+@click.option(
+    "--decision",
+    type=click.Choice(["approve", "reject", "deny"]),
+    help="Answer the approval that they wait for, where deny is another word for reject; --reason is the comment.",
+)
 @click.option("--approval", metavar="STEP", help="With --decision: which one, where several are asked.")
 @click.option("--as", "by", metavar="NAME", help="With --decision: who decides; else PERDURE_USER, else who is logged in.")
 @click.pass_obj

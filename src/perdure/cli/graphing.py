@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from perdure.client import Status
     from perdure.core.paths import Key
     from perdure.definition import Definition
-    from perdure.programs.graph.standing import Standing
-    from perdure.programs.graph.tokens import Tokens
+    from perdure.programs.graph.view import View
     from perdure.service.graphs import Present
 
 
@@ -48,7 +47,7 @@ def graph(settings: Settings, /, *, what: str, form: str, number: int | None, bl
             raise click.UsageError("--at is for an execution: a definition has not begun")
         ir, states, taken = compiled(valid(what, blobs).canonical), None, frozenset[int]()
     else:
-        found = asyncio.run(_standing(settings, what, number))
+        found = asyncio.run(_view(settings, what, number))
         ir, states, taken = found.ir, found.states, found.taken
     if form == "text":
         seen = screen()
@@ -68,13 +67,23 @@ WIDE = 160
 """How many columns a picture takes that nobody looks at."""
 
 
-async def _standing(settings: Settings, text: str, number: int | None) -> Standing:
+async def _view(settings: Settings, text: str, number: int | None) -> View:
     from perdure.cli.asking import keys
-    from perdure.service import graphs
 
     async with settings.look() as looking:
         (key,) = await keys(looking, settings, [text])
-        return await graphs.standing_of(looking, key, number)
+    return await _view_of(settings, key, number)
+
+
+async def _view_of(settings: Settings, key: Key, number: int | None) -> View:
+    from perdure.core.errors import BadValue
+    from perdure.service import graphs
+
+    async with settings.look() as looking:
+        found = await graphs.view_of(looking, key, number)
+    if found is None:
+        raise BadValue("event", number, "one behind its beginning")
+    return found
 
 
 def show_tokens(settings: Settings, key: Key, number: int | None, format: str) -> None:
@@ -85,18 +94,11 @@ def show_tokens(settings: Settings, key: Key, number: int | None, format: str) -
     from perdure.cli.render_tokens import lines
     from perdure.cli.screen import screen
 
-    found = asyncio.run(_tokens(settings, key, number))
+    found = asyncio.run(_view_of(settings, key, number)).tokens
     if format == "table":
         output.show_lines(lines(found), screen())
     else:
         click.echo(output.document(found) if format == "json" else output.compact(found))
-
-
-async def _tokens(settings: Settings, key: Key, number: int | None) -> Tokens:
-    from perdure.service import graphs
-
-    async with settings.look() as looking:
-        return await graphs.tokens_of(looking, key, number)
 
 
 def told_of(settings: Settings, status: Status) -> Told:

@@ -106,15 +106,15 @@ def show(settings: Settings, /, *, id: str, watch: bool, tokens: bool, number: i
         if watch:
             watching.execution(client, handle, threading.Event(), partial(graphing.told_of, settings), format)
             return
-        seen, status, steps, now_s = screen(), handle.status(), handle.steps(), time.time()
+        seen, status, now_s = screen(), handle.status(), time.time()
         if format == "table":
             told = graphing.told_of(settings, status)
             output.show_lines(render_lists.head(status, asking.known(client), now_s, told.definition), seen)
-            output.show_tree(render_steps.nodes(steps, now_s, seen.unicode, told.captions), seen)
+            output.show_tree(render_steps.nodes(handle.steps(), now_s, seen.unicode, told.captions), seen)
         elif format == "ids":
             click.echo(name(status.key))
         else:
-            whole = {**output.data(status), "steps": [output.data(step) for step in steps]}
+            whole = {**output.data(status), "steps": [output.data(step) for step in handle.steps()]}
             click.echo(output.document(whole) if format == "json" else output.compact(whole))
 
 

@@ -86,6 +86,7 @@ GLYPHS = {
     "interrupted": ("⚡", "!"),
     "parked": ("‖", "="),
     "waiting": ("…", "."),
+    "waiting_approval": ("?", "?"),
     "skipped": ("–", "-"),
 }
 """A mark for each state of a step: where the terminal has it, and where it has only ASCII."""

@@ -91,10 +91,15 @@ class _Look:
         holds = step.kind == "keep" and bool(below)  # what keeps a join, a race or a turn is nothing by itself: all of it hangs below
         cells = [glyph("waiting" if holds and is_open else step.state, self.unicode), cell(shown, "strong")]
         if not holds:
-            cells += [_aim(name, step), _state(step), *_facts(step, self.now_s)]
-        error = step.error
-        notes = (cell(f"{error.type}: {words.first_line(error.message)}", "bad"),) if error is not None else ()
+            aim = _aim(name, step) if caption is None or not below else cell(caption.text, "dim")
+            cells += [aim, _state(step), *_facts(step, self.now_s)]
+        note = None if step.error is None else cell(f"{step.error.type}: {words.first_line(step.error.message)}", "bad")
+        notes = () if note is None or _is_said(note, below) else (note,)  # what failed in it is said once, where it happened
         return Node(tuple(cells), notes, below, quiet, is_open)
+
+
+def _is_said(note: Cell, below: Iterable[Node]) -> bool:
+    return any(note in node.notes or _is_said(note, node.below) for node in below)
 
 
 def _shown(name: str, passage: str) -> str:

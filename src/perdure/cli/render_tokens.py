@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from perdure.cli import output, words
 from perdure.cli.render import Cell, cell
-from perdure.programs.graph.tokens import Tokens
+from perdure.programs.graph.view import Tokens
 
 APPLIED_MAX = 20
 """How many applied keys are shown, the last ones; as JSON, all are."""

@@ -7,6 +7,7 @@
     │   │   └── NotDeterministic  ... because it is a matter of clocks, threads or the network
     │   ├── NotAwaited          a verb was called and never awaited
     │   ├── Diverged            the program asked for one operation where its execution remembers another
+    │   ├── NotReplayable       the log of an execution does not replay over its own definition
     │   ├── UnknownProgram, MissingCapabilities, NotFound, AlreadyThere
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
@@ -242,7 +243,7 @@ class AlreadyDecided(HasEnded):
         super().__init__(key, status, "a decision")
         when = f"{datetime.fromtimestamp(self.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
         self.args = (
-            f"the approval {title!r} was decided already: {'approved' if self.approved else 'denied'} by {self.by} at {when}; a later decision has no effect",
+            f"the approval {title!r} was decided already: {'approved' if self.approved else 'rejected'} by {self.by} at {when}; a later decision has no effect",
         )
 
 
@@ -428,6 +429,17 @@ class Diverged(ProgrammingError):
             "or name the changed step as before; then resume it or run it again with its id"
         )
         self.path, self.diff = path, tuple(diff)
+
+
+class NotReplayable(ProgrammingError):
+    """The log of an execution does not replay over its own definition, so that the states of its steps are not known."""
+
+    def __init__(self, key: Any, number: int, diff: Sequence[str]) -> None:
+        super().__init__(
+            f"the steps of {key} can't be shown as they were after event {number}: its log does not replay over its definition: {'; '.join(diff)}. "
+            "Look at what has happened with perdure events, and report it with the file that perdure export makes"
+        )
+        self.key, self.number, self.diff = key, number, tuple(diff)
 
 
 class SandboxLost(PerdureError):

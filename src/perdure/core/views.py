@@ -4,6 +4,7 @@ Public events have the shape of CloudEvents; their id is the number of the event
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -31,18 +32,24 @@ class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     data: dict[str, str | int | float] = {}
 
 
+StepState = Literal[
+    "waiting", "waiting_approval", "performing", "retrying", "interrupted", "parked", "ending", "completed", "skipped", "failed", "abandoned", "cancelled"
+]
+
+
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operation, as people look at it: where, what, how it stands, how long it took, what went wrong.
 
-    `state` is waiting, performing, retrying, interrupted, parked, ending (in flight, though nobody waits for it any more), completed, skipped, failed,
-    abandoned (it was in flight, and its outcome is not known) or cancelled; `due_s` when time will make it go on. `port` is the one by which a graph went on
-    from it, where that is not the usual one.
+    In the states ``waiting``, ``waiting_approval``, ``performing``, ``retrying``, ``interrupted``, ``parked`` and ``ending`` (in flight, though nothing waits
+    for it any more) it is open; else it is ``completed``, ``skipped``, ``failed``, ``cancelled`` (given up, and nothing of it was in flight) or ``abandoned``
+    (it was in flight, and its outcome is not known). `due_s` is when time will make it go on; `port` the one by which a graph went on from it, where that is
+    not the usual one.
     """
 
     path: str
     kind: str
     target: str
-    state: str
+    state: StepState
     attempt: int
     opened_at_s: float
     settled_at_s: float | None = None
@@ -64,9 +71,6 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     settled: int
     why: str
 
-
-UNANSWERED = ("abandoned", "cancelled")
-"""The kinds of outcomes of steps that nobody waited for any more."""
 
 WAITING = ("waiting", "waiting_approval")
 """The states in which an execution goes on when something has come about."""
@@ -120,8 +124,10 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
         case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
             name = "step.failed" if isinstance(outcome, Err) else "step.completed"
             yield name, path, {"attempt": execution.open[path].attempt, **_error(outcome)}
-        case e.Settled(path, Ok(port="approved" | "denied" | "expired" as decision)) if asks_a_person(execution.open[path].op):
+        case e.Settled(path, Ok(port="approved" | "rejected" as decision)) if asks_a_person(execution.open[path].op):
             yield f"approval.{decision}", path, {}
+        case e.Settled(path, Ok(port="timeout")) if asks_a_person(execution.open[path].op):
+            yield "approval.expired", path, {}
         case e.Dropped(path, until_s, begun) if path in execution.open and isinstance(execution.open[path].op, Call):
             yield "step.cancelled", path, {} if until_s is None else {"until_s": until_s}
             if until_s is None and begun:
@@ -171,21 +177,34 @@ def _public_life(event: e.Event) -> Iterator[Named]:
 
 def steps(execution: Execution) -> list[StepView]:
     """Every operation that the execution knows, settled and open, in the order in which they were opened."""
-    known: list[tuple[int, StepView]] = [(known.number, _settled(path, known)) for path, known in execution.settled.items()]
-    for path, promise in execution.open.items():
-        state = promise.state if promise.grace_until_s is None else "ending"
-        view = StepView(text(path), kind(promise.op), target(promise.op), state, promise.attempt, promise.opened_at_s, None, promise.due_s)
-        known.append((promise.number, view))
-    return [view for _, view in sorted(known, key=lambda pair: pair[0])]
+    known: list[tuple[Path, Promise | Settlement]] = [*execution.settled.items(), *execution.open.items()]
+    return [step(path, one) for path, one in sorted(known, key=lambda pair: pair[1].number)]
 
 
-def _settled(path: Path, known: Settlement) -> StepView:
+def step(path: Path, known: Promise | Settlement) -> StepView:
+    """One operation, as people look at it."""
+    shown, op = text(path), known.op
+    if isinstance(known, Promise):
+        return StepView(shown, kind(op), target(op), open_state(known), known.attempt, known.opened_at_s, None, known.due_s)
+    port = op.port if isinstance(op, Keep) else known.outcome.port if isinstance(known.outcome, Ok) else "success"
     error = known.outcome.error if isinstance(known.outcome, Err) else None
-    port = known.op.port if isinstance(known.op, Keep) else known.outcome.port if isinstance(known.outcome, Ok) else "success"
-    of_kind = known.outcome.kind if isinstance(known.outcome, Err) and known.outcome.kind in UNANSWERED else "failed"
-    state = of_kind if error else "skipped" if port == "skipped" else "completed"
-    shown = "" if port in ("success", "skipped") else port
-    return StepView(text(path), kind(known.op), target(known.op), state, known.attempt, known.opened_at_s, known.at_s, None, error, shown)
+    state = "skipped" if error is None and port == "skipped" else settled_state(known)
+    shown_port = "" if port in ("success", "skipped") else port
+    return StepView(shown, kind(op), target(op), state, known.attempt, known.opened_at_s, known.at_s, None, error, shown_port)
+
+
+def open_state(promise: Promise) -> StepState:
+    """How an operation stands that is open."""
+    if promise.grace_until_s is not None:
+        return "ending"
+    return "waiting_approval" if promise.state == "waiting" and asks_a_person(promise.op) else promise.state
+
+
+def settled_state(known: Settlement) -> StepState:
+    """How an operation has settled."""
+    if not isinstance(known.outcome, Err):
+        return "completed"
+    return "abandoned" if known.outcome.kind == "abandoned" else "cancelled" if known.outcome.kind == "cancelled" else "failed"
 
 
 def summary(execution: Execution) -> Summary:

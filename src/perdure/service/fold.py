@@ -17,6 +17,7 @@ from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.paths import Key
 from perdure.core.values import intact
+from perdure.core.views import StepView
 from perdure.stores.base import Head, Store
 
 T = TypeVar("T")
@@ -108,7 +109,7 @@ Take = Callable[[Execution, e.Event], Iterable[T]]
 
 
 class Fold:
-    """An execution, folded from its log as far as it was read."""
+    """An execution, folded from its log as far as it was read. `shown` are its steps as they were last shown, and the version that they were made of."""
 
     def __init__(self, store: Store, key: Key) -> None:
         self.key = key
@@ -120,6 +121,7 @@ class Fold:
         self.execution = Execution(self.key)
         self._tail = Tail(self._store, self.key)
         self._folded = 0
+        self.shown: tuple[int, list[StepView]] | None = None
 
     @property
     def head(self) -> Head | None:

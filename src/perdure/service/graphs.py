@@ -1,30 +1,25 @@
-"""Graphs: what is seen of executions of definitions: by which definition they go on, where their tokens are, how their steps stand. Nothing is changed here."""
+"""Graphs: what people see of executions of definitions: the definition by which they go on, and the view of their state. Nothing is changed here."""
 
-from collections.abc import Callable, Generator, Sequence
+import asyncio
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.core import events as e
 from perdure.core import log, views
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.folding import fold
 from perdure.core.paths import Key
 from perdure.core.rebuild import Load
 from perdure.core.views import StepView
-from perdure.programs.graph import seen, standing, tokens
-from perdure.programs.graph.declare import GraphWorkflow
-from perdure.programs.graph.planning import planned
-from perdure.programs.graph.standing import Standing
-from perdure.programs.graph.tokens import Tokens
-from perdure.runtime.driving import drive
+from perdure.programs.graph import view
+from perdure.programs.graph.view import View
 from perdure.runtime.payloads import Payloads
 from perdure.service.access import Access
 from perdure.service.fold import Fold
 from perdure.stores.looking import Looking
 
 T = TypeVar("T")
-Told = Callable[[GraphWorkflow, Key, Sequence[e.Event], int], Generator[Load, bytes, T]]
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -55,42 +50,29 @@ async def present(looking: Looking, key: Key) -> Present | None:
 
 
 async def steps(access: Access, fold: Fold) -> list[StepView]:
-    """Every operation that an execution knows, in the order in which they were opened; of a definition, by its verbs.
+    """Every operation that an execution knows, in the order in which they were opened; of a definition, by its verbs, and with the steps that hold others.
 
     Raises:
         NotFound: there is no such execution.
+        NotReplayable: the log does not replay over the definition.
     """
-    definition = (await fold.refresh()).definition
-    if definition is None:
+    execution = await fold.refresh()
+    if execution.definition is None:
         return await fold.seen(views.steps)
-    plan = planned(definition.sha256, {definition.sha256: await access.payload(definition)})
-    return await fold.seen(lambda execution: seen.steps(execution, plan.ir))
+    if fold.shown is None or fold.shown[0] != execution.version:
+        found = await view_of(access.store, fold.key)
+        fold.shown = execution.version, (await fold.seen(views.steps) if found is None else found.steps)
+    return fold.shown[1]
 
 
-async def tokens_of(looking: Looking, key: Key, number: int | None = None) -> Tokens:
-    """Where the tokens of an execution are, or were after an event of its log: the counter, joins, applied keys, open steps, outputs.
-
-    Raises:
-        NotFound: there is no such execution.
-        BadValue: it is one of code, has not begun, or its log has no such event.
-    """
-    return await _told(looking, key, number, tokens.at)
-
-
-async def standing_of(looking: Looking, key: Key, number: int | None = None) -> Standing:
-    """How the steps of an execution stand, or stood after an event of its log.
+async def view_of(looking: Looking, key: Key, number: int | None = None) -> View | None:
+    """The view of an execution, now or after an event of its log; None, if it had not begun by then.
 
     Raises:
         NotFound: there is no such execution.
-        BadValue: it is one of code, has not begun, or its log has no such event.
+        BadValue: it is one of code, or its log has no such event.
+        NotReplayable: the log does not replay over the definition.
     """
-    found = await _told(looking, key, number, standing.at)
-    if found is None:
-        raise BadValue("event", number, "one behind its beginning")
-    return found
-
-
-async def _told(looking: Looking, key: Key, number: int | None, at: Told[T]) -> T:
     found = await looking.read(key)
     if found is None:
         raise NotFound(key)
@@ -100,4 +82,21 @@ async def _told(looking: Looking, key: Key, number: int | None, at: Told[T]) -> 
     chosen = len(events) if number is None else number
     if not 1 <= chosen <= len(events):
         raise BadValue("event", number, f"one of its log, 1 to {len(events)}")
-    return await drive(Payloads(looking), at(GraphWorkflow(key.workflow), key, events, chosen))
+    return await _driven(Payloads(looking), view.at(key, events, chosen))
+
+
+async def _driven(payloads: Payloads, making: Generator[Load, bytes, T]) -> T:
+    """Run the making of a view to its end, in threads, as it takes as long as a log is."""
+    answer: Any = None
+    while True:
+        asked = await asyncio.to_thread(_next, making, answer)
+        if not isinstance(asked, Load):
+            return asked[0]
+        answer = await payloads.get(asked.blob.sha256)
+
+
+def _next(making: Generator[Load, bytes, T], answer: Any) -> Load | tuple[T]:
+    try:
+        return making.send(answer)
+    except StopIteration as end:  # which can't leave a thread
+        return (end.value,)

@@ -163,7 +163,7 @@ class _Interpreter:
             case n.Raise():
                 raise n.Mishap
             case n.Approve(title, timeout_s, approves):
-                found = await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "deny")
+                found = await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "reject")
                 return {"approved": found.approved}
             case n.Gate(name, latest):
                 return {"way": await ctx.version(name, latest)}

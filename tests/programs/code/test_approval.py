@@ -103,10 +103,10 @@ async def test_one_against_it_denies_whatever_the_quorum() -> None:
         await vote(w, approval, "ada")
         await vote(w, approval, "bob", approve=False, comment="too dear")
         assert await w.result(key) == [False, "bob", "too dear"]
-        assert (await w.fold(approval)).ended.outcome.port == "denied"  # type: ignore[union-attr]  # it has ended well
+        assert (await w.fold(approval)).ended.outcome.port == "rejected"  # type: ignore[union-attr]  # it has ended well
 
 
-@pytest.mark.parametrize("on_timeout", ["fail", "approve", "deny"])
+@pytest.mark.parametrize("on_timeout", ["fail", "approve", "reject"])
 def test_when_the_time_is_over_that_is_what_was_said_for_it(on_timeout: Any) -> None:
     @workflow
     async def waits(ctx: Context) -> list[Any]:

@@ -31,12 +31,12 @@ RELEASE = definition(
     {"id": "done", "return": "@ship"},
 )
 STATES: dict[str, State] = {
-    "start": "done",
-    "poll": "done",
-    "check": "done",
-    "ship": "running",
-    "build": "done",
-    "amd64": "done",
+    "start": "completed",
+    "poll": "completed",
+    "check": "completed",
+    "ship": "performing",
+    "build": "completed",
+    "amd64": "completed",
     "push": "waiting",
     "tell": "skipped",
 }
@@ -99,7 +99,7 @@ ACTUAL = """\
 ├═ true ⇒ ship, tell
 ├─ false ≤ 3 ↺ start
 ╰─ max → stop
-▶ ship   do  (running)
+▶ ship   do  (performing)
 │ ╭ inside
 │ │ ✓ build  parallel
 │ │ │ ╭ inside
@@ -161,7 +161,7 @@ def test_what_has_come_of_it_as_mermaid() -> None:
     found = mermaid(ir, STATES, taken(ir, "start-poll", "check-ship"))
     assert 'n0["✓ start<br/>tool T"]' in found
     assert "n0 ==> n1" in found and 'n2 ==>|"true"| b3' in found and 'n2 -->|"true"| b9' in found
-    assert re.search(r"class n0,n1,n2,b4,n5 done$", found, re.MULTILINE)
+    assert re.search(r"class n0,n1,n2,b4,n5 completed$", found, re.MULTILINE)
     assert "classDef failed" not in found
 
 
@@ -213,11 +213,11 @@ def test_svg_shows_what_has_come_of_it() -> None:
     ir = compiled(RELEASE)
     drawn = ET.fromstring(svg(ir, STATES, taken(ir, "start-poll", "poll-poll", "check-tell")))
     groups = {group[0].text: group.get("class") for group in drawn.iter("{http://www.w3.org/2000/svg}g")}
-    assert groups["ship: running"] == "block running" and groups["tell: skipped"] == "block skipped" and groups["arm64: not yet"] == "box untouched"
+    assert groups["ship: performing"] == "block performing" and groups["tell: skipped"] == "block skipped" and groups["arm64: not reached"] == "box not_reached"
     ways = [str(path.get("class")) for path in drawn.iter("{http://www.w3.org/2000/svg}path")]
     assert ways.count("way taken") == 2 and ways.count("way taken dashed") == 1 and ways.count("way back dashed") == 1
     words = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"✓ done", "▶ running", "– skipped", "… waiting", "○ not yet"} <= set(words)
+    assert {"✓ completed", "▶ performing", "– skipped", "… waiting", "○ not reached"} <= set(words)
 
 
 def test_blocks_are_boxes_around_what_stands_in_them() -> None:
@@ -294,11 +294,11 @@ def test_a_chain_is_straight() -> None:
 
 
 @pytest.mark.parametrize(("colors", "dark"), [(LIGHT, False), (DARK, True)], ids=["light", "dark"])
-def test_words_can_be_read_on_every_ground(colors: dict[State, tuple[str, str]], dark: bool) -> None:
+def test_words_can_be_read_on_every_ground(colors: dict[str, tuple[str, str]], dark: bool) -> None:
     for ground in (GROUNDS[dark], *(ground for ground, _ in colors.values())):
         assert contrast(INKS[dark], ground) > 7
         assert contrast(FAINT[dark], ground) > 4.5
-    assert all(contrast(edge, ground) > 3 for state, (ground, edge) in colors.items() if state != "dead")
+    assert all(contrast(edge, ground) > 3 for name, (ground, edge) in colors.items() if name != "faint")
 
 
 CONDITIONS: list[tuple[Any, str]] = [

@@ -4,7 +4,7 @@ from typing import Any
 
 from perdure import Definition, Vote
 from perdure.core import log
-from perdure.programs.graph.tokens import Tokens, at
+from perdure.programs.graph.view import Tokens, at
 from perdure.testing import World
 from perdure.testing.replays import driven
 
@@ -20,11 +20,12 @@ steps:
 """
 
 
-def history(world: World, definition: Definition, run: Any) -> list[Tokens]:
+def history(world: World, run: Any) -> list[Tokens]:
     found = world.machine.read(run.key)
     assert found is not None
     events = log.decode_all(found.rows)
-    return [driven(at(definition.graph, run.key, events, number), world.machine.payload) for number in range(1, len(events) + 1)]
+    views = [driven(at(run.key, events, number), world.machine.payload) for number in range(1, len(events) + 1)]
+    return [one.tokens for one in views if one is not None]
 
 
 def changes(values: list[Any]) -> list[Any]:
@@ -35,7 +36,7 @@ def test_the_counter_of_a_fork_and_join_reads_1_2_1_0(world: World) -> None:
     definition = Definition.of(FORK, tools={"ECHO": lambda **given: given})
     run = world.start(definition)
     assert run.result() == {"b": {}}
-    past = history(world, definition, run)
+    past = history(world, run)
     assert changes([one.counter for one in past]) == [1, 2, 1, 0]
     assert {"D": ["B"]} in [one.joins for one in past]
     assert past[-1].applied == [
@@ -59,4 +60,4 @@ steps:
     (child,) = run.children()
     child.send("vote", Vote("ada", True))
     assert run.result() == {}
-    assert changes([(one.counter, one.approvals) for one in history(world, definition, run)]) == [(1, 0), (0, 1), (1, 0), (0, 0)]
+    assert changes([(one.counter, one.approvals) for one in history(world, run)]) == [(1, 0), (0, 1), (1, 0), (0, 0)]

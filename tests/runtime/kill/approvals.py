@@ -31,9 +31,9 @@ async def act(number: int, approved: bool) -> None:
         pass
 
 
-def on_timeout(number: int) -> Literal["approve", "deny"]:
+def on_timeout(number: int) -> Literal["approve", "reject"]:
     """What time decides."""
-    return "approve" if number % 8 == 3 else "deny"
+    return "approve" if number % 8 == 3 else "reject"
 
 
 @workflow

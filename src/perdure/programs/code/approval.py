@@ -17,7 +17,7 @@ from perdure.programs.code.results import Message, Ported, Vote
 SHOWN = "approval"
 """The state under which what people are to see is kept."""
 
-OnTimeout = Literal["fail", "approve", "deny"]
+OnTimeout = Literal["fail", "approve", "reject"]
 NoticeKind = Literal["asked", "reminder", "escalated"]
 
 
@@ -171,7 +171,7 @@ async def _approval(ctx: Context, request: Request) -> Ported:
     }
     branches: dict[str, Any] = {name: branch for name, branch in wanted.items() if branch is not None}
     found: Verdict = (await ctx.race(**branches)).value
-    port = "expired" if found.expired and request.on_timeout == "fail" else "approved" if found.approved else "denied"
+    port = "timeout" if found.expired and request.on_timeout == "fail" else "approved" if found.approved else "rejected"
     return Ported(found, port)
 
 

@@ -29,7 +29,7 @@ class Approving(TypedDict, total=False):
     escalate: Duration | None
     escalate_to: Sequence[str]
     timeout: Duration | None
-    on_timeout: Literal["fail", "approve", "deny"]
+    on_timeout: Literal["fail", "approve", "reject"]
     notify: "Step[[Notice], Any, Any] | None"
 
 
@@ -79,7 +79,7 @@ def request(title: str, given: Asking) -> "Request":
     for what, names in (("assignees", given.assignees), ("escalate_to", given.escalate_to)):
         if not all(isinstance(name, str) and name for name in names):
             raise BadValue(f"approve({what})", names, 'names, or "group:name" for whoever is in a group')
-    if given.on_timeout not in ("fail", "approve", "deny"):
+    if given.on_timeout not in ("fail", "approve", "reject"):
         raise BadValue("approve(on_timeout)", given.on_timeout, "one of fail, approve, deny")
     whole(given.quorum, "approve(quorum)")
     single = not any(name.startswith("group:") for name in (*given.assignees, *given.escalate_to))

@@ -11,12 +11,13 @@ import msgspec
 
 from perdure.core import limits, values
 from perdure.core.errors import ErrorInfo
-from perdure.core.ops import Err, Op, Receive, Send, Spawn
+from perdure.core.ops import Call, Err, Op, Receive, Send, Spawn
 from perdure.core.paths import Key, Path, idempotency_key, text
 from perdure.core.promise import Settlement
 from perdure.programs.code.children import own_id
 from perdure.programs.graph import timing, working
 from perdure.programs.graph.doing import Doing
+from perdure.programs.graph.log import FAILED
 from perdure.programs.graph.names import Done, Output, together
 from perdure.programs.graph.transforming import refused
 
@@ -109,8 +110,10 @@ def end(run: "Instance") -> None:
 
 
 def _is_stood_in(run: "Instance", doing: Doing) -> bool:
-    """Whether something else does this: what the engine was given for this kind of steps; or nothing can."""
+    """Whether something else does this: what the engine was given for this kind of steps; or nothing can. On replay, as it was then."""
     kind = run.workflow.kinds.get(doing.node.kind)
+    if run.log.replaying and run.log.upcoming((*doing.path, FAILED)) is None and not isinstance(run.log.upcoming(doing.path), Call):
+        return False
     if kind is not None:
         working.work(run, doing, kind, working.Given(doing.node.config, doing.node.input, doing.node.env))
     elif not run.workflow.agent:

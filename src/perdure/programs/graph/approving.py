@@ -95,7 +95,7 @@ def _request(run: "Instance", doing: Doing, refused: str) -> Request:
             times_s("escalate"),
             tuple(map(str, said.get("escalate_to") or ())),
             doing.node.timeout_s if timeout_s is None else timeout_s,
-            {"reject": "deny"}.get(said.get("on_timeout", "fail"), said.get("on_timeout", "fail")),
+            said.get("on_timeout", "fail"),
             refused=refused,
         )
     except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ SVG_STEPS_MAX = 1000
 def text(ir: IR, states: Mapping[str, State] | None = None, taken: Collection[int] = (), columns: int = 100, steps_max: int = TEXT_STEPS_MAX) -> str:
     """The graph for a terminal, no wider than `columns`, at most `steps_max` of its steps.
 
-    With `states`, of steps by their ids (a step without one is untouched), and `taken`, the numbers of the edges that were taken, it shows what has come of it.
+    With `states`, of steps by their ids (a step without one was not reached), and `taken`, the numbers of the edges that were taken, it shows its state.
     """
     return draw_text.drawn(picture(ir, states, taken, steps_max), columns)
 

@@ -6,19 +6,33 @@ from collections.abc import Iterator
 from perdure.programs.graph.captions import detail, marks, title
 from perdure.programs.graph.picture import SIGNS, Group, Picture, State
 
-PLAIN = frozenset(string.ascii_letters + string.digits + " _.,:/=+*()[]?!-@≤≥≠…·✓▶✗×–○")
+PLAIN = frozenset(string.ascii_letters + string.digits + " _.,:/=+*()[]?!-@≤≥≠…·✓▶✗×–○↻⚡‖⚠⊘")
 LINES_MAX = 490
 """Mermaid itself refuses more than 500 edges."""
 
+GREEN, BLUE, YELLOW, VIOLET, RED = (
+    "fill:#d7f5dd,stroke:#1f883d,color:#0b3d1a",
+    "fill:#d8eaff,stroke:#0969da,color:#052c5c",
+    "fill:#fff3c4,stroke:#b08800,color:#4d3b00",
+    "fill:#efe0ff,stroke:#8250df,color:#2e1065",
+    "fill:#ffdfdc,stroke:#cf222e,color:#5c0a10",
+)
+GREY = "fill:#f0f0f0,stroke:#8c8c8c,color:#555555,stroke-dasharray:4 3"
 COLORS: dict[State, str] = {
-    "done": "fill:#d7f5dd,stroke:#1f883d,color:#0b3d1a",
-    "running": "fill:#d8eaff,stroke:#0969da,color:#052c5c",
-    "waiting": "fill:#fff3c4,stroke:#b08800,color:#4d3b00",
-    "waiting_approval": "fill:#efe0ff,stroke:#8250df,color:#2e1065",
-    "skipped": "fill:#f0f0f0,stroke:#8c8c8c,color:#555555,stroke-dasharray:4 3",
-    "failed": "fill:#ffdfdc,stroke:#cf222e,color:#5c0a10",
-    "dead": "fill:#fafafa,stroke:#c4c4c4,color:#8c8c8c,stroke-dasharray:2 3",
-    "untouched": "fill:#ffffff,stroke:#8c8c8c,color:#333333",
+    "completed": GREEN,
+    "performing": BLUE,
+    "ending": BLUE,
+    "retrying": YELLOW,
+    "interrupted": YELLOW,
+    "parked": YELLOW,
+    "waiting": YELLOW,
+    "waiting_approval": VIOLET,
+    "skipped": GREY,
+    "failed": RED,
+    "abandoned": RED,
+    "cancelled": GREY,
+    "not_taken": "fill:#fafafa,stroke:#c4c4c4,color:#8c8c8c,stroke-dasharray:2 3",
+    "not_reached": "fill:#ffffff,stroke:#8c8c8c,color:#333333",
 }
 SHAPES = {"test": ("{", "}"), "approve": ("{{", "}}"), "return": ("([", "])"), "fail": ("([", "])")}
 TURNED = "↺"

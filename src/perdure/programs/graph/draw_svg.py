@@ -155,7 +155,7 @@ def _lists(sheet: _Sheet) -> Iterator[str]:
 
 def _box(sheet: _Sheet, number: int, at: Point) -> Iterator[str]:
     picture, size, node = sheet.picture, sheet.sizes[number], sheet.picture.ir.nodes[number]
-    state: State = "untouched" if picture.is_plan else picture.states[number]
+    state: State = "not_reached" if picture.is_plan else picture.states[number]
     kind = "block" if sheet.inner(number) else "box"
     round_px = 14 if node.kind in ("return", "fail") else 5
     said = "" if picture.is_plan else f": {WORDS.get(state, state)}"

@@ -72,7 +72,7 @@ def _step(picture: Picture, number: int, name: str, column: int) -> str:
     sign, said = "○", ""
     if not picture.is_plan:
         state = picture.states[number]
-        sign, said = SIGNS[state], f"  ({WORDS.get(state, state)})" if state not in ("done", "untouched") else ""
+        sign, said = SIGNS[state], f"  ({WORDS.get(state, state)})" if state not in ("completed", "not_reached") else ""
     what = " · ".join([detail(node), *marks(node)])
     return f"{sign} {name}{' ' * max(column - width(name), 0)}  {what}{said}"
 

@@ -26,6 +26,7 @@ from perdure.programs.graph.endless import Endless
 from perdure.programs.graph.log import UNJUDGED, Failure, Log
 from perdure.programs.graph.names import Done, Names, Output, Turn
 from perdure.programs.graph.needs import required
+from perdure.programs.graph.passages import Passages
 from perdure.programs.graph.plan import Plan
 from perdure.programs.graph.planning import planned
 from perdure.programs.graph.roots import Roots
@@ -51,8 +52,8 @@ class Instance:
         "finished",
         "has_session",
         "is_begun",
-        "is_traced",
         "log",
+        "passages",
         "plan",
         "results_bytes",
         "roots",
@@ -72,7 +73,8 @@ class Instance:
         self.closed = False
         self._divergence: Diverged | None = None
         self.log = Log()
-        self.is_begun = self.is_traced = False
+        self.is_begun = False
+        self.passages: Passages | None = None
         self.plan: Plan
         self.roots: Roots
         self.walk: Walk
@@ -139,6 +141,7 @@ class Instance:
         try:
             self._take(event)
             self._drive()
+            self._leave_passages()
         except Diverged as diverged:
             self.refuse(diverged)
             raise
@@ -176,7 +179,8 @@ class Instance:
         self.ending = Ending(self)
         self.roots = Roots(self, self.log.raw(started.input))
         self.walk = Walk(self.plan)
-        self.walk.trace = {} if self.is_traced else None
+        if self.passages is not None:
+            self.passages, self.walk.trace = Passages(), {}
         self.routing = Routing(self)
         self.endless = Endless(self)
         wrong = self.log.judged((("input", 0),), self.roots.check) or guarding.start(self) or self.roots.vary()
@@ -197,6 +201,11 @@ class Instance:
             else:
                 return
 
+    def _leave_passages(self) -> None:
+        if self.passages is not None and self.is_begun:
+            self.passages.leave(self.walk.left, self.execution.now_s)
+            self.walk.left = []
+
     # nodes
 
     def _fire(self, firing: Firing) -> None:
@@ -214,6 +223,8 @@ class Instance:
         if self.started_steps > (limit := self.plan.ir.limits.max_steps):
             self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
             return
+        if self.passages is not None:
+            self.passages.begin(firing.path, firing.place.node, self.execution.opened.count + self.log.asked, self.execution.now_s)
         names = self.names(firing)
         if firing.place.node.when is not None:
             self._judge_skip(firing, names)
@@ -250,6 +261,11 @@ class Instance:
         """A node has settled: keep its result, and go on by its edges."""
         if not firing.settled and firing.frame.is_wanted and not self.finished:
             self.routing.settled(firing, how)
+
+    def note_settled(self, firing: Firing, how: Done | Err) -> None:
+        """Note what a node has come to, if passages are kept."""
+        if self.passages is not None:
+            self.passages.settle(firing.path, how)
 
     def follow(self, firing: Firing, output: Output, taken: Sequence[int], port: str = "success", *, chosen: str = "") -> None:
         """Go on from a node that has settled with `output`, by these edges: those of its `port`, or of what was `chosen`."""
@@ -340,6 +356,7 @@ class Instance:
 
     def fail(self, firing: Firing, error: Err) -> None:
         """A node has failed, and nothing stands in for it: what holds it fails."""
+        self.note_settled(firing, error)
         body = firing.frame.block
         if isinstance(body, Body):
             body.failed(firing, error)

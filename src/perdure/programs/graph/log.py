@@ -32,18 +32,14 @@ class Failure(Exception):  # what an expression or a bound says, on its way to w
         self.info, self.kind = info, kind
 
 
-class PrefixEnd(Exception):  # where a look into the past ends
-    """The part of the log that is looked at ends here."""
-
-
 class Log:
-    """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; with `is_prefix`, it may end anywhere."""
+    """What one walk asks for, and waits for. `commands` are new; `steps` perform the calls that are open; `asked` counts what was asked for at this event."""
 
-    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "commands", "is_prefix", "receipts", "steps")
+    __slots__ = ("_remembered", "_turns", "_values", "_waiting", "asked", "commands", "receipts", "steps")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
-        self.is_prefix = False
+        self.asked = 0
         self.steps: dict[Path, Any] = {}
         self.receipts = Receipts()
         self._remembered: deque[e.Event] | None = None
@@ -53,7 +49,7 @@ class Log:
 
     def turn_to(self, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> None:
         """Go on at an event, behind which this is `remembered`; live, nothing is."""
-        self._remembered, self._values, self.commands = remembered, values, []
+        self._remembered, self._values, self.commands, self.asked = remembered, values, [], 0
 
     @property
     def payloads(self) -> Mapping[str, bytes]:
@@ -152,12 +148,11 @@ class Log:
         """Ask for an operation; on replay, the one that is remembered here comes back."""
         if not settles_later(op) and uses_messages(path, op):
             self.receipts.use(path)
+        self.asked += 1
         if self._remembered is None:
             self.commands.append(Open(path, op, blobs))
             return op
         event = self._next()
-        if event is None and self.is_prefix:
-            raise PrefixEnd
         if type(event) is not e.Opened or event.path != path or type(event.op) is not type(op):
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {asked_text(path, op)}",))
         self._remembered.popleft()
@@ -197,8 +192,6 @@ class Log:
             self.commands.append(Drop(path, lost))
         elif isinstance(event := self._next(), e.Dropped) and event.path == path:
             self._remembered.popleft()
-        elif self._next() is None and self.is_prefix:
-            raise PrefixEnd
         else:
             raise Diverged(path, (f"remembered {self._next_text()}, asked for {text(path)} dropped",))
 
@@ -215,8 +208,6 @@ class Log:
         """End the execution."""
         if self._remembered is None:
             self.commands.append(Finish(status, outcome))
-        elif self._next() is None and self.is_prefix:
-            raise PrefixEnd
         elif not isinstance(self._next(), e.Ended):
             raise Diverged((), (f"remembered {self._next_text()}, asked for the end of the execution",))
 

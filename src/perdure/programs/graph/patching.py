@@ -62,7 +62,7 @@ def patch(run: "Instance", plan: Plan) -> None:
     begun = {one.path for one in before.happened if isinstance(one, Over)} | before.open.keys()
     after.ready = type(after.ready)(firing for firing in after.ready if firing.path not in begun)
     after.ready.extendleft(reversed([firing for firing in before.ready if firing.path in after.open]))
-    after.hops, after.trace, after.traced = before.hops, before.trace, before.traced
+    after.hops, after.trace, after.traced, after.left = before.hops, before.trace, before.traced, before.left
     run.plan, run.walk = plan, after
 
 

@@ -3,13 +3,29 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from perdure.core.views import StepState
 from perdure.programs.graph.captions import LABEL_MAX, cut, edge_labels
 from perdure.programs.graph.ir import IR
 
-State = Literal["done", "running", "waiting", "waiting_approval", "skipped", "failed", "dead", "untouched"]
+State = StepState | Literal["not_taken", "not_reached"]
 
-SIGNS: dict[State, str] = {"done": "✓", "running": "▶", "waiting": "…", "waiting_approval": "?", "skipped": "–", "failed": "✗", "dead": "×", "untouched": "○"}
-WORDS: dict[State, str] = {"waiting_approval": "waiting for approval", "dead": "not taken", "untouched": "not yet"}
+SIGNS: dict[State, str] = {
+    "completed": "✓",
+    "performing": "▶",
+    "ending": "▶",
+    "retrying": "↻",
+    "interrupted": "⚡",
+    "parked": "‖",
+    "waiting": "…",
+    "waiting_approval": "?",
+    "skipped": "–",
+    "failed": "✗",
+    "abandoned": "⚠",
+    "cancelled": "⊘",
+    "not_taken": "×",
+    "not_reached": "○",
+}
+WORDS: dict[State, str] = {"waiting_approval": "waiting for approval", "not_taken": "not taken", "not_reached": "not reached"}
 
 
 class Line(NamedTuple):
@@ -64,7 +80,7 @@ def picture(ir: IR, states: Mapping[str, State] | None = None, taken: Collection
         if outer == region and region and ir.regions[region].head in kept:
             groups[region] = Group(_caption(ir, region), shown.get(region, []), lines.get(region, []))
             inside.setdefault(ir.regions[region].head, []).append(region)
-    known: dict[int, State] = {} if states is None else {number: states.get(node.id, "untouched") for number, node in enumerate(ir.nodes)}
+    known: dict[int, State] = {} if states is None else {number: states.get(node.id, "not_reached") for number, node in enumerate(ir.nodes)}
     return Picture(ir, groups, inside, known, len(ir.nodes) - len(kept))
 
 

@@ -29,6 +29,7 @@ class Routing:
     def settled(self, firing: Firing, how: Done | Err) -> None:
         """A node has settled, or failed: go on by its edges, or fail what holds it."""
         place = firing.place
+        self.run.note_settled(firing, how)
         if isinstance(how, Err):
             self._failed(firing, how)
         elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect not in ("003", "004"):
@@ -41,6 +42,7 @@ class Routing:
 
     def _failed(self, firing: Firing, error: Err) -> None:
         node, plan, names = firing.place.node, self.run.plan, self.run.names(firing)
+        self.run.note_settled(firing, error)
         told = {"type": error.error.type, "message": error.error.message, "kind": error.kind}
         if isinstance(node.on_error, int):
             path = (*firing.path, ("on_error", 0))

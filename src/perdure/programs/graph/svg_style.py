@@ -4,27 +4,43 @@ from perdure.programs.graph.picture import State
 
 FONT = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 
-LIGHT: dict[State, tuple[str, str]] = {
-    "done": ("#dafbe1", "#1f883d"),
-    "running": ("#ddf4ff", "#0969da"),
-    "waiting": ("#fff8c5", "#9a6700"),
-    "waiting_approval": ("#fbefff", "#8250df"),
-    "skipped": ("#f6f8fa", "#6e7781"),
-    "failed": ("#ffebe9", "#cf222e"),
-    "dead": ("#fbfbfc", "#c4cad1"),
-    "untouched": ("#ffffff", "#6e7781"),
+COLOR_OF: dict[State, str] = {
+    "completed": "green",
+    "performing": "blue",
+    "ending": "blue",
+    "retrying": "yellow",
+    "interrupted": "yellow",
+    "parked": "yellow",
+    "waiting": "yellow",
+    "waiting_approval": "violet",
+    "skipped": "grey",
+    "failed": "red",
+    "abandoned": "red",
+    "cancelled": "grey",
+    "not_taken": "faint",
+    "not_reached": "plain",
 }
-"""For each state the ground and the edge of its boxes."""
+LIGHT: dict[str, tuple[str, str]] = {
+    "green": ("#dafbe1", "#1f883d"),
+    "blue": ("#ddf4ff", "#0969da"),
+    "yellow": ("#fff8c5", "#9a6700"),
+    "violet": ("#fbefff", "#8250df"),
+    "grey": ("#f6f8fa", "#6e7781"),
+    "red": ("#ffebe9", "#cf222e"),
+    "faint": ("#fbfbfc", "#c4cad1"),
+    "plain": ("#ffffff", "#6e7781"),
+}
+"""For each colour the ground and the edge of boxes."""
 
-DARK: dict[State, tuple[str, str]] = {
-    "done": ("#12301c", "#3fb950"),
-    "running": ("#0c2d5c", "#58a6ff"),
-    "waiting": ("#3a2d06", "#d29922"),
-    "waiting_approval": ("#2f1a55", "#bc8cff"),
-    "skipped": ("#161b22", "#6e7681"),
-    "failed": ("#4c1518", "#f85149"),
-    "dead": ("#0f1319", "#3d444d"),
-    "untouched": ("#161b22", "#8b949e"),
+DARK: dict[str, tuple[str, str]] = {
+    "green": ("#12301c", "#3fb950"),
+    "blue": ("#0c2d5c", "#58a6ff"),
+    "yellow": ("#3a2d06", "#d29922"),
+    "violet": ("#2f1a55", "#bc8cff"),
+    "grey": ("#161b22", "#6e7681"),
+    "red": ("#4c1518", "#f85149"),
+    "faint": ("#0f1319", "#3d444d"),
+    "plain": ("#161b22", "#8b949e"),
 }
 GROUNDS = ("#ffffff", "#0d1117")
 INKS = ("#1f2328", "#e6edf3")
@@ -35,7 +51,7 @@ BACK = ("#8250df", "#bc8cff")
 BLOCK_OPACITY = 0.45
 
 
-def _colors(states: dict[State, tuple[str, str]], dark: bool) -> str:
+def _colors(colors: dict[str, tuple[str, str]], dark: bool) -> str:
     rules = [
         f".ground {{ fill: {GROUNDS[dark]} }}",
         f"text {{ fill: {INKS[dark]} }}",
@@ -43,7 +59,10 @@ def _colors(states: dict[State, tuple[str, str]], dark: bool) -> str:
         f".label {{ stroke: {GROUNDS[dark]} }}",
         f".line {{ stroke: {LINES[dark]} }} .taken {{ stroke: {TAKEN[dark]} }} .back {{ stroke: {BACK[dark]} }}",
         f"#line path {{ fill: {LINES[dark]} }} #taken path {{ fill: {TAKEN[dark]} }} #back path {{ fill: {BACK[dark]} }}",
-        *(f".{state} rect {{ fill: {ground}; stroke: {edge} }} .{state} .sign {{ fill: {edge} }}" for state, (ground, edge) in states.items()),
+        *(
+            f".{state} rect {{ fill: {colors[name][0]}; stroke: {colors[name][1]} }} .{state} .sign {{ fill: {colors[name][1]} }}"
+            for state, name in COLOR_OF.items()
+        ),
     ]
     return "\n".join(rules)
 
@@ -66,9 +85,9 @@ text {{ font-family: {FONT} }}
 .taken {{ stroke-width: 2.4 }}
 .dashed {{ stroke-dasharray: 5 3 }}
 rect {{ stroke-width: 1.2 }}
-.skipped rect, .dead rect {{ stroke-dasharray: 4 3 }}
+.skipped rect, .cancelled rect, .not_taken rect {{ stroke-dasharray: 4 3 }}
 .block > rect {{ fill-opacity: {BLOCK_OPACITY} }}
-.dead text, .skipped text {{ fill-opacity: 0.65 }}
+.not_taken text, .skipped text, .cancelled text {{ fill-opacity: 0.65 }}
 {_colors(LIGHT, False)}
 @media (prefers-color-scheme: dark) {{
 {_colors(DARK, True)}

@@ -34,7 +34,7 @@ def _transform(run: "Instance", doing: Doing, how: Done | Err) -> None:
     kind, source = source_of
     found = run.workflow.kinds.get(kind)
     if found is None:
-        doing.then(refused(run, doing, kind))
+        doing.then(refused(run, doing._replace(path=path), kind))
         return
     step = found.step
 

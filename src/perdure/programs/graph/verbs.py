@@ -48,10 +48,11 @@ def task(run: "Instance", doing: Doing) -> None:
     config = doing.node.config if isinstance(doing.node.config, dict) else {"type": doing.node.config}
     name = str(config["type"])
     kind = None if "queue" in config else run.workflow.kinds.get(name)
-    if kind is not None:
+    known = run.log.upcoming(doing.path)
+    if kind is not None and not (isinstance(known, Call) and known.queue and not kind.step.queue):  # it was given to a queue then
         working.work(run, doing, kind, working.Given(config.get("config"), doing.node.input, doing.node.env))
         return
-    known = doing._replace(then=lambda how: doing.then(_by_known_port(run, doing, how)))
+    judged = doing._replace(then=lambda how: doing.then(_by_known_port(run, doing, how)))
 
     def made() -> Op:
         node = doing.node
@@ -72,7 +73,7 @@ def task(run: "Instance", doing: Doing) -> None:
         )
         return tools.at_the_end(call, node)
 
-    _work(run, known, name, made)
+    _work(run, judged, name, made)
 
 
 def _by_known_port(run: "Instance", doing: Doing, how: Done | Err) -> Done | Err:
@@ -326,6 +327,8 @@ def return_(run: "Instance", doing: Doing) -> None:
     template = doing.node.input if is_given else config
     kept = run.log.attempted(doing.path, lambda: Keep(values.encode(run.evaluated(template, doing.names), "the result")))
     if isinstance(kept, Keep):
+        if run.passages is not None:
+            run.passages.end_around(doing.firing.path, run.execution.now_s)
         run.ending.complete(Output(run.log.raw(kept.value)))
     elif isinstance(kept, Err):
         doing.then(kept)

@@ -139,12 +139,12 @@ Happened = Begun | Over | Dropped
 class Walk:
     """The tokens of one execution. What is `ready` is to be carried out in its order; frames that are `drained` have come to their end.
 
-    `happened` is all that made it what it is, from which it can be walked anew over another plan; `traced` has a line for each
-    token, if `trace` is there to count them. `passed_by` are the nodes that will not fire
-    in a frame, and the heads of cycles that were left there, until they are taken note of.
+    `happened` is all that made it what it is, from which it can be walked anew over another plan. `passed_by` are the nodes that will not fire
+    in a frame, and the heads of cycles that were left there, until they are taken note of. If `trace` is there to count tokens, `traced` has a line for
+    each, and `left` the paths of the nodes that are not open any more, until somebody takes them.
     """
 
-    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "open", "passed_by", "plan", "ready", "trace", "traced")
+    __slots__ = ("_undecided", "drained", "happened", "hops", "hops_max", "is_whole", "left", "open", "passed_by", "plan", "ready", "trace", "traced")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -158,6 +158,7 @@ class Walk:
         self.is_whole = True
         self.trace: dict[str, int] | None = None
         self.traced: list[str] = []
+        self.left: list[Path] = []
         self._undecided: deque[tuple[Frame, int]] = deque()
 
     def begin(self, region: int, outer: Frame | None, path: Path, scope: object, block: object = None) -> Frame:
@@ -203,7 +204,7 @@ class Walk:
             UnsafeLoop, TooManyHops: that can't be.
         """
         firing.settled = True
-        del self.open[firing.path]
+        self._close(firing.path)
         to = tuple([self.plan.places[self.plan.edges[number].target].node.id for number in taken])
         self.happened.append(Over(firing.path, port, chosen, to, error))
         frame, place = firing.frame, firing.place
@@ -226,7 +227,12 @@ class Walk:
         if is_drained:
             return
         for path in [path for path, firing in self.open.items() if not firing.frame.is_wanted]:
-            del self.open[path]
+            self._close(path)
+
+    def _close(self, path: Path) -> None:
+        del self.open[path]
+        if self.trace is not None:
+            self.left.append(path)
 
     def forget(self) -> None:
         """Forget what has happened: turns of a loop without end are gone, so it could not be walked anew."""

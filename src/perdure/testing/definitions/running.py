@@ -50,17 +50,27 @@ class WorldRunner:
         Raises:
             DoesNotEnd: it has no end.
         """
-        from perdure.definition import Definition
-
         with World(always_suspend=self.always_suspend, seed=self.seed, crash=self.crash) as world:
             kept = Kept(world.machine.store)
             postman = Twice(world.machine.store) if self.twice else None
-            work = Work(lambda info: _failures(world, info))
-            run = world.start(Definition.of(definition, tools=work.tools()), **script.input)
-            _Stage(world, run, script).play()
+            run = played(world, definition, script)
             self.writes = [write.number for write in world.machine.writes]
             self.reached, self.again = world.machine.crashed_at is not None, 0 if postman is None else postman.again
             return Told(run.key, definition, kept.events[run.key], world.machine.payload).facts()
+
+
+def played(world: World, definition: dict[str, Json], script: Script) -> Run[Any]:
+    """Run `definition` in `world` to its end, with all that happens in `script`.
+
+    Raises:
+        DoesNotEnd: it has no end.
+    """
+    from perdure.definition import Definition
+
+    work = Work(lambda info: _failures(world, info))
+    run = world.start(Definition.of(definition, tools=work.tools()), **script.input)
+    _Stage(world, run, script).play()
+    return run
 
 
 def _failures(world: World, info: StepInfo) -> int:
