@@ -1,5 +1,7 @@
 """From data to text: what is drawn says the same in a pipe and on a terminal, fits its width, and can't upset the terminal."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,3 +182,15 @@ def test_a_size_has_one_unit(size_bytes: int, text: str) -> None:
 @given(st.text(), st.integers(0, 20))
 def test_what_is_cut_fits(text: str, columns: int) -> None:
     assert words.width(words.cut(words.clean(text), columns)) <= columns
+
+
+@pytest.mark.parametrize("letter", ["x", "界", "e\u0301"])
+def test_a_line_of_a_million_characters_is_cut_at_once(letter: str) -> None:
+    began_s = time.monotonic()
+    shown = words.cut(letter * 1_000_000, 80)
+    assert words.width(shown) in (79, 80) and shown == letter * ((len(shown) - 1) // len(letter)) + "…"
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_a_cut_keeps_all_that_finds_room() -> None:
+    assert [words.cut("a界b", columns) for columns in range(5)] == ["", "…", "a…", "a…", "a界b"]

@@ -1,6 +1,8 @@
 """JSON Schema: nothing is fetched, patterns take time in proportion, and what is no schema is refused."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -56,3 +58,27 @@ def test_it_is_compiled_once() -> None:
 def test_a_problem_with_a_long_enum_is_told_in_a_few_words() -> None:
     (told,) = problems({"enum": ["x" * 100 + str(number) for number in range(5_000)]}, "y")
     assert len(told) < 600 and '"y" is not one of' in told
+
+
+LISTED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+from perdure.expr.schema import problems
+enum = [f"value {number:06d}" for number in range(50_000)]
+for schema, value in (
+    ({"items": {"enum": enum}}, ["no"] * 20_000),
+    ({"anyOf": [{"required": [f"field {number}"]} for number in range(500)]}, {"x": "y" * 5_000_000}),
+    ({"type": "object", "properties": {"a": {"enum": enum}}}, {"a": "no"}),
+):
+    print(*problems(schema, value))
+"""
+
+
+def test_a_large_value_that_does_not_fit_a_large_schema_takes_little_time_and_memory() -> None:
+    """A list of all problems of the first would take some 50 GB."""
+    began_s = time.monotonic()
+    ran = subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, check=False, timeout=60)
+    first, second, third = ran.stdout.splitlines()
+    assert first.startswith('at 0: "no" is not one of') and third.startswith('at a: "no" is not one of'), ran.stderr
+    assert second == "somewhere: a value of 5,000,008 bytes does not fit, and is too large for this schema to say where; check a part of it"
+    assert time.monotonic() - began_s < 20.0

@@ -37,9 +37,13 @@ def cut(text: str, columns: int) -> str:
     """`text`, shortened with an ellipsis to at most so many columns."""
     if width(text) <= columns:
         return text
-    while text and width(text) > columns - 1:
-        text = text[:-1]
-    return f"{text}…" if columns > 0 else ""
+    kept = left = max(columns - 1, 0)
+    for position, character in enumerate(text):
+        left -= width(character)
+        if left < 0:
+            kept = position
+            break
+    return f"{text[:kept]}…" if columns > 0 else ""
 
 
 def duration(length_s: float) -> str:

@@ -17,6 +17,9 @@ MESSAGE_CHARACTERS_MAX = 500
 
 SCHEMA_BYTES_MAX = 1024 * 1024
 
+LISTED_BYTES_MAX = 64 * 1024 * 1024
+"""How much memory a list of problems may take: each has a copy of what does not fit, or of what it should fit, and all are made at once."""
+
 
 SCHEMA_WORDS = frozenset(("properties", "default", "$ref", "$defs", "anyOf", "oneOf", "allOf"))
 """Keys by which a mapping is known to be a JSON Schema, even if all its values are mappings."""
@@ -31,12 +34,38 @@ def spelled_out(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
-    """What is wrong with `value`, each with its place in it; none if it fits."""
-    found = compiled(schema).iter_errors(value)
-    return [
-        f"at {'/'.join(map(str, one.instance_path)) or 'the top'}: {cut(one.message, MESSAGE_CHARACTERS_MAX)}"
-        for one, _ in zip(found, range(PROBLEMS_MAX), strict=False)
-    ]
+    """What is wrong with `value`, each with its place in it; none if it fits. Of what is very large the first problem, or only that there is one."""
+    validator = compiled(schema)
+    if validator.is_valid(value):
+        return []
+    size, value_bytes = len(_canonical(schema)), len(msgspec.msgpack.encode(value, enc_hook=repr))
+    if size * value_bytes <= LISTED_BYTES_MAX:
+        return [_told(one) for one, _ in zip(validator.iter_errors(value), range(PROBLEMS_MAX), strict=False)]
+    if _alternatives(schema) * value_bytes <= LISTED_BYTES_MAX:
+        try:
+            validator.validate(value)
+        except _library().ValidationError as first:
+            return [_told(first)]
+    return [f"somewhere: a value of {value_bytes:,} bytes does not fit, and is too large for this schema to say where; check a part of it"]
+
+
+def _told(problem: Any) -> str:
+    return f"at {'/'.join(map(str, problem.instance_path)) or 'the top'}: {cut(problem.message, MESSAGE_CHARACTERS_MAX)}"
+
+
+def _alternatives(schema: Any) -> int:
+    """How many alternatives a schema has in all: a problem with several of them has each one's own problem with it."""
+    match schema:
+        case dict():
+            own = sum(len(schema[name]) for name in ("anyOf", "oneOf") if isinstance(schema.get(name), list))
+            return own + sum(map(_alternatives, schema.values()))
+        case list():
+            return sum(map(_alternatives, schema))
+    return 0
+
+
+def _canonical(schema: dict[str, Any] | bool) -> bytes:
+    return msgspec.json.encode(schema, order="deterministic")
 
 
 def compiled(schema: dict[str, Any] | bool) -> Any:
@@ -45,7 +74,7 @@ def compiled(schema: dict[str, Any] | bool) -> Any:
     Raises:
         BadExpression: it is no schema, or refers to what is not in it.
     """
-    return _validator(msgspec.json.encode(schema, order="deterministic"))
+    return _validator(_canonical(schema))
 
 
 @lru_cache(maxsize=256)

@@ -156,6 +156,18 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     return made
 
 
+async def test_bytes_behind_an_encrypted_answer_are_not_taken_for_the_next_answer(authority: Authority) -> None:
+    async with Server(authority.server("127.0.0.1")) as server, calling("*") as caller:
+        first, second = reply("first", headers={"Content-Type": "text/plain"}), reply("second", headers={"Content-Type": "text/plain"})
+        server.on("/a", lambda wire: wire.raw(first, first.replace(b"first", b"forge")))  # a record each, of which the second is not asked for
+        server.on("/b", second)
+        for _ in range(3):
+            assert (await caller(server.url("/a")))["body"] == "first" and (await caller(server.url("/b")))["body"] == "second"
+        for _ in range(3):
+            await caller(server.url("/b"))
+        assert server.connections == 4, "a connection with nothing behind is used again"
+
+
 async def test_a_server_that_shows_who_it_is_is_believed_and_no_other(authority: Authority) -> None:
     async with Server(authority.server("127.0.0.1")) as right, Server(authority.server("127.0.0.2")) as wrong:
         for server in (right, wrong):

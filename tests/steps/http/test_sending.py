@@ -422,3 +422,17 @@ async def test_a_secret_url_is_in_no_error_and_in_no_result(server: Server, call
     with pytest.raises(StatusRefused) as refused:
         await caller(server.url(), {"url": server.url("/hush-2")})
     assert "hush" not in str(refused.value)
+
+
+FORGED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nforged"
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("first", [reply("first", headers=TEXT), CHUNKED, b"HTTP/1.1 204 No Content\r\n\r\n"], ids=["sized", "chunked", "empty"])
+@pytest.mark.parametrize("behind", [FORGED, b"\r\n", b"x"], ids=["an answer", "a line", "a byte"])
+async def test_bytes_behind_an_answer_are_not_taken_for_the_next_answer(server: Server, caller: Caller, first: bytes, behind: bytes) -> None:
+    server.on("/a", first + behind)
+    server.on("/b", reply("second", headers=TEXT))
+    assert (await caller(server.url("/a")))["body"] in ("first", None)
+    assert (await caller(server.url("/b")))["body"] == "second"
+    assert [seen.connection for seen in server.seen] == [1, 2]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from perdure.expr.values import cut
 from perdure.programs.graph.ir import IR
 from perdure.programs.graph.names import unfit
 
@@ -33,8 +34,9 @@ def problems(ir: IR, given: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(given: str, known: Sequence[str]) -> str:
-    near = get_close_matches(given, known, 1)
-    return f"there is no input {given!r}{f', did you mean {near[0]!r}?' if near else ''}"
+    shown = cut(given)
+    near = get_close_matches(shown, known, 1)
+    return f"there is no input {shown!r}{f', did you mean {near[0]!r}?' if near else ''}"
 
 
 def _left_out(about: Mapping[str, Any], value: Any) -> bool:

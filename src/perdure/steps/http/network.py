@@ -101,10 +101,15 @@ class Guard(httpcore2.AsyncNetworkBackend):
 
 
 class Stream(httpcore2.AsyncNetworkStream):
-    """A connection that is closed if its encryption fails or is interrupted."""
+    """A connection that is closed if its encryption fails or is interrupted, and used again only where nothing unread is left in it."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner
+        self._is_retired = False
+
+    def retire(self) -> None:
+        """Have no further request be sent on it."""
+        self._is_retired = True
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """What has come, so much at most; nothing at the end."""
@@ -121,14 +126,40 @@ class Stream(httpcore2.AsyncNetworkStream):
     async def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None) -> httpcore2.AsyncNetworkStream:
         """The encrypted connection."""
         try:
-            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+            return Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
         except BaseException:
             await self._inner.aclose()
             raise
 
     def get_extra_info(self, info: str) -> Any:
-        """What is known of it."""
+        """What is known of it. The pool asks an idle connection whether it `is_readable`, and then gives it up."""
+        if info == "is_readable" and (self._is_retired or self._has_decrypted()):
+            return True
         return self._inner.get_extra_info(info)
+
+    def _has_decrypted(self) -> bool:
+        """Whether there is something to be read that has left the socket, and is no longer seen there."""
+        encrypted = self._inner.get_extra_info("ssl_object")
+        if encrypted is None:
+            return False
+        try:
+            return bool(encrypted.read(1))
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError:
+            return True
+
+
+async def closed(answer: httpcore2.Response) -> None:
+    """Close an answer. Its connection is used again if the answer was all that came: what came behind it would be taken for the answer to the next request."""
+    try:
+        behind, _ = answer.stream._stream._connection._h11_state.trailing_data  # type: ignore[union-attr]  # the library says it in no other way
+    except AttributeError:
+        behind = b"unknown"
+    connection = answer.extensions.get("network_stream")
+    if behind and isinstance(connection, Stream):
+        connection.retire()
+    await answer.aclose()
 
 
 async def _looked_up(host: str, port: int) -> list[Address]:

@@ -23,6 +23,7 @@ import httpx2
 from perdure.steps.http import answers
 from perdure.steps.http.bodies import Body
 from perdure.steps.http.errors import AnswerRefused, InDoubt, StatusDelayed, StatusRefused, StatusTransient, Unanswered, WrongRequest
+from perdure.steps.http.network import closed
 from perdure.steps.http.target import WrongUrl, origin, shown, target
 from perdure.steps.http.wanted import REPEATABLE, Wanted
 
@@ -116,7 +117,7 @@ class Exchange:
                 raise await self._refused(answer, found)
             return await self._read_as_data(answer, found)
         finally:
-            await answer.aclose()
+            await closed(answer)
 
     async def _answered(self) -> httpcore2.Response:
         """The beginning of the answer: its status and headers."""
@@ -278,4 +279,4 @@ class _Parts(httpx2.AsyncByteStream):
             yield part
 
     async def aclose(self) -> None:
-        await self._answer.aclose()
+        await closed(self._answer)
