@@ -20,7 +20,7 @@ from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.programs.code.options import DEFAULT_TENANT, NamedWorkflow
 from perdure.programs.code.queues import Rate
-from perdure.programs.code.results import Vote
+from perdure.programs.code.results import Means, Vote
 from perdure.runtime.host import open_store
 from perdure.runtime.queues import declare
 from perdure.sdk import Workflow
@@ -227,11 +227,12 @@ class AsyncClient:
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
+        means: Means = "api",
     ) -> None:
         """Decide for it, with the form filled in as `value`; of two who decide at once one does, and the other is told.
 
         An approval is meant by its id, or by that of the execution that asks for it, with the `place` there if it asks for several. An engine takes the
-        decision; without `wait` it is kept until one does.
+        decision; without `wait` it is kept until one does. It is remembered with who, when, the comment, and by what `means` it came.
 
         Raises:
             NotFound, Ambiguous: no approval is meant, or several.
@@ -240,7 +241,7 @@ class AsyncClient:
             BadValue: `value` does not fit the form.
             Timeout: no engine has taken it in time; it is kept.
         """
-        vote = Vote(by, True, comment, value, tuple(groups))
+        vote = Vote(by, True, comment, value, tuple(groups), means=means)
         await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
 
     async def reject(
@@ -254,9 +255,10 @@ class AsyncClient:
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
+        means: Means = "api",
     ) -> None:
         """Decide against it. What holds of `approve` holds here."""
-        vote = Vote(by, False, comment, None, tuple(groups))
+        vote = Vote(by, False, comment, None, tuple(groups), means=means)
         await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
 
     async def _vote(self, approval: str | Approval, vote: Vote, *, place: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:

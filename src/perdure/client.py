@@ -22,6 +22,7 @@ from perdure.loop_thread import LoopThread, joined
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.options import DEFAULT_TENANT, NamedWorkflow
 from perdure.programs.code.queues import Rate
+from perdure.programs.code.results import Means
 from perdure.sdk import Workflow
 from perdure.service.approvals import Approval
 from perdure.service.checking import Checked
@@ -140,9 +141,12 @@ class Client:
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
+        means: Means = "api",
     ) -> None:
         """See `AsyncClient.approve`."""
-        deciding = self._inner.approve(approval, by=by, value=value, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant)
+        deciding = self._inner.approve(
+            approval, by=by, value=value, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant, means=means
+        )
         self._thread.call(deciding)
 
     def reject(
@@ -156,9 +160,12 @@ class Client:
         wait: bool = True,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
+        means: Means = "api",
     ) -> None:
         """See `AsyncClient.reject`."""
-        self._thread.call(self._inner.reject(approval, by=by, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant))
+        self._thread.call(
+            self._inner.reject(approval, by=by, comment=comment, groups=groups, place=place, wait=wait, timeout=timeout, tenant=tenant, means=means)
+        )
 
     def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT

@@ -145,6 +145,7 @@ claim   where
 167     format/test_canonical: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -154,7 +155,9 @@ from perdure.core import events as e
 from perdure.core import messages, values
 from perdure.core.ops import Ok
 from perdure.definition import Definition
+from perdure.programs.code.results import Decision
 from perdure.programs.format.edits import applied
+from perdure.programs.graph.approving import merged
 from perdure.programs.graph.view import Tokens, at
 from perdure.testing import Run, World
 from perdure.testing.replays import driven
@@ -330,18 +333,37 @@ def test_an_approval_keeps_who_may_decide_what_about_and_until_when(world: World
 
 
 def test_a_second_decision_is_refused_and_changes_nothing(world: World) -> None:
-    run = world.start(defined(NAMED["004_approval"]))
+    run = world.start(defined(NAMED["004_approval"]), {"deal": 9})
     (asked,) = run.children()
     assert asked.ask("vote", Vote("ada", True, "fine")) == {"taken": True, "why": "", "decided": True}
     with pytest.raises(Exception, match="has ended"):
         asked.send("vote", Vote("bob", False))
-    assert run.result() == {"approved": True, "form": None, "by": "ada", "comment": "fine", "expired": False}
+    decided = {"decision": "approve", "comments": "fine", "decided_by": "ada", "decided_at": decided_at(run), "means": "message"}
+    assert run.result() == {"deal": 9, **decided}
+
+
+def decided_at(run: Run[Any]) -> str:
+    """When the approval of a run was decided."""
+    (asked,) = run.children()
+    at_s: float = asked.result()["at_s"]
+    return f"{datetime.fromtimestamp(at_s, UTC).isoformat()}".replace("+00:00", "Z")
+
+
+def test_the_end_of_an_approvals_time_is_a_decision_of_the_system_in_the_payload(world: World) -> None:
+    run = world.start(defined(NAMED["004_rejection"]), {"deal": 9})
+    world.skip("1h")
+    decided = {"decision": "timeout", "comments": "", "decided_by": "system", "decided_at": decided_at(run), "means": "timeout"}
+    assert run.step("no").kwargs == {"deal": 9, **decided}
+    said: Decision[Any] = Decision(True, {"channel": "beta"}, "ada", "fine", at_s=0.5, means="link")
+    for payload, found in (([1, 2], {"payload": [1, 2]}), (None, {}), ({"decision": "?", "a": 1}, {"a": 1})):
+        decided = {"decision": "approve", "comments": "fine", "decided_by": "ada", "decided_at": "1970-01-01T00:00:00.500000Z", "means": "link"}
+        assert merged(payload, said) == {**found, **decided, "form": {"channel": "beta"}}
 
 
 def test_the_decision_goes_to_what_follows(world: World) -> None:
     run = world.start(defined(NAMED["004_rejection"]))
     befall(world, run, Voted("ask", False, comment="too dear"))
-    assert run.step("no").kwargs == {"approved": False, "form": None, "by": "ada", "comment": "too dear", "expired": False}
+    assert run.step("no").kwargs == {"decision": "reject", "comments": "too dear", "decided_by": "ada", "decided_at": decided_at(run), "means": "message"}
 
 
 def test_python_sees_what_the_nodes_before_came_to(world: World) -> None:

@@ -158,6 +158,7 @@ async def test_a_signed_link_stands_for_its_person_and_answer_until_its_time_is_
         await client.decide_by_link(again, value={"carrier": "dhl"}, secret=SECRET)
     await client.approve("e", by="ada", value={"carrier": "ups"})
     assert await handle.result() == [True, "ups", "ada", ""]
+    assert [(vote.by, vote.means, vote.at_s > 0) for vote in (await client.approval("e")).votes] == [("carl", "link", True), ("ada", "api", True)]
 
 
 def test_a_form_that_refers_elsewhere_is_not_fetched() -> None:

@@ -141,7 +141,14 @@ def _decide(settings: Settings, given: dict[str, Any], yes: bool) -> None:
         else:
             if not given["no_wait"] and not any(engine.alive for engine in client.engines()):
                 click.echo("perdure: no engine is running; the decision is kept until one takes it\n--no-wait does not wait for that", err=True)
-            how = {"by": by, "comment": given["comment"], "groups": given["groups"], "wait": not given["no_wait"], "timeout": given["timeout"]}
+            how = {
+                "by": by,
+                "comment": given["comment"],
+                "groups": given["groups"],
+                "wait": not given["no_wait"],
+                "timeout": given["timeout"],
+                "means": "command",
+            }
             if yes:
                 client.approve(one, value=_filled(one.form, given["value"], given["pairs"]), **how)
             else:

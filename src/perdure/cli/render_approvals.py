@@ -66,7 +66,7 @@ def whole(one: Approval, called: str, now_s: float) -> Iterator[tuple[Cell, ...]
     for what, text in _facts(one, called, now_s):
         yield (Cell(f"  {what:<9}", "dim"), cell(text))
     for vote in one.votes:
-        said = f"{'for it' if vote.approve else 'against it'}: {vote.by}{f', {vote.comment}' if vote.comment else ''}"
+        said = f"{'for it' if vote.approve else 'against it'}: {vote.by}{f', {vote.comment}' if vote.comment else ''} (by {vote.means})"
         yield (Cell("  vote     ", "dim"), cell(said), Cell(words.ago(vote.at_s, now_s), "dim"))
     if one.details is not None:
         yield (Cell("  details  ", "dim"),)

@@ -282,7 +282,7 @@ async def decide_by_link(access: Access, secret: bytes, link: str, said: Vote, t
     """Give the answer that a signed link stands for, with what else was `said`. See `read_link` and `decide`."""
     of = await read_link(access, secret, link)
     value = said.value if of.approve else None
-    whole = Vote(of.by, of.approve, said.comment, value, await groups_of(access, of))
+    whole = Vote(of.by, of.approve, said.comment, value, await groups_of(access, of), means="link")
     async with within(timeout, f"an engine that takes the decision on {of.key}"):
         _ = await decide(access, of.key, whole)
 

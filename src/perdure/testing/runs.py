@@ -293,12 +293,12 @@ class Run(Generic[R_co]):
             BadValue: `value` does not fit the form.
         """
         __tracebackhide__ = True
-        self._vote("approve", Vote(by, True, comment, value, tuple(groups)), place)
+        self._vote("approve", Vote(by, True, comment, value, tuple(groups), means="api"), place)
 
     def reject(self, *, by: str, comment: str = "", groups: Sequence[str] = (), place: str | None = None) -> None:
         """Decide against the approval that it waits for. What holds of `approve` holds here."""
         __tracebackhide__ = True
-        self._vote("reject", Vote(by, False, comment, None, tuple(groups)), place)
+        self._vote("reject", Vote(by, False, comment, None, tuple(groups), means="api"), place)
 
     def _vote(self, verb: str, vote: Vote, place: str | None) -> None:
         __tracebackhide__ = True

@@ -133,9 +133,10 @@ ROWS = [
         """
         steps:
           - {id: ok, approve: {title: "Release?", form: {channel: {enum: [beta, stable]}}}}
+        output: ["@ok.approved", "@ok.form.channel", "@ok.by", "@ok.comment", "@ok.expired", "@ok.means"]
         """,
         script=(Voted("ok", form={"channel": "beta"}, comment="fine"),),
-        result={"approved": True, "form": {"channel": "beta"}, "by": "ada", "comment": "fine", "expired": False},
+        result=[True, "beta", "ada", "fine", False, "message"],
         crashes=True,
     ),
     Row(

@@ -235,8 +235,8 @@ async def test_an_option_that_means_nothing_is_an_error_of_the_code() -> None:
 
 
 def timeless(result: Any) -> Any:
-    """A result without the times of votes, which a crash may shift."""
-    return {**result, "votes": [{**one, "at_s": 0} for one in result["votes"]]} if isinstance(result, dict) else result
+    """A result without the times of a decision and its votes, which a crash may shift."""
+    return {**result, "at_s": 0, "votes": [{**one, "at_s": 0} for one in result["votes"]]} if isinstance(result, dict) else result
 
 
 @workflow

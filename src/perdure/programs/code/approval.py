@@ -12,7 +12,7 @@ import msgspec
 from perdure.core.ops import APPROVAL
 from perdure.programs.code.context import Context
 from perdure.programs.code.declare import CodeWorkflow, Signal
-from perdure.programs.code.results import Message, Ported, Vote
+from perdure.programs.code.results import Decision, Message, Ported, Vote
 
 SHOWN = "approval"
 """The state under which what people are to see is kept."""
@@ -24,7 +24,8 @@ NoticeKind = Literal["asked", "reminder", "escalated"]
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is asked: a title and details, the JSON Schema of the form, who may decide and how many have to, and what time does of itself.
 
-    `refused` says why the answer before was of no use; with `notifies`, who asked is sent a notice whenever people are to be told.
+    `refused` says why the answer before was of no use; with `notifies`, who asked is sent a notice whenever people are to be told; with `returns_details`,
+    the verdict has the details.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     on_timeout: OnTimeout = "fail"
     refused: str = ""
     notifies: bool = False
+    returns_details: bool = False
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -61,12 +63,25 @@ class Notice(msgspec.Struct, frozen=True):
     details: Any = None
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """How it ended: `expired`, time decided; else the votes did."""
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How it ended, and when: `expired`, time decided; else the votes did. It is the record of the decision, whatever asked for it.
+
+    `details` are those of the request, if that `returns_details`.
+    """
 
     approved: bool
     expired: bool
     votes: tuple[Vote, ...]
+    at_s: float
+    details: Any = None
+
+    def decision(self) -> Decision[Any]:
+        """The record of the decision, as who asked is given it: how, by whom, when, by what means, the comment, and the form as it was filled in."""
+        filled = next((vote.value for vote in reversed(self.votes) if vote.value is not None), None)
+        if self.expired or not self.votes:
+            return Decision(self.approved, filled, votes=self.votes, expired=self.expired, at_s=self.at_s, means="timeout")
+        last = self.votes[-1]
+        return Decision(self.approved, filled, last.by, last.comment, self.votes, at_s=self.at_s, means=last.means)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -99,8 +114,8 @@ def unfit(shown: Shown, vote: Vote) -> str:
 def verdict(request: Request, votes: tuple[Vote, ...]) -> Verdict | None:
     """What the votes come to, if that is clear: one against decides, and a quorum for it."""
     if any(not vote.approve for vote in votes):
-        return Verdict(False, False, votes)
-    return Verdict(True, False, votes) if len(votes) >= request.quorum else None
+        return Verdict(False, False, votes, votes[-1].at_s)
+    return Verdict(True, False, votes, votes[-1].at_s) if len(votes) >= request.quorum else None
 
 
 class _Approval:
@@ -156,7 +171,7 @@ class _Approval:
     async def late(self, ctx: Context) -> Verdict:
         """Decide when the time is over."""
         await ctx.sleep(self.request.timeout_s or 0.0, name="wait")
-        return Verdict(self.request.on_timeout == "approve", True, self.shown.votes)
+        return Verdict(self.request.on_timeout == "approve", True, self.shown.votes, ctx.now().timestamp())
 
 
 async def _approval(ctx: Context, request: Request) -> Ported:
@@ -171,6 +186,8 @@ async def _approval(ctx: Context, request: Request) -> Ported:
     }
     branches: dict[str, Any] = {name: branch for name, branch in wanted.items() if branch is not None}
     found: Verdict = (await ctx.race(**branches)).value
+    if request.returns_details:
+        found = msgspec.structs.replace(found, details=request.details)
     port = "timeout" if found.expired and request.on_timeout == "fail" else "approved" if found.approved else "rejected"
     return Ported(found, port)
 

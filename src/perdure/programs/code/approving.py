@@ -12,7 +12,7 @@ from perdure.core.paths import Path, idempotency_key, text
 from perdure.programs.code.children import own_id
 from perdure.programs.code.declare import Step
 from perdure.programs.code.durations import Duration, seconds, whole
-from perdure.programs.code.results import Decision, Vote
+from perdure.programs.code.results import Decision
 
 if TYPE_CHECKING:
     from perdure.programs.code.approval import Notice, Request, Verdict
@@ -143,12 +143,10 @@ def _decision(verdict: "Verdict", form: Any) -> Decision[Any]:
     Raises:
         Undecodable: what was filled in does not fit.
     """
-    last: Vote | None = verdict.votes[-1] if verdict.votes else None
-    filled = next((vote.value for vote in reversed(verdict.votes) if vote.value is not None), None)
-    if verdict.approved and not verdict.expired and form is not None:
-        filled = values.decode(values.encode(filled, "the form"), form, "the form")
-    by = "" if last is None or verdict.expired else last.by
-    return Decision(verdict.approved, filled, by, "" if last is None else last.comment, verdict.votes, verdict.expired)
+    found = verdict.decision()
+    if not found.approved or found.expired or form is None:
+        return found
+    return msgspec.structs.replace(found, value=values.decode(values.encode(found.value, "the form"), form, "the form"))
 
 
 async def _verdict(context: "Context", path: Path, approval: str, asked: "Request", given: Asking) -> "Verdict":

@@ -1,7 +1,7 @@
 """What verbs return: outcomes as data, the winner of a race, a record of branches, a message that can be completed."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -56,8 +56,15 @@ class Message(Generic[T]):
         self._complete(reply)
 
 
+Means = Literal["message", "api", "command", "link"]
+"""How a vote reaches an approval: as a message to it, by a client, by a command, or by a signed link."""
+
+
 class Vote(msgspec.Struct, frozen=True):
-    """What a person says to an approval: for it or against it, with a comment and, for it, the form filled in. `at_s` is when it was taken."""
+    """What a person says to an approval: for it or against it, with a comment and, for it, the form filled in.
+
+    `at_s` is when it was taken, and `means` how it came.
+    """
 
     by: str
     approve: bool
@@ -65,10 +72,14 @@ class Vote(msgspec.Struct, frozen=True):
     value: Any = None
     groups: tuple[str, ...] = ()
     at_s: float = 0.0
+    means: Means = "message"
 
 
 class Decision(msgspec.Struct, Generic[T], frozen=True):
-    """How an approval was decided: the form as filled in, by whom it was decided last, and all that was said. `expired`: by time, not by a person."""
+    """How an approval was decided: the form as filled in, by whom it was decided last, when and by what means, and all that was said.
+
+    `expired`: by time, not by a person; `means` is ``"timeout"`` then.
+    """
 
     approved: bool
     value: T
@@ -76,6 +87,8 @@ class Decision(msgspec.Struct, Generic[T], frozen=True):
     comment: str = ""
     votes: tuple[Vote, ...] = ()
     expired: bool = False
+    at_s: float = 0.0
+    means: Means | Literal["timeout"] = "message"
 
     def __bool__(self) -> bool:
         return self.approved

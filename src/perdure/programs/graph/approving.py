@@ -1,5 +1,6 @@
 """Asking for an approval: a child execution, whose verdict says by which port the step settles. What does not fit the form is asked for again."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.core import values
@@ -9,8 +10,12 @@ from perdure.core.promise import Settlement
 from perdure.programs.code.approval import Request, Verdict
 from perdure.programs.code.children import own_id
 from perdure.programs.code.durations import seconds
+from perdure.programs.code.results import Decision
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.names import Done, Output, shape, unfit
+
+MERGING = "004"
+"""The dialect in which a decision is merged into the payload that the step was given."""
 
 if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
@@ -32,19 +37,12 @@ def _ask(run: "Instance", doing: Doing, path: Path, times: int, refused: str) ->
             doing.then(how)
             return
         verdict: Verdict = values.decode(how.output.raw, Verdict, "the verdict of", path)
-        filled = next((vote.value for vote in reversed(verdict.votes) if vote.value is not None), None)
+        decision = verdict.decision()
         again = (*doing.path, ("again", times + 1))
-        if verdict.approved and not verdict.expired and (why := _unfit(run, doing, again, filled)):
+        if decision.approved and not decision.expired and (why := _unfit(run, doing, again, decision.value)):
             _ask(run, doing, again, times + 1, why)
             return
-        last = verdict.votes[-1] if verdict.votes and not verdict.expired else None
-        told = {
-            "approved": verdict.approved,
-            "form": filled,
-            "by": last.by if last else "",
-            "comment": last.comment if last else "",
-            "expired": verdict.expired,
-        }
+        told = merged(verdict.details, decision) if run.dialect == MERGING else _told(decision)
         doing.then(Done(_port(doing, verdict), Output.of(told, "the decision")))
 
     op = run.log.attempted(path, made)
@@ -52,6 +50,33 @@ def _ask(run: "Instance", doing: Doing, path: Path, times: int, refused: str) ->
         doing.then(op)
     else:
         run.log.wait(path, decided)
+
+
+def _told(decision: Decision[Any]) -> dict[str, Any]:
+    """The result of the step: the record of the decision."""
+    return {
+        "approved": decision.approved,
+        "form": decision.value,
+        "by": decision.by,
+        "comment": decision.comment,
+        "expired": decision.expired,
+        "at_s": decision.at_s,
+        "means": decision.means,
+    }
+
+
+def merged(details: Any, decision: Decision[Any]) -> dict[str, Any]:
+    """The result of the step where tokens carry a payload: that, with the record of the decision in it, in the words of that dialect."""
+    payload = details if isinstance(details, dict) else {} if details is None else {"payload": details}
+    return {
+        **payload,
+        **({} if decision.value is None else {"form": decision.value}),
+        "decision": "approve" if decision.approved else "timeout" if decision.expired else "reject",
+        "comments": decision.comment,
+        "decided_by": decision.by or "system",
+        "decided_at": datetime.fromtimestamp(decision.at_s, UTC).isoformat().replace("+00:00", "Z"),
+        "means": decision.means,
+    }
 
 
 def _port(doing: Doing, verdict: Verdict) -> str:
@@ -97,6 +122,7 @@ def _request(run: "Instance", doing: Doing, refused: str) -> Request:
             doing.node.timeout_s if timeout_s is None else timeout_s,
             said.get("on_timeout", "fail"),
             refused=refused,
+            returns_details=run.dialect == MERGING,
         )
     except (TypeError, ValueError) as error:
         raise run.failure(f"{doing.node.id} asks for something that can't be asked: {error}") from error
