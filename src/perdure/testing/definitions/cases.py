@@ -1,6 +1,7 @@
 """Definitions in a simulated world: several beside each other, each as it was written, on engines that know the tools and nothing else of them."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextvars import Context
@@ -177,12 +178,16 @@ class DefinitionCase:
     @property
     def asked(self) -> Counter[str]:
         """All that it has asked for, and what came of that, in no order: the same whatever befalls it."""
-        return Counter(_shown(event, self._asked) for event in self.events if isinstance(event, e.Opened | e.Settled | e.Received | e.Dropped | e.Ended))
+        return Counter(DECIDED_AT.sub("", _shown(event, self._asked)) for event in self.events if isinstance(event, e.Opened | e.Settled | e.Received | e.Dropped | e.Ended))
 
 
 def _vote(decision: Decision) -> messages.Signal:
     vote = Vote(decision.by, decision.approved, decision.comment, decision.form)
     return messages.Signal("vote", values.encode(vote, "a vote"), "vote")
+
+
+DECIDED_AT = re.compile(r"\\xa4at_s\\xcb(?:\\x[0-9a-f]{2}|\\.|[^\\]){8}")
+"""The time of a decision in what is shown of encoded values."""
 
 
 def _shown(event: e.Event, decided: Collection[Path]) -> str:

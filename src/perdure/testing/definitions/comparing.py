@@ -73,4 +73,15 @@ def _back(one: Undone) -> str:
 
 
 def _shown(value: object) -> str:
-    return msgspec.json.encode(value, order="sorted").decode()
+    return msgspec.json.encode(_timeless(value), order="sorted").decode()
+
+
+def _timeless(value: object) -> object:
+    """The value without the times of decisions in it, which are predicted only roughly."""
+    match value:
+        case dict():
+            kept = {name: _timeless(item) for name, item in value.items()}
+            return {name: item for name, item in kept.items() if name != "at_s"} if kept.keys() >= {"approved", "means", "at_s"} else kept
+        case list():
+            return [_timeless(item) for item in value]
+    return value

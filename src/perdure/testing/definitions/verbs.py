@@ -67,11 +67,12 @@ def _approve(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcom
     if near(due, decided):
         reading.doubts.append(f"{step['id']} is decided when its time is over")
     if decision is not None and decided <= due:
-        port, told = "approved" if decision.approved else "rejected", {"form": decision.form, "by": decision.by, "comment": decision.comment}
+        port, told = "approved" if decision.approved else "rejected", {"form": decision.form, "by": decision.by, "comment": decision.comment, "means": "message"}
     elif due == NEVER:
         return Settled(NEVER, "", None)
     else:
-        port, told = {"approve": "approved", "reject": "rejected", "fail": "timeout"}[asked.get("on_timeout", "fail")], {"form": None, "by": "", "comment": ""}
+        port = {"approve": "approved", "reject": "rejected", "fail": "timeout"}[asked.get("on_timeout", "fail")]
+        told = {"form": None, "by": "", "comment": "", "means": "timeout"}
     value = {"approved": port == "approved", "expired": decided > due}
     end, failed = min(due, decided), "timeout" if port == "timeout" else ""
     reading.trace.append(Trace("work", step["id"], where.place, at, end, None if failed else value, failed))
