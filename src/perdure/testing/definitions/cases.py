@@ -178,7 +178,11 @@ class DefinitionCase:
     @property
     def asked(self) -> Counter[str]:
         """All that it has asked for, and what came of that, in no order: the same whatever befalls it."""
-        return Counter(DECIDED_AT.sub("", _shown(event, self._asked)) for event in self.events if isinstance(event, e.Opened | e.Settled | e.Received | e.Dropped | e.Ended))
+        return Counter(
+            DECIDED_AT.sub("", _shown(event, self._asked))
+            for event in self.events
+            if isinstance(event, e.Opened | e.Settled | e.Received | e.Dropped | e.Ended)
+        )
 
 
 def _vote(decision: Decision) -> messages.Signal:

@@ -67,7 +67,10 @@ def _approve(reading: "Reading", step: Step, at: Moment, where: Where) -> Outcom
     if near(due, decided):
         reading.doubts.append(f"{step['id']} is decided when its time is over")
     if decision is not None and decided <= due:
-        port, told = "approved" if decision.approved else "rejected", {"form": decision.form, "by": decision.by, "comment": decision.comment, "means": "message"}
+        port, told = (
+            "approved" if decision.approved else "rejected",
+            {"form": decision.form, "by": decision.by, "comment": decision.comment, "means": "message"},
+        )
     elif due == NEVER:
         return Settled(NEVER, "", None)
     else:
