@@ -60,6 +60,7 @@ RUNNING = {
     "run_definition_calls": "run DEFS/caller.yaml --tools TOOLS --calls DEFS/named.yaml",
     "run_definition_lacks": "run DEFS/http.yaml --tools TOOLS",
     "run_definition_without_tools": "run DEFS/pay.yaml -i amount=2",
+    "run_definition_warned": "run DEFS/warned.yaml --tools TOOLS --id w1 --no-wait",
     "run_definition_wrong": "run DEFS/wrong.yaml --tools TOOLS",
     "run_definition_input_missing": "run DEFS/pay.yaml --tools TOOLS",
     "run_definition_input_unfit": "run DEFS/pay.yaml --tools TOOLS -i amount=much",

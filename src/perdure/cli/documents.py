@@ -122,9 +122,12 @@ def definition(
     uses |= {"blobs": contents(blobs)} if place is None else place._asdict()
     given = text(file)
     try:
-        return Definition.of(given, calls=(*calls, *(() if tools is None else tools.workflows)), name=own_name(file), **uses)
+        found = Definition.of(given, calls=(*calls, *(() if tools is None else tools.workflows)), name=own_name(file), **uses)
     except BadDefinition as error:
         refuse(file, error.findings, and_so)
+    for one in found.read.findings:
+        click.echo(line(file, one), err=True)
+    return found
 
 
 def arguments(definition: Definition, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

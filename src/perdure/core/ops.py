@@ -217,7 +217,7 @@ class Send(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     about: Value = NOTHING
 
 
-KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "undoable", "undo_with", "commit", "version", "attributes"]
+KeepRole = Literal["value", "state", "stream", "turn", "branches", "reply", "undo", "undoable", "undo_with", "commit", "version", "attributes", "warning"]
 
 
 _KEEP = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "o"}
@@ -229,7 +229,7 @@ class Keep(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field=
     `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
     loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, how the
     execution will end (`label`, and the outcome) once what it has done is undone, that a block has completed and is undone as a whole from then on, the way
-    taken at a gate, or a change of the execution's attributes.
+    taken at a gate, a change of the execution's attributes, or a warning.
     `port` is the one by which a graph goes on.
     """
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import tries
+from perdure.core import tries, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution, Status
 from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Op, Outcome, Spawn, asks_a_person, kind, target
@@ -106,6 +106,8 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             yield "execution.started", (), by
         case e.Opened(path, Keep(port="skipped")):
             yield "step.skipped", path, {}
+        case e.Opened(path, Keep(role="warning", value=bytes() as raw)):
+            yield "step.warning", path[:-1], {"warning": str(values.decode(raw, str, "a warning"))}
         case e.Opened(path, op) if asks_a_person(op):
             yield "approval.required", path, {}
         case e.Opened(path, Call() as op):

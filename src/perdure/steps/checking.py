@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from perdure.core.errors import MissingExtra
 from perdure.expr import schema
 from perdure.programs.format import reading
-from perdure.programs.format.finding import Finding, error, joined, place, warning
+from perdure.programs.format.finding import Finding, closest, error, joined, place, warning
 from perdure.programs.format.reading import Definition
 from perdure.programs.format.shapes import is_template
 from perdure.programs.format.steps import Placed, placed, verb_of
@@ -29,7 +30,11 @@ def read(text_or_data: Any, name: str = "", kinds: Mapping[str, Kind] | None = N
 
 
 def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Finding]:
-    """What is wrong with the configs in a document that is valid otherwise, as the kinds that are here see it. What is known only at run is not looked at."""
+    """What is wrong with the configs in a document that is valid otherwise, as the kinds that are here see it. What is known only at run is not looked at.
+
+    So are the time zones of its triggers, which are those that are known on this machine.
+    """
+    yield from _time_zones(document)
     for one in placed(document):
         found = _of(one, kinds)
         yield from _of_task(document, one, found)
@@ -40,6 +45,23 @@ def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Fi
             for where, why in (*kind.check(config), *kind.check_step(one.step)):
                 at = pointer + where
                 yield error("bad_config", at, f"{place(document, one.pointer)}: {_named(verb_of(one.step), where)}{why}")
+
+
+def _time_zones(document: dict[str, Any]) -> Iterator[Finding]:
+    for number, trigger in enumerate(document.get("triggers", ())):
+        name = trigger.get("schedule", {}).get("timezone", "UTC")
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError, ZoneInfoNotFoundError):
+            pointer = joined("/triggers", number, "schedule", "timezone")
+            where, known = place(document, pointer), available_timezones()
+            meant = closest(name, known)
+            if known:
+                hint = f"did you mean {meant!r}?" if meant else "write one such as Europe/London"
+                yield error("bad_timezone", pointer, f"{where}: {name[:60]!r} is no time zone; {hint}", meant)
+            else:
+                why = f"{name[:60]!r} can't be looked up, as no time zones are installed here; pip install tzdata"
+                yield warning("unknown_timezone", pointer, f"{where}: {why}")
 
 
 def _of_task(document: dict[str, Any], one: Placed, found: tuple[Kind, str, Any] | None) -> Iterator[Finding]:

@@ -94,6 +94,9 @@ VALUES: dict[str, Any] = {
 WITHOUT: dict[str, dict[str, Any]] = {"on_error": FAILING, "join": {"needs": ["first", "second"]}}
 """What stands in the step with and without the field."""
 
+OTHER = {("tool", "idempotent"): True}
+"""What is written in a field beside one verb, where the same as elsewhere stands by default."""
+
 FOR = {("call", "retry"): {"with": {"fail": True}}}
 """The same beside one verb."""
 
@@ -168,7 +171,7 @@ def cases(orders: tuple[str, ...] = ORDERS, places: tuple[str, ...] = PLACES) ->
                         **FOR.get((verb.name, field.name), {}),
                     }
                     without = {name: value for name, value in step.items() if name != field.name}
-                    added = {**without, field.name: value_of(field)}
+                    added = {**without, field.name: OTHER.get((verb.name, field.name), value_of(field))}
                     yield Case(verb.name, field.name, order, place, document(added, order, place), document(without, order, place))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.programs.format import compile
+from perdure.programs.format import compile, triggers
 from perdure.programs.format.canonical import canonical
 from perdure.programs.format.finding import Finding, joined, parts, place
 from perdure.programs.format.fit import FINDINGS_MAX, Fit
@@ -29,6 +29,7 @@ def checked(document: Any, positions: Mapping[str, Spot] | None = None) -> list[
     findings = list(fit.findings)
     if isinstance(document, dict):
         findings += References(document).findings(fit.expressions)
+        findings += triggers.findings(document)
     if isinstance(document, dict) and not any(finding.severity == "error" for finding in findings):
         findings += _of_graph(document)
     return [located(finding, positions or {}) for finding in findings[:FINDINGS_MAX]]

@@ -417,10 +417,16 @@ def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
         yield f"a quorum of {quorum} can't be had from {len(assignees)} assignees"
 
 
+def _of_verify(verify: dict[str, Any]) -> Iterator[str]:
+    if verify.get("scheme") in model.SCHEMES and (verify["scheme"] == "none") == ("secret" in verify):
+        yield "'none' takes no 'secret'" if verify["scheme"] == "none" else f"{verify['scheme']!r} takes a 'secret'; add secret: \"@secrets.NAME\""
+
+
 _OF_FIELDS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "repeat": _of_repeat,
     "a rule": _of_rule,
     "a port": _of_rule,
     "emit": _of_emit,
     "approve": _of_approve,
+    "verify": _of_verify,
 }

@@ -348,10 +348,19 @@ def verbs() -> dict[str, Verb]:
 SCHEDULE = Fields(
     "schedule",
     (
-        Field("cron", Text(what="five fields of cron"), "when", required=True),
-        Field("timezone", Text(what="a time zone"), "where", default="UTC"),
+        Field("cron", Text(what="five fields of cron"), "when: minute, hour, day, month and weekday; or @daily and the like", required=True),
+        Field("timezone", Text(what="a time zone"), "where, as Europe/London", default="UTC"),
         Field("catch_up", Whole(), "how many missed times are made up for"),
-        Field("overlap", Text(), "what happens while the one before still runs"),
+        Field("overlap", Choice(("allow", "skip", "queue", "cancel")), "what happens while the one before still runs; cancel: that one is"),
+    ),
+    open=True,
+)
+SCHEMES = ("github", "stripe", "slack", "standard_webhooks", "generic", "bearer", "none")
+VERIFY = Fields(
+    "verify",
+    (
+        Field("scheme", Choice(SCHEMES), "whose signature it is; generic: an HMAC of the body, none: anybody may send", required=True),
+        Field("secret", Value(secrets=True), "what it is signed with: a secret, or a list of them while one is changed"),
     ),
     open=True,
 )
@@ -359,7 +368,7 @@ WEBHOOK = Fields(
     "webhook",
     (
         Field("path", Text(what="a path"), "behind /webhooks/", required=True),
-        Field("verify", MapOf(Value(secrets=True)), "how it is known who sent it"),
+        Field("verify", VERIFY, "how it is known who sent it"),
         Field("map", MapOf(Text(what="a JSONPath")), "inputs, each from where in the body"),
     ),
     open=True,

@@ -23,7 +23,7 @@ from perdure.programs.graph.declare import GraphWorkflow
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.ending import Ending
 from perdure.programs.graph.endless import Endless
-from perdure.programs.graph.log import UNJUDGED, Failure, Log
+from perdure.programs.graph.log import MISSING, UNJUDGED, Failure, Log
 from perdure.programs.graph.names import Done, Names, Output, Turn
 from perdure.programs.graph.needs import required
 from perdure.programs.graph.passages import Passages
@@ -173,7 +173,9 @@ class Instance:
     def _begin(self) -> None:
         definition, started = self.execution.definition, self.execution.started
         if definition is None or started is None:
-            raise Diverged((), ("it was started as code, and a definition has its name now",))
+            name = self.execution.key.workflow
+            why = f"it was started by the name {name!r} alone, as a workflow of code is, and here {name!r} is a definition"
+            raise Diverged((), (f"{why}; terminate it, and start the definition itself: client.start(Definition.load(FILE)), or perdure start FILE.yaml",))
         self.plan = planned(definition.sha256, self.log.payloads)
         self.is_begun = True
         self.ending = Ending(self)
@@ -428,15 +430,21 @@ class Instance:
     def judged(self, path: Path, compiled: Condition, names: Names, python: Sequence[bool] = ()) -> bool | Keep | Err | None:
         """What `judge` tells of a condition whose parts in Python are known."""
         if self.log.replaying:
+            self.log.skip_warning((*path, MISSING))
             failed = self.log.judged((*path, UNJUDGED), lambda: None)
             op = self.log.upcoming(path) if failed is None else None
             if isinstance(op, Keep) and op.port in ("skipped", "again", "max"):
                 return self.log.note(path, op)
             return failed
+        missing: list[str] = []
+        holds: bool | Exception
         try:
-            return compiled.evaluate(names, python)
+            holds = compiled.evaluate(names, python, lambda where, what: missing.append(what))
         except (ExpressionFailed, ProgrammingError) as error:
-            return self.log.fails((*path, UNJUDGED), error)
+            holds = error
+        if missing:
+            self.log.warn((*path, MISSING), f"the condition does not hold, as something is missing: {'; '.join(missing)}")
+        return holds if isinstance(holds, bool) else self.log.fails((*path, UNJUDGED), holds)
 
 
 def end_session(run: Instance) -> None:

@@ -20,8 +20,8 @@ from perdure.core.values import NOTHING, Blob, Value
 from perdure.programs.code.places import asked_text
 from perdure.programs.graph.names import Done, Output
 
-FAILED, UNJUDGED = ("error", 0), ("judge", 0)
-"""Where it is noted, beside an operation, that it could not be made, or that its condition could not be judged."""
+FAILED, UNJUDGED, MISSING = ("error", 0), ("judge", 0), ("missing", 0)
+"""Where it is noted, beside an operation, that it could not be made, that its condition could not be judged, or that something is missing of which that asks."""
 
 
 class Failure(Exception):  # what an expression or a bound says, on its way to where it is noted
@@ -141,6 +141,17 @@ class Log:
         """Log a line of warning, unless this is a replay."""
         if self._remembered is None:
             self.commands.append(Say(WARNING, line))
+
+    def warn(self, path: Path, line: str) -> None:
+        """Note a warning, which is a public event of the execution, and log it."""
+        line = shortened(line, limits.ERROR_MESSAGE_CHARACTERS_MAX)
+        _ = self.note(path, Keep(values.encode(line, "a warning"), role="warning"))
+        self.caution(f"{text(path[:-1])}: {line}")
+
+    def skip_warning(self, path: Path) -> None:
+        """On replay: go past a warning, if one is noted at `path`."""
+        if isinstance(noted := self.upcoming(path), Keep):
+            _ = self.note(path, noted)
 
     # operations
 
