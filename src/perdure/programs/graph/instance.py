@@ -443,7 +443,7 @@ class Instance:
         except (ExpressionFailed, ProgrammingError) as error:
             holds = error
         if missing:
-            self.log.warn((*path, MISSING), f"the condition does not hold, as something is missing: {'; '.join(missing)}")
+            self.log.note_warning((*path, MISSING), f"the condition does not hold, as something is missing: {'; '.join(missing)}")
         return holds if isinstance(holds, bool) else self.log.fails((*path, UNJUDGED), holds)
 
 

@@ -21,7 +21,7 @@ from perdure.programs.code.places import asked_text
 from perdure.programs.graph.names import Done, Output
 
 FAILED, UNJUDGED, MISSING = ("error", 0), ("judge", 0), ("missing", 0)
-"""Where it is noted, beside an operation, that it could not be made, that its condition could not be judged, or that something is missing of which that asks."""
+"""Where it is noted, beside an operation, that it could not be made, that its condition could not be judged, or that this asks for what is missing."""
 
 
 class Failure(Exception):  # what an expression or a bound says, on its way to where it is noted
@@ -142,7 +142,7 @@ class Log:
         if self._remembered is None:
             self.commands.append(Say(WARNING, line))
 
-    def warn(self, path: Path, line: str) -> None:
+    def note_warning(self, path: Path, line: str) -> None:
         """Note a warning, which is a public event of the execution, and log it."""
         line = shortened(line, limits.ERROR_MESSAGE_CHARACTERS_MAX)
         _ = self.note(path, Keep(values.encode(line, "a warning"), role="warning"))
