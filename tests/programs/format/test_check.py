@@ -184,7 +184,7 @@ def test_each_mistake_has_its_sentence(steps: str, code: str, message: str) -> N
         ("vars: {x: '@a'}\n", "not_yet", "vars.x: '@a' has no result when this is read, before the first step"),
         ("vars: {x: '@secrets.X'}\n", "secret_here", "vars.x: '@secrets.X' can't stand here"),
         (
-            "triggers: [{webhook: {path: p}, schedule: {cron: c}}]\n",
+            "triggers: [{webhook: {path: p}, schedule: {cron: '@daily'}}]\n",
             "one_of",
             "triggers[0]: one of 'schedule', 'webhook' and 'manual' must stand, and only one",
         ),
