@@ -6,7 +6,7 @@ No rule stands here: it is the typed face of `perdure.service`. What it says hol
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
 from perdure.core import messages, values
@@ -171,12 +171,20 @@ class AsyncHandle(Generic[R_co]):
         async with within(timeout, f"the eviction of {self.key}"):
             await operations.evict(self._access, self.key, reason, wait)
 
-    async def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
+    @overload
+    async def patch(
+        self, change: Definition | Change, *, base: str = "", reason: str = "", wait: Literal[True] = True, timeout: Duration | None = None
+    ) -> int: ...
+    @overload
+    async def patch(
+        self, change: Definition | Change, *, base: str = "", reason: str = "", wait: bool = True, timeout: Duration | None = None
+    ) -> int | None: ...
+    async def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", wait: bool = True, timeout: Duration | None = None) -> int | None:
         """Have an execution of a definition go on by another one; what has begun stays as it is. Return the number of the event from which on it does.
 
         `change` is that definition, or a change of the present one: a JSON Patch of its canonical form or of its nodes and edges, operations by id,
         ``{operations, description}`` or ``{workflow_tag, patch_spec}``. A change raises the minor version. With `base`, only if that is still the hash of the
-        definition by which it goes on.
+        definition by which it goes on. An engine judges it; without `wait`, it is kept until one does, and None is returned.
 
         Raises:
             PatchRefused: what has begun does not fit it, and nothing was changed.
@@ -188,7 +196,15 @@ class AsyncHandle(Generic[R_co]):
                 message = messages.Patch(change.graph.definition or b"", sha256, reason)
             else:
                 message = await patching.changed(self._access, self.key, change, sha256, reason)
-            return await patching.patch(self._access, self.key, message)
+            return await patching.patch(self._access, self.key, message, wait)
+
+    async def withdraw_patches(self) -> int:
+        """Take back the patches that no engine has judged yet, such as those of a `patch` that was not waited for; return how many.
+
+        Raises:
+            PatchRefused: an engine has judged them meanwhile, or may be about to.
+        """
+        return await patching.withdraw(self._access, self.key)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undo what a completed execution has done, by its own handlers, last first and once; its result stays. Of one that failed or was cancelled, undo

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from perdure.async_handle import AsyncHandle, Change
 from perdure.core.views import PublicEvent, StepView
@@ -103,9 +103,17 @@ class Handle(Generic[R_co]):
         """See `AsyncHandle.evict`."""
         self._thread.call(self._inner.evict(reason, wait=wait, timeout=timeout))
 
-    def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", timeout: Duration | None = None) -> int:
+    @overload
+    def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", wait: Literal[True] = True, timeout: Duration | None = None) -> int: ...
+    @overload
+    def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", wait: bool = True, timeout: Duration | None = None) -> int | None: ...
+    def patch(self, change: Definition | Change, *, base: str = "", reason: str = "", wait: bool = True, timeout: Duration | None = None) -> int | None:
         """See `AsyncHandle.patch`."""
-        return self._thread.call(self._inner.patch(change, base=base, reason=reason, timeout=timeout))
+        return self._thread.call(self._inner.patch(change, base=base, reason=reason, wait=wait, timeout=timeout))
+
+    def withdraw_patches(self) -> int:
+        """See `AsyncHandle.withdraw_patches`."""
+        return self._thread.call(self._inner.withdraw_patches())
 
     def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """See `AsyncHandle.retry`."""

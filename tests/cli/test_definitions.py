@@ -119,6 +119,10 @@ LOOKING = {
     "patch_code": "patch ada changed.yaml",
     "patch_ended": "patch done DEFS/tour.yaml --timeout 1s",
     "patch_wrong": "patch asks DEFS/wrong.yaml",
+    "patch_no_wait": "patch asks --set b.with.y=3 --no-wait",
+    "patch_late": "patch asks --set b.with.y=3 --timeout 0.2s",
+    "patch_withdraw_none": "patch asks --withdraw",
+    "patch_withdraw_file": "patch asks changed.yaml --withdraw",
     "dlq": "dlq ls --workflow broken",
     "dlq_requeue": "dlq requeue failed --dry-run",
     "dlq_discard": "dlq discard failed --dry-run",
@@ -243,6 +247,21 @@ def test_beside_an_engine_that_has_the_definition_the_command_says_what_its_gold
     code = targets.code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
     with advancing(reader.db, [one.code for one in code.workflows]):
         agrees(name, said_of(reader, LIVE[name]))
+
+
+def test_a_patch_that_no_engine_has_judged_is_carried_out_by_the_next_one_unless_it_is_withdrawn(reader: Shell) -> None:
+    code = targets.code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
+    assert reader.run("patch asks --set b.with.y=100 --no-wait").code == 0
+    assert reader.run("patch asks --set b.with.y=200 --timeout 0.1s").code == 43
+    said = reader.run("patch asks --withdraw")
+    assert (said.code, said.out) == (0, "2 patches of pay/asks are withdrawn\n")
+    assert reader.run("patch asks --set b.with.y=300 --no-wait").code == 0
+    with advancing(reader.db, [one.code for one in code.workflows]):
+        assert reader.run("resume asks --decision approve --as bob --wait").code == 0
+        assert json.loads(reader.run("result asks --wait").out) == {"sum": 306}
+        assert "no patch of pay/asks waits" in reader.run("patch asks --withdraw").err
+    changes = [event for event in json.loads(reader.run("events asks -o json").out) if event["type"] == "execution.patched"]
+    assert len(changes) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from perdure.cli.settings import Settings, id_argument
 
 if TYPE_CHECKING:
     from perdure.cli.render_steps import Told
-    from perdure.client import Status
+    from perdure.client import Client, Status
     from perdure.core.paths import Key
     from perdure.definition import Definition
+    from perdure.handle import Handle
     from perdure.programs.graph.view import View
     from perdure.service.graphs import Present
 
@@ -133,12 +134,14 @@ def told_of(settings: Settings, status: Status) -> Told:
 @click.option("--base", default="", metavar="HASH", help="Only if that is still the hash of the definition by which it goes on.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")
 @click.option("--dry-run", is_flag=True, help="Say what would be different, and change nothing.")
-@click.option("--timeout", metavar="TIME", help="How long to wait for an engine at most.")
+@click.option("--timeout", metavar="TIME", help="How long to wait for an engine at most; the patch is kept.")
+@click.option("--no-wait", is_flag=True, help="Leave the patch for an engine to carry out, and don't wait for that.")
+@click.option("--withdraw", is_flag=True, help="Take back the patches that no engine has judged yet.")
 @click.pass_obj
-def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason: str, dry_run: bool, timeout: str | None, **changes: Any) -> None:
+def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason: str, dry_run: bool, **changes: Any) -> None:
     """Have a live execution of a definition go on by another: the one in FILE, or its present one with changes.
 
-    What has begun stays as it is. What does not fit that is refused whole. An engine has to be running to judge it.
+    What has begun stays as it is. What does not fit that is refused whole. An engine judges it; where none is running, it is kept until one does.
     """
     import asyncio
 
@@ -148,6 +151,9 @@ def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason
 
     with settings.client() as client:
         handle = asking.one(client, settings, id)
+        if changes["withdraw"]:
+            _withdraw(handle, file, changes)
+            return
         before = asyncio.run(_present(settings, handle.key))
         chosen, described = _chosen(before, file, changes)
         if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
@@ -158,10 +164,42 @@ def patch(settings: Settings, /, *, id: str, file: str | None, base: str, reason
         if not different:
             click.echo(f"perdure: {name(handle.key)} goes on by just this already; nothing was changed", err=True)
             return
-        number = None if dry_run else handle.patch(chosen, base=before.hash, reason=reason or described, timeout=timeout)
-        click.echo("\n".join(different))
-        if number is not None:
-            click.echo(f"{name(handle.key)} goes on by {chosen.read.canonical.get('version', '1.0.0')} ({short(chosen.read.hash)}) from event {number} on")
+        said = "" if dry_run else _carried_out(client, handle, chosen, {"base": before.hash, "reason": reason or described, **changes})
+        click.echo("\n".join([*different, *([said] if said else [])]))
+
+
+def _carried_out(client: Client, handle: Handle[Any], chosen: Definition, given: dict[str, Any]) -> str:
+    """Post a patch, and wait until an engine has judged it, unless that is not wanted; what is said of it."""
+    from perdure.cli.complaints import name
+    from perdure.core.errors import Timeout
+
+    called, waits = name(handle.key), not given["no_wait"]
+    kept = f"perdure patch {called} --withdraw takes it back"
+    if waits and not any(engine.alive for engine in client.engines()):
+        click.echo(f"perdure: no engine is running; the patch is kept until one carries it out\n--no-wait does not wait for that, {kept}", err=True)
+    try:
+        number = handle.patch(chosen, base=given["base"], reason=given["reason"], wait=waits, timeout=given["timeout"])
+    except Timeout as late:
+        raise Outcome(Exit.TIMEOUT, f"no engine has judged the patch of {called} within {late.timeout_s:g} s; the next one that runs does\n{kept}") from late
+    except KeyboardInterrupt:
+        click.echo(f"perdure: the patch of {called} is kept, and the next engine that runs carries it out\n{kept}", err=True)
+        raise
+    version = f"{chosen.read.canonical.get('version', '1.0.0')} ({short(chosen.read.hash)})"
+    return (
+        f"{called} will go on by {version} once an engine carries the patch out" if number is None else f"{called} goes on by {version} from event {number} on"
+    )
+
+
+def _withdraw(handle: Handle[Any], file: str | None, given: dict[str, Any]) -> None:
+    from perdure.cli import words
+    from perdure.cli.complaints import name
+
+    if file is not None or any(given[one] for one in ("patch_file", "edits_file", "pairs", "no_wait")):
+        raise click.UsageError("--withdraw takes back patches that wait, and makes no other; leave the rest out")
+    if count := handle.withdraw_patches():
+        click.echo(f"{words.count(count, 'patch', 'patches')} of {name(handle.key)} {'is' if count == 1 else 'are'} withdrawn")
+    else:
+        click.echo(f"perdure: no patch of {name(handle.key)} waits for an engine; nothing was changed", err=True)
 
 
 def short(hash: str) -> str:

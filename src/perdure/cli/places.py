@@ -69,6 +69,14 @@ def place(given: Mapping[str, Any]) -> Place:
     return Place(deployment, rules, contents(given["blobs"]))
 
 
+def elsewhere(blobs: str | None) -> Place:
+    """The place of definitions that are run elsewhere, and only read here."""
+    from perdure.programs.graph.policy import NO_POLICY
+    from perdure.steps.deployment import NOTHING_MORE
+
+    return Place(NOTHING_MORE, NO_POLICY, contents(blobs))
+
+
 def models(file: str) -> Mapping[str, Source]:
     """The models in a file; the command ends if it has none."""
     from perdure.cli import documents

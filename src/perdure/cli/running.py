@@ -123,6 +123,7 @@ async def _until_asked(settings: Settings, running: Coroutine[Any, Any, Any], ke
 @click.argument("workflow")
 @input_options
 @tool_options
+@places.blobs_option
 @click.option("--id", help="Its id: started again, it is the same execution.")
 @click.option("--delay", metavar="TIME", help="Begin after so long: 30s, 1h, 2d.")
 @click.option("--deadline", metavar="TIME", help="Fail it if it has not ended so long after its beginning.")
@@ -191,7 +192,7 @@ def _asked(workflow: str, given: dict[str, Any]) -> _Asked:
     from perdure.definition import Definition
 
     options = {name: given[name] for name in ("id", "delay", "deadline", "queue", "lane", "priority", "ttl", "debounce", "singleton", "strict")}
-    target = targets.workflow(workflow, given["tools"], given["calls"]) if targets.is_target(workflow) else None
+    target = targets.workflow(workflow, given["tools"], given["calls"], places.elsewhere(given["blobs"])) if targets.is_target(workflow) else None
     options["attributes"] = values.attributes(given["attributes"]) or None
     if isinstance(target, Definition):
         args, kwargs = documents.arguments(target, given)

@@ -1,5 +1,7 @@
 """Patching: a live execution of a definition goes on by another one, if what has begun fits it."""
 
+import asyncio
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -7,15 +9,24 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import log, messages
 from perdure.core.errors import BadValue, PatchRefused
+from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Key
 from perdure.core.values import Blob
 from perdure.programs.format import patches
 from perdure.programs.format.canonical import bytes_of
+from perdure.runtime.endings import ENDED
 from perdure.runtime.payloads import Payloads
 from perdure.service import operations
 from perdure.service.access import Access
 from perdure.service.repeating import read
 from perdure.steps import checking
+from perdure.stores.base import Post
+
+OF_AGENTS = "agent "
+"""How the reason of a patch begins that an agent has asked for."""
+
+WITHDRAWN_WITHIN_S = 5.0
+LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.5
 
 
 async def definition(access: Access, key: Key) -> tuple[Blob, bytes]:
@@ -46,18 +57,54 @@ async def changed(access: Access, key: Key, change: Any, base: str = "", reason:
     return messages.Patch(bytes_of(after.canonical), base or blob.sha256, reason or patches.description(change))
 
 
-async def patch(access: Access, key: Key, message: messages.Patch) -> int:
+async def patch(access: Access, key: Key, message: messages.Patch, wait: bool = True) -> int | None:
     """Have an execution go on by another definition; return the number of the event from which on it does.
 
-    With a base, only if that is still the SHA-256 of the one by which it goes on. An engine has to be there to judge it.
+    With a base, only if that is still the SHA-256 of the one by which it goes on. An engine has to be there to judge it; without `wait`, it is kept until
+    one does, and None returned.
 
     Raises:
         NotFound, HasEnded: there is nothing to patch.
         PatchRefused: what has begun does not fit it, and nothing was changed.
     """
     before = (await access.head(key)).version
-    _ = await operations.tell(access, key, message, "patch", wait=True)
-    return await answered(access, key, before)
+    _ = await operations.tell(access, key, message, "patch", wait)
+    return await answered(access, key, before) if wait else None
+
+
+async def withdraw(access: Access, key: Key) -> int:
+    """Take back the patches of an execution that no engine has judged yet; return how many. Those of its agents, which wait for the answer, stay.
+
+    Raises:
+        NotFound: there is no such execution.
+        PatchRefused: an engine has taken them up meanwhile.
+    """
+    head = await access.head(key)
+    waiting = [mail.key for mail in await access.store.mail(key) if _is_of_people(mail)]
+    if not waiting or head.status in ENDED:
+        return 0
+    _ = await access.store.commit([Post(acks=tuple(Ack(key, one) for one in waiting))])
+    wait_s, end_s = LOOK_MIN_S, monotonic() + WITHDRAWN_WITHIN_S
+    while True:
+        found = await access.store.read(key)
+        if found is None:
+            return len(waiting)
+        events = log.decode_all(found.rows)
+        if any(isinstance(event, e.Patched) for event in events[head.version :]):
+            raise PatchRefused(key, ("an engine has judged the patch already, so it can't be withdrawn; perdure show tells by what it goes on",))
+        if found.head.holder is None:  # who held it, with the patch in hand, would have judged it
+            return len(waiting)
+        if monotonic() >= end_s:
+            raise PatchRefused(key, ("an engine is at work on it and may have taken the patch up; perdure show tells by what it goes on",))
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, LOOK_MAX_S)
+
+
+def _is_of_people(mail: Mail) -> bool:
+    if not mail.key.startswith("patch:"):
+        return False
+    message = messages.decode_message(mail.body)
+    return isinstance(message, messages.Patch) and not message.reason.startswith(OF_AGENTS)
 
 
 async def answered(access: Access, key: Key, before: int) -> int:
