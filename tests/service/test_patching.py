@@ -57,9 +57,9 @@ async def test_a_patch_that_an_engine_has_taken_up_is_not_withdrawn(c: Cluster, 
     _ = await handle.patch(CHANGE, wait=False)
     mail = c.store.mail
 
-    async def taken_up(key: Address) -> list[Mail]:
+    async def taken_up(to: Address) -> list[Mail]:
         """The mail as it was before an engine takes it up."""
-        found = await mail(key)
+        found = await mail(to)
         _ = await c.engine(naps)
         await asyncio.sleep(60)
         return found
