@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perdure.core import attributes, log, wire
 from perdure.core import events as e
 from perdure.core.copies import Copy, Fork
-from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
+from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported, Unstorable
 from perdure.core.mailbox import Letter
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Send, Sleep, Spawn
@@ -194,6 +194,12 @@ def test_a_row_that_nests_without_end_is_damaged() -> None:
     row = wire.stamp(2, b"\x91\x83\xa1t\xa1d\xa1p\x90\xa1z" + b"\x91" * 200_000 + b"\x01")
     with pytest.raises(LogDamaged):
         log.decode(row)
+
+
+@pytest.mark.parametrize("wrong", [e.Settled(PAY, Ok(5), NOW_S), e.Settled(PAY, Ok(), "now"), e.Opened(PAY, Sleep({1.0}))], ids=str)  # type: ignore[arg-type]
+def test_a_row_that_could_never_be_read_is_not_written(wrong: e.Event) -> None:
+    with pytest.raises(Unstorable):
+        log.encode([wrong])
 
 
 def test_what_an_event_has_beside_what_is_known_is_ignored() -> None:

@@ -5,7 +5,7 @@ rest it returns. Late and repeated messages yield no event.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -61,7 +61,7 @@ _LARGE: Mapping[type[Op], str] = {Call: "args", Keep: "value", Spawn: "input", S
 class _Draft:
     """A decision in the making."""
 
-    __slots__ = ("begins", "decision", "execution", "host", "is_ending", "now", "now_s", "number", "program", "ready")
+    __slots__ = ("begins", "commands", "decision", "execution", "host", "is_ending", "now", "now_s", "number", "program", "ready")
 
     def __init__(self, execution: Execution, program: Program, now: TimeBounds, host: Host) -> None:
         self.execution = execution
@@ -70,7 +70,8 @@ class _Draft:
         self.host = host
         self.decision = Decision()
         self.number = 0
-        self.is_ending = False
+        self.commands: Sequence[Command] = ()
+        self.is_ending: bool | None = None  # found out where something is dropped
         self.begins: set[Path] = set()
         self.ready: deque[Path] = deque()
 
@@ -101,12 +102,12 @@ class _Draft:
             except Diverged as error:
                 self._record(e.Parked("diverged", self.now_s, error.diff))
                 return
-            self.is_ending = self.execution.cancelling is not None or any(map(_begins_ending, commands))
+            self.commands, self.is_ending = commands, None
             for command in commands:
                 if self.execution.ended is None or isinstance(command, Say):
                     self._carry_out(command)
-            if any(isinstance(command, Trim) for command in commands):
-                self._park_if_too_much_is_to_be_undone()
+            if len(self.execution.retained) > limits.UNDO_ENTRIES_MAX and any(isinstance(command, Trim) for command in commands):
+                self._park_for_too_much_to_undo()
 
     def _record(self, event: e.Event) -> None:
         for effect in effects(self.execution, event):
@@ -115,7 +116,7 @@ class _Draft:
             else:
                 self.decision.acks.append(effect)
         self.decision.events.append(event)
-        if isinstance(event, e.Opened | e.Tried):
+        if type(event) is e.Opened or type(event) is e.Tried:
             self.begins.add(event.path)
         self.execution.apply(event)
 
@@ -142,6 +143,8 @@ class _Draft:
             return e.Dropped(path)
         if path in self.begins:
             return e.Dropped(path, begun=False)
+        if self.is_ending is None:
+            self.is_ending = self.execution.cancelling is not None or any(map(_begins_ending, self.commands))
         grace_s = self.execution.grace_of(promise.op) if self.is_ending and not lost else 0.0
         return e.Dropped(path, self.now_s + grace_s if grace_s > 0 else None)
 
@@ -178,9 +181,9 @@ class _Draft:
         if end > first:
             self._record(e.Trimmed(path, end, command.undo_before))
 
-    def _park_if_too_much_is_to_be_undone(self) -> None:
+    def _park_for_too_much_to_undo(self) -> None:
         execution = self.execution
-        if len(execution.retained) > limits.UNDO_ENTRIES_MAX and execution.parked is None and execution.ended is None and not execution.undoing:
+        if execution.parked is None and execution.ended is None and not execution.undoing:
             self._record(e.Parked("undo", self.now_s, (TOO_MUCH_TO_UNDO,)))
 
     def _finish(self, status: str, outcome: Outcome) -> None:

@@ -43,6 +43,8 @@ class Decision(msgspec.Struct, gc=False):
 
     def mail(self) -> tuple[tuple[mail.Send, ...], tuple[mail.Ack, ...]]:
         """What is to be sent, and what to be taken back. Work that is sent and taken back in one commit is not sent at all: nobody has leased it."""
+        if not self.sends:
+            return (), tuple(self.acks)
         sends, acks = {(send.to, send.key): send for send in self.sends}, list[mail.Ack]()
         for ack in self.acks:
             if sends.pop((ack.to, ack.key), None) is None:

@@ -156,9 +156,10 @@ class Execution:
         """
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
-        timer = self.opened.due_first(busy, young)
-        times_s = (None if timer is None else timer.due_s, self.deadline_due_s)
-        return min((due_s for due_s in times_s if due_s is not None), default=None)
+        timer, deadline_s = self.opened.due_first(busy, young), self.deadline_due_s
+        if timer is None or timer.due_s is None:
+            return deadline_s
+        return timer.due_s if deadline_s is None else min(timer.due_s, deadline_s)
 
     @property
     def deadline_due_s(self) -> float | None:

@@ -58,6 +58,9 @@ class Opened:
     def beat(self, promise: Promise, at_s: float) -> None:
         """The present try is alive: it is due when its time is over, or when it has said nothing for too long."""
         silent_s = promise.op.heartbeat_s if isinstance(promise.op, Call) and promise.by is not None else None
+        if promise.until_s is None and promise.grace_until_s is None and silent_s is None:
+            self.timers.set(promise, None)
+            return
         times_s = (promise.until_s, promise.grace_until_s, None if silent_s is None else at_s + silent_s)
         self.timers.set(promise, min((due_s for due_s in times_s if due_s is not None), default=None))
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -95,7 +96,8 @@ class Program(Protocol):
         ...
 
 
-def program_name(workflow: str, version: int, needs: Iterable[str] = ()) -> str:
+@lru_cache(maxsize=4096)
+def program_name(workflow: str, version: int, needs: frozenset[str] = frozenset()) -> str:
     """What heads say, and claims ask for: ``order@2``, or ``order@`` as long as no version is pinned. Never the same for two programs.
 
     The capabilities that an engine `needs` for it follow in order, each on a line of its own: tools, kinds of steps, definitions that are called.

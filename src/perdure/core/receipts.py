@@ -81,6 +81,10 @@ class Receipts:
 
     # what happens in them
 
+    def __bool__(self) -> bool:
+        """Whether there are messages that an operation may use."""
+        return bool(self._unused)
+
     def receive(self, path: Path, numbers: Iterable[int], completable: bool) -> None:
         """Note that the receive at `path` has brought the messages of these numbers."""
         if completable:

@@ -66,7 +66,11 @@ def decode(raw: bytes | msgspec.Raw, kind: Any, what: str, path: Path = ROOT) ->
         Undecodable: the bytes do not fit the type.
     """
     try:
-        return decoder(kind)(raw)
+        try:
+            found = _cached_decoder(kind)
+        except TypeError:  # it has no hash
+            found = decoder(kind)
+        return found(raw)
     except BaseException as error:  # a model may raise anything
         raise Undecodable(_where(what, path), text_of(lambda: str(kind), "its type"), said_by(error)) from error
 

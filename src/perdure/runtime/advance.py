@@ -85,8 +85,7 @@ async def advance(engine: "Engine", warm: Warm) -> None:
             await _decide(engine, warm, batch[-1], decision)
         if batch:
             _expect_capabilities(warm)
-            asked_s = asyncio.get_running_loop().time()
-            await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
+            asked_s = await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))
             if not engine.held_since(asked_s):  # the answer took so long that others may have gone on meanwhile: what it was may be over
                 raise LostRace(ours=True)
     except BaseException as error:
@@ -190,21 +189,21 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
 
 
 def _host(engine: "Engine", warm: Warm, message: messages.Message) -> Host:
-    now_s = asyncio.get_running_loop().time()
-    young = frozenset(warm.young(now_s)) if warm.lives and isinstance(message, messages.Tick) else frozenset()
+    is_timed = bool(warm.lives) and isinstance(message, messages.Tick)
+    young = frozenset(warm.young(asyncio.get_running_loop().time())) if is_timed else frozenset()
     if not warm.threads and not young:
         return engine.host
     return msgspec.structs.replace(engine.host, busy=frozenset(warm.threads), young=young)
 
 
-async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> None:
+async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> float:
+    """Commit a decision; return when the store was asked to, on the clock of the loop."""
     execution = warm.execution
     if execution is None:
         raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
     release, attributes = warm.parks, _attributes(warm, execution)
-    heard = {ack.key for ack in acks}
     sends, given_up = decision.mail()
-    unless = tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in heard)
+    unless = _unheard(given_up, acks) if given_up else ()
     change = Commit(
         key=warm.key,
         epoch=engine.epoch,
@@ -235,7 +234,8 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         case Committed(version, now_s):
             engine.clock.take_answer(now_s, asked_s)
             warm.version, warm.exists, warm.held = version, True, not release
-            warm.postponing = [ack for ack in warm.postponing if ack not in postponed]
+            if postponed:
+                warm.postponing = [ack for ack in warm.postponing if ack not in postponed]
             warm.attributes, warm.indexed = attributes, execution.attributes
             if release and warm.taken != taken and not await _keeps(engine, warm):
                 warm.drop_mail()
@@ -245,6 +245,13 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
             raise LostRace(now is not None and now.holder == engine.holder, unless)
         case Superseded(epoch):
             raise NewEpoch(epoch)
+    return asked_s
+
+
+def _unheard(given_up: Sequence[Ack], acks: Sequence[Ack]) -> tuple[str, ...]:
+    """The answers of what is given up that may be in the mail, and are not among what is acknowledged."""
+    heard = {ack.key for ack in acks}
+    return tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in heard)
 
 
 def _program(warm: Warm, execution: Execution) -> str:

@@ -42,15 +42,18 @@ class StoreClock:
 
     def take_answer(self, time_s: float, asked_s: float) -> None:
         """Take in the time that the store has just said; it was asked at `asked_s` of the monotonic clock, or later."""
-        self.take(Reading(time_s, asked_s, self._monotonic()))
+        self._take(time_s, asked_s, self._monotonic())
 
     def take(self, reading: Reading) -> None:
         """Take in a reading, unless it says nothing new."""
-        least_s, most_s = reading.time_s - reading.after_s, reading.time_s - reading.before_s
+        self._take(reading.time_s, reading.before_s, reading.after_s)
+
+    def _take(self, time_s: float, before_s: float, after_s: float) -> None:
+        least_s, most_s = time_s - after_s, time_s - before_s
         was_set = most_s < self._offset_min_s or least_s > self._offset_max_s  # or goes on at another speed
-        is_old = reading.after_s - self._began_s > FRESH_S
+        is_old = after_s - self._began_s > FRESH_S
         if was_set or (is_old and most_s - least_s <= WIDE_S):
-            self._offset_min_s, self._offset_max_s, self._began_s = least_s, most_s, reading.before_s
+            self._offset_min_s, self._offset_max_s, self._began_s = least_s, most_s, before_s
         else:
             self._offset_min_s, self._offset_max_s = max(least_s, self._offset_min_s), min(most_s, self._offset_max_s)
 

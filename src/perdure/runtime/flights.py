@@ -104,14 +104,14 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, flight: Flight, cal
         return
     beats = Beats(lambda said: engine.deliver(warm, messages.Progress(path, attempt, said)))
     life = flight.live(StepLife(beats.beat, op.secrets, find))
-    life.began_s = asyncio.get_running_loop().time()
     if op.timeout_s is not None or op.heartbeat_s is not None:
+        life.began_s = asyncio.get_running_loop().time()
         warm.lives[path] = life
     info = StepInfo(warm.key, path, attempt, reported, life, op.timeout_s)
     me = asyncio.current_task()
     try:
         trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
-        outcome = await uncancelled(trying, lambda: _is_wanted(warm, path, attempt))
+        outcome = await uncancelled(trying, lambda: _is_wanted(warm, path, attempt), me)
     except GeneratorExit as error:
         outcome = failed_from_outside(fn, error, me, info.mask)
     finally:
@@ -156,7 +156,7 @@ async def _transact(engine: "Engine", warm: Warm, info: StepInfo, call: tuple[An
     warm.busy = True
     guard = Guard(key=warm.key, holder=engine.holder, epoch=engine.epoch, answer=messages.answer_key(info.path, info.attempt))
     try:
-        outcome = await uncancelled(transact(engine.store, call, info, guard, engine.threads), is_wanted)
+        outcome = await uncancelled(transact(engine.store, call, info, guard, engine.threads), is_wanted, asyncio.current_task())
     finally:
         warm.busy = False
     _land(warm, info.path, info.attempt)

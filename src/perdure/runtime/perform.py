@@ -54,13 +54,12 @@ async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, thre
         return info.mask.outcome(outcome) if info.mask else outcome
 
 
-async def uncancelled(trying: Awaitable[T], is_wanted: Callable[[], bool]) -> T | Err:
-    """What comes of a try that runs in this task, though its function may cancel the task: while `is_wanted`, nobody else has.
+async def uncancelled(trying: Awaitable[T], is_wanted: Callable[[], bool], task: "asyncio.Task[Any] | None") -> T | Err:
+    """What comes of a try that runs in this `task`, though its function may cancel the task: while `is_wanted`, nobody else has.
 
     Raises:
         asyncio.CancelledError: the outcome is not wanted any more.
     """
-    task = asyncio.current_task()
     assert task is not None, "it runs in a task"
     try:
         outcome: T | Err = await trying

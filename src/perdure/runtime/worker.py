@@ -236,7 +236,7 @@ async def _in_time(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: Ste
     loop, is_over = asyncio.get_running_loop(), False
 
     async def tried() -> Outcome:
-        return await uncancelled(trying(), lambda: not is_over and is_wanted())
+        return await uncancelled(trying(), lambda: not is_over and is_wanted(), asyncio.current_task())
 
     life.began_s, task = loop.time(), loop.create_task(tried())
     try:

@@ -259,6 +259,8 @@ class MemoryStore:
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        if not change.acks and not change.sends and not change.blobs:
+            return ()
         unleased = list[Send]()
         for ack in change.acks:
             if self._reach(ack.to) != reach:

@@ -24,7 +24,7 @@ class _NeverPlain:
 class Codec:
     """The type hints of one function, resolved once; its first `skip` parameters are left out."""
 
-    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_positional", "_rest", "_rest_name", "result")
+    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "result")
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)
@@ -35,6 +35,7 @@ class Codec:
         self._rest_name = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
         self._positional = [hinted[one.name] for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
         self._plain = [None if kind is Any else kind if kind in SCALARS else _NeverPlain for kind in self._positional]
+        self._plain_result = self.result if self.result in SCALARS else _NeverPlain
         self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
         self._named = hinted
         self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
@@ -80,7 +81,8 @@ class Codec:
             Undecodable, LostOnTheWay: it would not arrive as it was returned.
         """
         raw = values.encode(result, what, path)
-        check(result, raw, self.result, lambda: where(what, path))
+        if type(result) is not self._plain_result:
+            check(result, raw, self.result, lambda: where(what, path))
         return raw
 
     def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any], raw: bytes, what: str, path: Path) -> None:
@@ -105,7 +107,10 @@ class Codec:
         if raw == NO_ARGS:
             return (), _NO_NAMED
         args, kwargs = _shape.decode(raw)
-        positional = [values.decode(one, kind, what, path) for one, kind in zip(args, self._kinds(len(args)), strict=False)]
+        kinds = self._positional if len(args) <= len(self._positional) else self._kinds(len(args))
+        positional = [values.decode(one, kind, what, path) for one, kind in zip(args, kinds, strict=False)]
+        if not kwargs:
+            return positional, _NO_NAMED
         return positional, {name: values.decode(one, self._named.get(name, Any), what, path) for name, one in kwargs.items()}
 
 

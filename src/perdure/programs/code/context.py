@@ -227,8 +227,10 @@ class Context:
         if not callable(fn):
             raise WrongVerb(f"ctx.{verb}({fn!r:.60})", f"pass a function and its arguments: ctx.{verb}(charge, order), not what calling it returns")
         if isinstance(fn, Step):
-            expect_no_options(fn.name, f"ctx.{verb}", fn.fn, args, kwargs)
-            _ = [handler.step.codec for handler in fn.handlers]  # what undoes it has to be sound before it is done
+            if kwargs:
+                expect_no_options(fn.name, f"ctx.{verb}", fn.fn, args, kwargs)
+            for handler in fn.handlers:
+                _ = handler.step.codec  # what undoes it has to be sound before it is done
             path = scope.take(fn.name, explicit or fn.explicit)
             raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
             op = Call(fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction)

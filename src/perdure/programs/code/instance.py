@@ -162,7 +162,7 @@ class Instance:
             case e.Settled(path) | e.Received(path) | e.Recalled(path):
                 self.steps.pop(path, None)
                 future, settlement = self._waiting.pop(path, None), self.execution.settled[path]
-                if uses_messages(path, settlement.op):
+                if self.receipts and uses_messages(path, settlement.op):
                     self.receipts.use(path)
                 if future is not None and not future.done():
                     future.set_result(settlement)

@@ -206,7 +206,7 @@ class Tables:
     def _commit(self, commit: Commit, now_s: float) -> Answer:
         if commit.epoch != self.epoch:
             return Superseded(self.epoch)
-        if any(is_there(self._execute, text(commit.key), key) for key in commit.unless):
+        if commit.unless and any(is_there(self._execute, text(commit.key), key) for key in commit.unless):
             return Conflict(read_head(self._execute, commit.key))
         version = commit.version + commit.count
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
@@ -324,8 +324,9 @@ class Tables:
 
     def _know(self, program: str) -> None:
         """Remember a program that needs capabilities, so that claims find it."""
-        if program not in self._programs and needs_of(program):
-            self._execute("INSERT OR IGNORE INTO programs VALUES (?)", (program,))
+        if program not in self._programs:
+            if needs_of(program):
+                self._execute("INSERT OR IGNORE INTO programs VALUES (?)", (program,))
             self._programs.add(program)
 
     def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:
