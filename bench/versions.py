@@ -2,9 +2,9 @@
 
     python -m bench.versions OTHER_PYTHON [--pairs 15] [--only WORDS]
 
-`OTHER_PYTHON` is the Python of an environment in which the other version is installed; without one, there is nothing to measure. Each version works in one process, and the two take turns of a second
-or less, so that whatever else the machine does hits both; a ratio is the median of those of the pairs. The processor's time is what to compare: the
-wall's has the disk and the neighbours in it.
+`OTHER_PYTHON` is the Python of an environment in which the other version is installed; without one, there is nothing to measure.
+Each version works in one process, and the two take turns of a second or less, so that whatever else the machine does hits both; a ratio is the median
+of those of the pairs. The processor's time is what to compare: the wall's has the disk and the neighbours in it.
 """
 
 import argparse
@@ -64,9 +64,7 @@ def main() -> None:
     if options.other is None:
         print("versions: no other version is given, so nothing is measured; name its Python: python -m bench.versions OTHER_PYTHON")
         return
-    print(
-        f"microseconds a unit, medians of {options.pairs} pairs; a ratio is the median of those of the pairs, with its middle half; Python {sys.version.split()[0]}"
-    )
+    print(f"microseconds a unit, medians of {options.pairs} pairs; a ratio is the median of those of the pairs, with its middle half")
     print(f"{'':26}   {'wall: other':>11} {'this':>5}   {'ratio':24}   {'CPU: other':>10} {'this':>6}   ratio")
     with Side(options.other, "_version.py", []) as other, Side(sys.executable, "_version.py", []) as mine:
         for unit in (unit for unit in UNITS if options.only in unit.name):
