@@ -317,6 +317,34 @@ def test_a_message_that_a_forgotten_turn_gave_back_is_still_there() -> None:
     assert cold(hand, compacted).run().result == hand.run().result == ["step", 1, 2]
 
 
+async def loses_and_then_reads(ctx: Any) -> Any:
+    async def listens(branch: Any) -> Any:
+        await branch.listen("x")
+        await branch.sleep(1e6)
+
+    await ctx.race(listener=listens, step=lambda branch: branch.step("look", once, 1))
+    heard = []
+    async for turn in ctx.loop("mail", state=[], keep=1):
+        turn.state = [*turn.state, await turn.listen("x")]
+        if len(turn.state) == 8:
+            heard = turn.state
+            break
+    return heard
+
+
+def test_a_message_that_a_loser_gave_back_and_a_forgotten_turn_consumed_does_not_come_again() -> None:
+    hand = Hand(loses_and_then_reads).start()
+    hand.signal("x", 0)
+    assert hand.perform()
+    for number in range(1, 7):
+        hand.signal("x", number)
+    assert hand.execution.trimmed
+    compacted = compaction(hand)
+    assert compacted is None or cold(hand, compacted)  # a compacted log would bring it again, so there is none
+    hand.signal("x", 7)
+    assert hand.result == list(range(8))
+
+
 async def fails_once(ctx: Any) -> Any:
     async for turn in ctx.loop("audit", state=0, keep=3):
         turn.state += await turn.step("look" if turn.number != 12 else "poison", once, 1)
