@@ -164,9 +164,9 @@ def test_the_wait_between_tries_is_the_same_in_every_process_and_another_for_eac
 
 def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earliest() -> None:
     story = Story({"start": [opens("nap", Sleep(10.0)), opens("ask", Receive(("x",), timeout_s=10.0)), opens("pay", Call("pay", timeout_s=10.0))]})
+    story.unsure_s = 3.0
     story.begin(deadline_s=10.0)
     assert story.execution.wake_at() == NOW_S + 10
-    story.unsure_s = 3.0
     assert story.tick(12.9) == []
     assert kinds(story.tick(0.1)) == ["Settled", "Settled", "Retrying", "Ended"]
 

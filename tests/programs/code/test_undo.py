@@ -540,6 +540,8 @@ async def test_more_than_is_kept_to_be_undone_parks_with_what_to_do(monkeypatch:
     async def unbounded(ctx: Context) -> None:
         async for turn in ctx.loop("turns", state=0, keep=1):
             await turn.step(do, f"turn {turn.number}")
+            if turn.number == 30:
+                break
 
     monkeypatch.setattr(limits, "UNDO_ENTRIES_MAX", 7)
     done.clear()
