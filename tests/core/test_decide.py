@@ -8,7 +8,7 @@ from perdure.core import messages as m
 from perdure.core.decision import Host
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
-from perdure.core.ops import Call, Err, Keep, Ok, Receive, Retry, Send, Sleep, Spawn
+from perdure.core.ops import Call, Err, Keep, Ok, OnCancel, Receive, Retry, Send, Sleep, Spawn
 from perdure.core.program import Drop, Finish, Open, Trim
 from perdure.core.values import Blob, encode
 from tests.core.stories import DONE, FAILED, HOST, NOW_S, OTHER, Script, Story, name_of, opens, path, value
@@ -61,6 +61,17 @@ def test_a_start_by_another_parent_is_noted_once_and_answered_at_the_end() -> No
     assert story.begin(parent=second) == [] and story.begin(parent=first) == []
     story.settle("pay")
     assert story.sent == [m.Settle(PAY, 1, Ok()), m.Settle(A, 1, Ok())]
+
+
+@pytest.mark.parametrize(("as_creator_left", "is_cancelled"), [("detach", False), ("cancel", True)])
+def test_how_a_parent_leaves_that_merely_joined_changes_nothing_of_what_the_creator_wants(as_creator_left: OnCancel, is_cancelled: bool) -> None:
+    creator, joined = Parent(OTHER, PAY), Parent(OTHER, A)
+    story = Story(ONE_STEP)
+    story.begin(parent=creator)
+    story.begin(parent=joined)
+    assert kinds(story.say(m.Leave(creator, as_creator_left))) == ["Unwatched"]
+    story.say(m.Leave(joined, "detach" if as_creator_left == "cancel" else "cancel"))
+    assert (story.execution.cancelling is not None) == is_cancelled
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["after it began", "before it began"])

@@ -8,7 +8,7 @@ from perdure import Context, Err, Fatal, Retry, Rollback, StepFailed, step, work
 from perdure.core.error_text import shortened
 from perdure.core.limits import ERROR_MESSAGE_CHARACTERS_MAX
 from perdure.core.masks import Mask
-from perdure.programs.code.failures import error_info
+from perdure.programs.code.failures import carried, error_info
 from tests.hostile import EXCEPTIONS, Kept, TwoNeeded
 from tests.programs.code.engines import virtually, world
 
@@ -118,6 +118,12 @@ def test_whatever_is_raised_becomes_an_error_that_can_be_stored(name: str) -> No
     for text in (info.type, info.message, info.traceback):
         text.encode()
     assert info.type and len(info.message) < 2 * ERROR_MESSAGE_CHARACTERS_MAX
+
+
+def test_a_stop_iteration_comes_out_of_a_thread_as_an_error_that_futures_can_carry() -> None:
+    with pytest.raises(RuntimeError, match="give next\\(\\) a default"):
+        carried(next)(iter(()))
+    assert carried(next)(iter("a")) == "a"
 
 
 def test_where_a_text_is_cut_nothing_of_a_secret_is_left() -> None:
