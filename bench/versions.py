@@ -24,10 +24,10 @@ class Unit(NamedTuple):
 
 
 UNITS = (
-    Unit("a step, one execution", "one_by_one", 300),
-    Unit("a step, many executions", "together", 1500),
-    Unit("an execution of one step", "executions", 400),
-    Unit("a node of a definition", "nodes", 1000),
+    Unit("a step, one execution", "one_by_one", 500),
+    Unit("a step, many executions", "together", 1000),
+    Unit("an execution of one step", "executions", 300),
+    Unit("a node of a definition", "nodes", 600),
     Unit("a step that is replayed", "replayed", 1000),
 )
 

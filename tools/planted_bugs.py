@@ -167,7 +167,7 @@ GUARDS = (
     Guard(
         "an interruption times out no other step", "core.decide:_Draft.lost", Instead("self._due(promise)", "next(iter(self.tick(messages.Tick())))"), PARKED
     ),
-    Guard("a step without heartbeats is late", "core.opened:Opened.beat", always("silent_s"), suite("runtime/test_at_work.py")),
+    Guard("a step without heartbeats is late", "core.opened:Opened.beat", never("promise.by is not None"), suite("runtime/test_at_work.py")),
     Guard("timers wait during a pause", "core.execution:Execution.wake_at", never("self.parked"), DECIDE),
     Guard("nothing settles during a pause", "core.decide:_Draft._at_once", never("self.execution.parked"), DECIDE, quick=True),
     Guard("what is ready after a pause goes on", "core.decide:_Draft._feed", never("e.Resumed"), FAULTS),
@@ -288,6 +288,217 @@ GUARDS = (
         suite("steps/bash/test_isolation.py", "can_be_written"),
     ),
     Guard("what a command has started ends with it", "steps.bash.processes:adopt", Returns("None"), suite("steps/bash/test_command.py", "nothing_is_left")),
+    # Receipts: a message goes back unless something was done with it.
+    Guard("a verb that only waits uses no message", "core.receipts:uses_messages", Returns("True"), suite("core/test_receipts.py")),
+    Guard("a step uses the messages that its branch has received", "core.receipts:Receipts.use", Returns("None"), suite("core/test_receipts.py")),
+    Guard(
+        "an ended branch leaves unused messages to its caller", "core.receipts:Receipts.end", without("caller", "setdefault"), suite("core/test_receipts.py")
+    ),
+    Guard("a completable message is held until it is completed", "core.receipts:Receipts.receive", never("completable"), suite("core/test_receipts.py")),
+    Guard(
+        "a message consumed in a forgotten turn does not come again", "core.compact:_kept", never("consumed"), suite("core/test_compact.py", "loser_gave_back")
+    ),
+    # What is undone, also of turns that are forgotten.
+    Guard("what a forgotten turn did is undone all the same", "core.execution:Execution._forget", never("path in kept"), suite("core/test_retained.py")),
+    Guard("what a compacted turn did is undone all the same", "core.compact:_Settles.among", Returns("[]"), suite("core/test_retained.py")),
+    Guard("what was done before a commit is not undone", "core.execution:Execution._commit", Returns("None"), suite("core/test_retained.py")),
+    Guard("what was undone is not undone again", "core.undo:undoable", always("path not in undone"), suite("core/test_undo.py")),
+    Guard("a block is undone as a whole only", "core.undo:undoable", never("lies_in(path, blocks)"), suite("core/test_undo.py")),
+    Guard(
+        "an execution with too much to undo waits for a person",
+        "core.decide:_Draft._park_for_too_much_to_undo",
+        Returns("None"),
+        suite("programs/code/test_undo.py", "more_than_is_kept"),
+    ),
+    # What is in flight when an execution ends.
+    Guard(
+        "an execution that fails waits for what is in flight",
+        "core.decide:_Draft._dropped",
+        never("self.is_ending and not lost"),
+        suite("programs/code/test_in_flight.py", "is_recorded_and_undone"),
+    ),
+    Guard(
+        "the loser of a race is not waited for", "core.decide:_Draft._dropped", never("lost"), suite("programs/code/test_in_flight.py", "loser_has_no_grace")
+    ),
+    Guard("a step in flight at the end is told so", "runtime.flights:act", without("flight.cancel()"), suite("programs/code/test_in_flight.py")),
+    Guard(
+        "a step dropped in the commit that opened it is not begun",
+        "core.decide:_Draft._dropped",
+        never("path in self.begins"),
+        suite("programs/code/test_in_flight.py", "dropped_in_the_commit"),
+    ),
+    Guard(
+        "what was in flight and did not answer is in doubt",
+        "core.tries:abandoned",
+        never("promise.in_flight"),
+        suite("programs/code/test_in_flight.py", "abandoned_and_in_doubt"),
+    ),
+    Guard(
+        "a try that fails within the grace is not made again",
+        "core.tries:failed",
+        never("promise.grace_until_s is not None"),
+        suite("programs/code/test_in_flight.py", "not_tried_again"),
+    ),
+    Guard(
+        "what was interrupted within the grace is not begun again",
+        "core.tries:lost",
+        never("promise.grace_until_s is not None"),
+        suite("programs/code/test_in_flight.py", "engine_that_dies"),
+    ),
+    Guard(
+        "an evicted execution keeps what is in its grace",
+        "runtime.flights:act",
+        Instead("warm.threads.keys() | _in_grace(warm)", "warm.threads.keys()"),
+        suite("programs/code/test_in_flight.py", "evicted"),
+    ),
+    Guard(
+        "a failure that nobody awaits fails the execution",
+        "programs.code.instance:Instance._found_left_behind",
+        Returns("None"),
+        suite("programs/code/test_left_behind.py"),
+    ),
+    # Clocks: a timer may be late, and is never early.
+    Guard(
+        "a timer rings when it is surely its time",
+        "core.time_bounds:TimeBounds.is_past",
+        Instead("self.earliest_s", "self.latest_s"),
+        suite("core/test_decide.py", "latest_time"),
+    ),
+    Guard(
+        "a deadline counts from the latest time that it can be",
+        "core.decide:_Draft.__init__",
+        Instead("now.latest_s", "now.earliest_s"),
+        suite("core/test_decide.py", "latest_time"),
+    ),
+    Guard(
+        "a pause while the store is asked widens the bounds of its time",
+        "runtime.clock:StoreClock._take",
+        Instead("time_s - after_s", "time_s - before_s"),
+        suite("runtime/test_clock.py"),
+    ),
+    Guard("a try that began late has its whole time", "runtime.warm:Warm.young", Returns("{}"), suite("runtime/test_timers_paused.py")),
+    Guard("a clock that is set back stops no timer", "stores.sqlite.time:reckoned", Returns("wall_s"), suite("stores/sqlite/test_time.py")),
+    Guard(
+        "the wall clock is read before the monotonic one",
+        "stores.sqlite.time:SteadyClock.__call__",
+        Instead("(self._wall(), self._monotonic())", "(self._monotonic(), self._wall())[::-1]"),
+        suite("runtime/test_clock.py", "steady"),
+    ),
+    Guard("what was committed too slowly is not acted upon", "runtime.advance:advance", always("engine.held_since"), suite("runtime/test_zombie.py")),
+    # What is damaged, or of a newer version, is neither believed nor lost.
+    Guard("a changed row is not read", "core.wire:unstamp", never("crc32"), suite("core/test_wire_and_log.py")),
+    Guard("a changed blob is not read", "core.values:intact", never("sha256"), suite("core/test_values.py", "damaged")),
+    Guard(
+        "a row that could never be read is not written", "core.log:encode", without("_decoder.decode(raw)"), suite("core/test_wire_and_log.py", "never_be_read")
+    ),
+    Guard("an execution under unknown rules is left to a newer version", "core.log:decode", never("event.rules"), suite("runtime/test_quarantine.py", "rules")),
+    Guard(
+        "mail that can't be read is kept",
+        "runtime.quarantine:postponed",
+        Instead("Ack(mail.to, mail.key, postpone_to_s=now_s + retry_s(error))", "Ack(mail.to, mail.key)"),
+        suite("runtime/test_quarantine.py"),
+    ),
+    Guard("postponed mail stays", "stores.memory:MemoryStore._acknowledge", never("ack.postpone_to_s is not None"), suite("stores/test_memory.py", "postpone")),
+    Guard(
+        "postponed mail stays in a file",
+        "stores.sqlite.tables:Tables._acknowledge",
+        always("ack.postpone_to_s is None"),
+        suite("stores/sqlite/test_store.py", "postpone"),
+    ),
+    Guard(
+        "an ended execution that can't be read stays ended",
+        "runtime.engine:Engine._give_back_to",
+        never("head.ended_at_s is not None"),
+        suite("runtime/test_quarantine.py", "stays_ended"),
+    ),
+    Guard("an error's text can be stored", "core.error_text:repaired", Returns("text"), suite("programs/code/test_raised.py")),
+    # Capabilities and children.
+    Guard(
+        "an engine claims only what it has the capabilities for",
+        "core.program:claimable",
+        always("needs_of"),
+        suite("runtime/test_capabilities.py", "not mixed"),
+    ),
+    Guard(
+        "an engine without the capabilities decides nothing",
+        "runtime.advance:_expect_capabilities",
+        never("warm.needs - workflow.capabilities"),
+        suite("runtime/test_capabilities.py", "not mixed"),
+    ),
+    Guard(
+        "each execution has the tools of its own definition",
+        "runtime.advance:_workflow",
+        Instead("engine.releases.get((warm.key.workflow, sha256)) or engine.workflows[warm.key.workflow]", "engine.workflows[warm.key.workflow]"),
+        suite("runtime/test_capabilities.py", "not mixed"),
+    ),
+    Guard(
+        "a program that needs capabilities is known to claims in a file",
+        "stores.sqlite.tables:Tables._know",
+        Returns("None"),
+        suite("stores/sqlite/test_store.py", "capabilities"),
+    ),
+    Guard(
+        "a child that another waits for goes on",
+        "core.decide:_Draft.leave",
+        never("execution.watchers"),
+        suite("programs/code/test_children.py", "another_parent"),
+    ),
+    Guard(
+        "a child that was merely joined goes on",
+        "core.execution:Execution._unwatch",
+        always("same_parent(self.started.parent, event.parent)"),
+        suite("core/test_decide.py", "merely_joined"),
+    ),
+    # What is refused before anything runs, and what is not repeated.
+    Guard("an option that does not act is refused", "programs.code.options:expect_acting", Returns("None"), suite("programs/code/test_options.py")),
+    Guard("an option among the arguments is refused", "programs.code.options:expect_no_options", Returns("None"), suite("programs/code/test_options.py")),
+    Guard("a value that would lose something is refused", "programs.code.round_trip:Plan.hold", Returns("None"), suite("programs/code/test_round_trip.py")),
+    Guard(
+        "a type that can't be decoded is refused before anything runs",
+        "programs.code.round_trip:refuse_unsupported",
+        Returns("None"),
+        suite("programs/code/test_round_trip.py"),
+    ),
+    Guard("a secret of a model is not logged", "core.models:secret_field", Returns("None"), suite("programs/code/test_round_trip.py")),
+    Guard(
+        "an interrupted tool runs again only if it declares that",
+        "programs.code.declare:Step.declares_repeat",
+        Returns("self.idempotent is not False"),
+        suite("programs/graph/test_idempotent.py"),
+    ),
+    Guard(
+        "what may not run twice is not tried again after a timeout",
+        "core.tries:failed",
+        never("failure.kind == 'timeout' and not op.idempotent and not is_final"),
+        suite("programs/graph/test_idempotent.py"),
+    ),
+    # Bounds of expressions and sandboxes, headers, and files.
+    Guard("an expression expands no further than its bounds", "expr.expansion:bounded", Returns("value"), suite("expr/test_expansion.py", "no_more_than_one")),
+    Guard(
+        "a sandbox that overran is not used again",
+        "steps.sandbox.pool:_Pool.using",
+        Instead("self._put(process, False)", "self._put(process, True)"),
+        suite("steps/sandbox/test_pool.py", "overran"),
+    ),
+    Guard(
+        "a sandbox's answer has its bound",
+        "steps.sandbox.process:_reading",
+        never("size_bytes > bytes_max"),
+        suite("steps/sandbox/test_pool.py", "not_believed"),
+    ),
+    Guard(
+        "headers with secrets go to no other origin",
+        "steps.http.sending:Exchange._redirect",
+        without("KEPT"),
+        suite("steps/http/test_sending.py", "told_nothing"),
+    ),
+    Guard(
+        "a new database is its owner's alone",
+        "stores.sqlite.modes:make_database_file",
+        Instead("_make(unfinished, os.O_WRONLY, mode)", "_make(unfinished, os.O_WRONLY, 0o644)"),
+        suite("stores/sqlite/test_modes.py"),
+    ),
+    Guard("what is beside a database is read by nobody else", "stores.sqlite.modes:of_neighbour", Returns("0o666"), suite("stores/sqlite/test_modes.py")),
 )
 
 
