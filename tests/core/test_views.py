@@ -62,7 +62,7 @@ def test_a_story_has_exactly_this_history() -> None:
         "step.failed ship",
         "execution.failed",
         "execution.reopened",
-        "step.started pay",
+        "step.recalled pay",
         "step.started loser",
         "step.cancelled loser",
         "step.started ship",

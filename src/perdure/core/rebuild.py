@@ -25,17 +25,21 @@ class Load(msgspec.Struct, frozen=True):
     blob: Blob
 
 
-def rebuild(execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False) -> Generator[Load, bytes, Diverged | None]:
-    """Fold `events` into a fresh `execution` and replay `program` over them, each group of what it asked for in its place.
+def rebuild(
+    execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False, until: int | None = None
+) -> Generator[Load, bytes, Diverged | None]:
+    """Fold `events` into a fresh `execution` and replay `program` over them, each group of what it asked for in its place; of them the first `until`.
 
     Nothing is executed and nothing decided. What has ended has no need of its program, unless that is to be `awake`.
     Returns how the program diverged, if it did; the execution is folded to the end in any case.
     """
     if not events:
         return None
-    kinds = [type(event) for event in events]
+    whole, events = events, events[:until]
+    all_kinds = [type(event) for event in whole]
+    kinds = all_kinds[:until]
     life = max((index for index, kind in enumerate(kinds) if kind is e.Reopened), default=0) if e.Reopened in kinds else 0
-    resumes = {event.path: event.turn for event in events[life:] if isinstance(event, e.Turned)} if e.Turned in kinds else {}
+    resumes = _resumes(whole[life:]) if e.Turned in all_kinds else {}
     undoing = max((index for index, kind in enumerate(kinds) if kind is e.Undoing), default=life) if e.Undoing in kinds else life
     asleep = not awake and e.Ended in kinds[max(life, undoing) :]
     diverged: Diverged | None = None
@@ -58,6 +62,17 @@ def rebuild(execution: Execution, events: Sequence[e.Event], program: Program, a
             execution.apply(asked)
         position = end
     return diverged
+
+
+def _resumes(events: Sequence[e.Event]) -> dict[Path, int]:
+    """From which turns the loops of a compacted log go on in the life that begins here."""
+    found: dict[Path, int] = {}
+    for position, event in enumerate(events):
+        if isinstance(event, e.Reopened) and position:
+            break
+        if isinstance(event, e.Turned):
+            found[event.path] = event.turn
+    return found
 
 
 def _in_vain(events: Sequence[e.Event], position: int) -> bool:

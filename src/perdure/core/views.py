@@ -110,14 +110,19 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             yield "step.warning", path[:-1], {"warning": str(values.decode(raw, str, "a warning"))}
         case e.Opened(path, op) if asks_a_person(op):
             yield "approval.required", path, {}
-        case e.Opened(path, Call() as op):
+        case e.Opened(path, Call() as op) if not execution.memo.recalls(path, op):
             yield "step.started", path, {"target": target(op), "attempt": 1}
+        case e.Recalled(path) if isinstance(execution.open[path].op, Call):
+            yield "step.recalled", path, {}
         case e.Tried(path, attempt):
             yield "step.started", path, {"target": target(execution.open[path].op), "attempt": attempt}
         case e.Retrying(path, attempt, _, error, due_s):
             yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_s": due_s}
         case e.Interrupted(path, attempt, due_s):
             yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_s": due_s}
+        case e.Parked(reason, _, _, path) if path in execution.open:
+            yield "step.parked", path, {"attempt": execution.open[path].attempt, "reason": reason}
+            yield from _public_life(event)
         case e.Settled(path, outcome) if path[0] == UNDO and isinstance(execution.open[path].op, Call):
             name = "step.undo_failed" if isinstance(outcome, Err) else "step.undone"
             yield name, path[1:], {"attempt": execution.open[path].attempt, **_error(outcome)}

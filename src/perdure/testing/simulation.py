@@ -12,9 +12,11 @@ from perdure.core.folding import fold
 from perdure.core.mail import Send
 from perdure.core.ops import Call, Ok
 from perdure.core.paths import Key, Path
+from perdure.core.values import Blob, Value
 from perdure.programs.code.declare import Step
 from perdure.programs.workflows import Workflow
 from perdure.stores.base import Post
+from perdure.testing import attempt_checks
 from perdure.testing.audit import Auditor
 from perdure.testing.audited import AuditedStore, AuditedWorld
 from perdure.testing.disks import Disk
@@ -288,5 +290,15 @@ class Simulation:
         for key in self.store.keys if not auditor.problems else ():
             whole = fold(key, log.decode_all(self.store.rows(key)), auditor.known[key].shadow.root)
             auditor.same("the whole log", whole, auditor.known[key].shadow)
+            auditor.problems += [f"{key}: {problem}" for problem in self._hidden(key)]
         for case in self.cases if not auditor.problems else ():
             case.judge()
+
+    def _hidden(self, key: Key) -> list[str]:
+        """Which attempts of an execution are missing from what people are shown of it."""
+        rows = [log.decode(row) for row in self.store.rows(key)]
+        ran = {(path, attempt) for (of, path, attempt), times in self.auditor.runs.items() if of == key and times}
+        return attempt_checks.problems(key, rows, self._payload, ran)
+
+    def _payload(self, value: Value) -> bytes:
+        return (self.store.payload(value.sha256) or b"") if isinstance(value, Blob) else value

@@ -81,7 +81,7 @@ def at(key: Key, events: Sequence[e.Event], number: int) -> Generator[Load, byte
     execution, instance = Execution(key), Instance(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
     instance.passages = Passages()
     try:
-        diverged = yield from rebuild(execution, events[:end], instance, awake=True)
+        diverged = yield from rebuild(execution, events, instance, awake=True, until=end)
         if isinstance(diverged, Diverged):
             raise NotReplayable(key, number, diverged.diff)
         return _View(execution, instance, number).made() if instance.is_begun else None

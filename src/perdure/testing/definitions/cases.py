@@ -23,6 +23,7 @@ from perdure.programs.code.info import StepInfo
 from perdure.programs.code.results import Vote
 from perdure.programs.graph.declare import GraphWorkflow
 from perdure.testing.audited import AuditedWorld
+from perdure.testing.definitions import view_checks
 from perdure.testing.definitions.comparing import differs
 from perdure.testing.definitions.facts import Decision, Facts
 from perdure.testing.definitions.partial import differs_from_part
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from perdure.testing.simulation import Simulation
 
 TENANT = "t"
+VIEWED_EVERY = 25
+"""Of how many moments of a log one is looked at."""
 
 
 def made(simulation: "Simulation", plans: Sequence[Plan]) -> "list[DefinitionCase]":
@@ -174,6 +177,8 @@ class DefinitionCase:
         for what, events in (("log", log.decode_all(self._simulation.store.rows(self.key))), ("whole log", self.events)):
             for problem in replayed(self.graph, self.key, events, self._payload):
                 auditor.complain(f"{self.key}: its {what}: {problem}")
+            for problem in view_checks.problems(self.key, events, self._payload, VIEWED_EVERY):
+                auditor.complain(f"{self.key}: the view of its {what}: {problem}")
 
     @property
     def asked(self) -> Counter[str]:
