@@ -151,7 +151,10 @@ def test_a_link_stands_for_its_answer_and_needs_no_name(live_desk: Shell, monkey
 def test_whoever_is_logged_in_decides_if_nobody_is_named(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERDURE_USER")
     monkeypatch.setenv("LOGNAME", "grace")
-    assert desk.run("approve two --place one --no-wait").out == "asks_two/two (One?) will be approved by grace\n"
+    assert (
+        desk.run("approve two --place one --no-wait").out
+        == "asks_two/two (One?) is approved by grace, which is recorded and takes effect when an engine runs\n"
+    )
 
 
 def test_a_group_of_dead_letters_is_listed_requeued_and_discarded_by_its_fingerprint(live_desk: Shell) -> None:

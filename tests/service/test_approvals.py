@@ -131,7 +131,9 @@ async def test_a_decision_is_kept_until_an_engine_takes_it(c: Cluster, client: A
     await c.processes[0].stop()
     with pytest.raises(Timeout, match="an engine that takes the decision"):
         await client.reject("e", by="bob", timeout="5s")
-    await client.approve("e", by="ada", value={"carrier": "late"}, wait=False)
+    with pytest.raises(DecisionRefused, match="it is rejected by bob already, which is recorded and takes effect when an engine runs"):
+        await client.approve("e", by="ada", value={"carrier": "late"}, wait=False)
+    assert (await handle.status()).decided
     await c.engine(ships, asks_two)
     assert (await handle.result())[2] == "bob"
 

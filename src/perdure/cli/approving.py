@@ -153,7 +153,8 @@ def _decide(settings: Settings, given: dict[str, Any], yes: bool) -> None:
                 client.approve(one, value=_filled(one.form, given["value"], given["pairs"]), **how)
             else:
                 client.reject(one, **how)
-            click.echo(f"{_called(one)} {'will be' if given['no_wait'] else 'is'} {'approved' if yes else 'rejected'} by {words.clean(by)}")
+            how_it_is = f"{'approved' if yes else 'rejected'} by {words.clean(by)}"
+            click.echo(f"{_called(one)} is {how_it_is}{', which is recorded and takes effect when an engine runs' if given['no_wait'] else ''}")
 
     with settings.client() as client:
         if not given["everything"]:

@@ -11,7 +11,7 @@ import click
 from perdure.async_client import AsyncClient
 from perdure.cli import exits, words
 from perdure.cli.complaints import complaint_lines, name
-from perdure.cli.exits import Outcome
+from perdure.cli.exits import Exit, Outcome
 from perdure.cli.settings import Settings
 from perdure.client import Client, Handle, Listed, Status
 from perdure.core.errors import BadValue, Timeout
@@ -57,6 +57,8 @@ def waited(handle: Handle[Any], timeout: str | None = None) -> Any:
 def not_ended(status: Status) -> Outcome:
     """What is said of an execution whose result was asked for, and is not there."""
     shown = name(status.key)
+    if status.decided:
+        return Outcome(Exit.WAITS, complaint_lines(f"{shown} has not ended: {status.why}", "perdure worker starts an engine"))
     what_to_do = _WHAT_TO_DO.get(status.status, "perdure result --wait {} waits for its end").format(shown)
     word = status.status.replace("_", " ")
     why = status.why if status.why.startswith(word) else f"{word}: {status.why}"

@@ -17,11 +17,18 @@ from perdure.cli.settings import F, Settings, input_options, value_format
 
 if TYPE_CHECKING:
     from perdure.async_client import AsyncClient
+    from perdure.client import Status
     from perdure.core.paths import Key
     from perdure.runtime.engine import Engine
     from perdure.sdk import Workflow
 
 ARGUMENTS = """Arguments are JSON where they parse ('3', 'true', '{"a": 1}'), else text. A definition takes its input by name."""
+
+AT_REST = ("waiting", "waiting_approval", "paused", "needs_attention")
+"""How an execution stands that goes on only when something comes to it."""
+
+TREE_MAX = 10_000
+"""How many executions are looked at that one has called, for whether all of them wait."""
 
 LOOK_S = 0.05
 """How often is looked whether an execution waits for an approval."""
@@ -109,13 +116,13 @@ async def _until_asked(settings: Settings, running: Coroutine[Any, Any, Any], ke
     async with AsyncClient(settings.db) as client:
         while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
             try:
-                status = await (await client.get(key)).status()
+                asking = await _asking(client, key)
             except NotFound:  # it is about to be started
                 continue
-            if status.status == "waiting_approval" and await _can_be_answered(client, key):
+            if asking is not None:
                 task.cancel()
                 _ = await asyncio.wait({task})
-                raise not_ended(status)
+                raise not_ended(asking)
     return await task
 
 
@@ -168,14 +175,26 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
             output.value(result, format)
 
 
-async def _can_be_answered(client: AsyncClient, key: Key) -> bool:
-    """Whether all approvals for which an execution waits have begun, so that they can be decided when nobody runs it."""
-    from perdure.cli.approving import ALL
-    from perdure.core.ops import APPROVAL
+async def _asking(client: AsyncClient, key: Key) -> Status | None:
+    """How that execution stands, itself or one that it has called, that waits for a person; None as long as anything in it goes on without one.
 
-    wanted = [step for step in await (await client.get(key)).steps() if step.settled_at_s is None and (step.kind == "approve" or step.target == APPROVAL)]
-    begun = [one for one in await client.approvals(limit=ALL, tenant=key.tenant) if one.asked_by == key]
-    return 0 < len(wanted) <= len(begun)
+    Nothing does if each has begun, waits, and has no message that an engine is yet to take, such as a decision.
+    """
+    from perdure.runtime.endings import ENDED
+    from perdure.stores.base import Filter
+
+    store = client._store
+    root = (await client.get(key)).key
+    found = await store.heads(Filter(root=root, limit=TREE_MAX))
+    now_s = (await store.moment()).now_s
+    alive = [head for head in found if head.status not in ENDED]
+    if any(head.status not in AT_REST or not head.version or (head.mail_at_s is not None and head.mail_at_s <= now_s) for head in alive):
+        return None
+    for head in alive:
+        if any(mail.due_at_s <= now_s for mail in await store.mail(head.key)):
+            return None
+    asking = next((head for head in sorted(alive, key=lambda one: one.key != root) if head.status == "waiting_approval"), None)
+    return None if asking is None else await (await client.get(asking.key)).status()
 
 
 class _Asked(NamedTuple):

@@ -24,7 +24,7 @@ from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.results import Vote
 from perdure.runtime.endings import ENDED
-from perdure.service import operations, queries
+from perdure.service import operations, pending_votes, queries
 from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.paging import pages
@@ -209,12 +209,16 @@ async def message(access: Access, key: Key, vote: Vote, mail_key: str | None = N
     """
     if (decided := await already_decided(access, key)) is not None:
         raise decided
-    one = await look(access, key)
-    if one is not None:
-        if why := unfit(_shown(one), vote):
+    found = await pending_votes.upcoming(access, key)
+    if found is not None:
+        shown, decided_by = found
+        if why := unfit(shown, vote):
             raise DecisionRefused(key, why)
-        if vote.approve and one.form is not None:
-            check(one.form, vote.value)
+        if decided_by is not None:
+            said = f"it is {'approved' if decided_by.approved else 'rejected'} by {shown.votes[-1].by} already"
+            raise DecisionRefused(key, f"{said}, which is recorded and takes effect when an engine runs")
+        if vote.approve and shown.request.form is not None:
+            check(shown.request.form, vote.value)
     return operations.signal(VOTES, vote, mail_key)
 
 

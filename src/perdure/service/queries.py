@@ -13,13 +13,14 @@ from perdure.core import execution as folded
 from perdure.core.attributes import AttributeValue
 from perdure.core.errors import Ambiguous, BadValue, NotFound
 from perdure.core.execution import Execution
-from perdure.core.ops import APPROVAL, COMPOSITE, Receive
+from perdure.core.ops import APPROVAL, COMPOSITE, Receive, Spawn
 from perdure.core.paths import Key, text
 from perdure.core.program import base
 from perdure.core.where import Where, conditions
 from perdure.programs.code.durations import Duration, seconds, whole
 from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
+from perdure.service import pending_votes
 from perdure.service.access import Access
 from perdure.service.fold import Fold
 from perdure.service.missing import living, missing_engine, missing_worker
@@ -54,7 +55,7 @@ INTERNAL = (APPROVAL, COMPOSITE)
 class Status(msgspec.Struct, frozen=True):
     """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
     the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten; `unread` counts
-    the messages by name that have arrived and that nothing waits for."""
+    the messages by name that have arrived and that nothing waits for; `decided`: its approvals are, which takes effect when an engine runs."""
 
     key: Key
     status: str
@@ -73,6 +74,7 @@ class Status(msgspec.Struct, frozen=True):
     definition: str = ""
     forgotten: dict[str, int] = {}
     unread: dict[str, int] = {}
+    decided: bool = False
 
 
 class EngineView(msgspec.Struct, frozen=True):
@@ -103,10 +105,12 @@ async def status(access: Access, fold: Fold) -> Status:
     head, started = fold.head, execution.started
     if head is None:
         raise NotFound(execution.key)
+    decided = execution.status == "waiting_approval" and await pending_votes.are_decided(access, _asked(execution))
+    why = await _why(access, head, execution)
     return Status(
         head.key,
         execution.status,
-        await _why(access, head, execution),
+        f"the decision is recorded, and takes effect when an engine runs; {why}" if decided else why,
         _pinned(head),
         execution.version,
         head.created_at_s,
@@ -121,7 +125,14 @@ async def status(access: Access, fold: Fold) -> Status:
         "" if execution.definition is None else f"sha256:{execution.definition.sha256}",
         {text(path): before for path, before in execution.trimmed.items() if before},
         _unread(execution),
+        decided,
     )
+
+
+def _asked(execution: Execution) -> list[Key]:
+    """The approvals that it waits for."""
+    children = (promise.op for promise in execution.open.values() if isinstance(promise.op, Spawn) and promise.op.workflow == APPROVAL)
+    return [Key(execution.key.tenant, APPROVAL, child.id) for child in children]
 
 
 def _unread(execution: Execution) -> dict[str, int]:

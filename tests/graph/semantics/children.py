@@ -5,6 +5,7 @@ from tests.graph.semantics.table import Broken, Cancelled, Row
 OLD = 'name: greet\nversion: 1.4.0\ninput: {who: {}}\nsteps:\n  - {id: g, tool: SAY, with: {value: "Hello @{input.who}"}}'
 NEW = 'name: greet\nversion: 2.1.0\ninput: {who: {}}\nsteps:\n  - {id: g, tool: SAY, with: {value: "Hi @{input.who}"}}'
 BROKEN = "name: bad\nsteps:\n  - {id: f, fail: {message: broken, type: Jam}}"
+ASKS = 'name: asks\nsteps:\n  - {id: ask, approve: {title: "?", timeout: 1h, on_timeout: reject}}'
 SLOW = "name: slow\nsteps:\n  - {id: s, sleep: 1d}"
 
 
@@ -41,6 +42,30 @@ ROWS = [
         """,
         calls=(BROKEN,),
         result=[None],
+    ),
+    Row(
+        "a rejection in a child that nothing handles cancels who waits for it",
+        """
+        order: listed
+        steps:
+          - {id: all, parallel: [{id: c, call: asks, retry: {max: 3}}, {id: s, sleep: 1d}]}
+        """,
+        calls=(ASKS,),
+        cancelled="ask was rejected",
+        children=(("asks", "cancelled", None),),
+        crashes=True,
+    ),
+    Row(
+        "a rejection in a child may be handled as an error",
+        """
+        order: listed
+        steps:
+          - {id: c, call: asks, on_error: [{id: told, set: {why: "@error.type"}}]}
+        vars: {why: ""}
+        output: "@vars.why"
+        """,
+        calls=(ASKS,),
+        result="Rejected",
     ),
     Row(
         "cancelling an execution cancels the child that it waits for",

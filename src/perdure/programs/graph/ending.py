@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from perdure.programs.graph.instance import Instance
 
 Status = Literal["completed", "failed", "cancelled"]
+
+REJECTED = "Rejected"
+"""The type of the error of an execution that ended because a person said no."""
 TOLD: Path = (("on_failure", 0),)
 OUTPUT: Path = (("output", 0),)
 NO_ARGUMENTS = "what it takes to undo this could not be made of the results; undo it by hand, and give the result: perdure preset"
@@ -61,12 +64,15 @@ class Ending:
         self._begin("completed", Ok(output.raw))
 
     def fail(self, error: Err) -> None:
-        """A node has failed, and nothing holds it."""
+        """A node has failed, and nothing holds it. Where a person has rejected what was called there, that is a rejection here, too."""
+        if error.kind == "cancelled" and error.error.type == REJECTED:
+            self.reject(error.error.message)
+            return
         self._begin("failed", Err("failed", error.attempts, error.error))
 
     def reject(self, why: str) -> None:
         """A person said no, and nothing leads on from there."""
-        self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Rejected", why)))
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo(REJECTED, why)))
 
     def cancel(self) -> None:
         """Somebody has cancelled the execution, or its time is over."""
