@@ -411,6 +411,15 @@ GUARDS = (
         never("head.ended_at_s is not None"),
         suite("runtime/test_quarantine.py", "stays_ended"),
     ),
+    Guard(
+        "what the engine can't carry on is parked alone", "runtime.engine:Engine._advance", never("warm.exists"), suite("runtime/test_engine.py", "carry_on")
+    ),
+    Guard(
+        "what can't be carried on is parked before what is behind it",
+        "runtime.advance:advance",
+        never("messages.Diverge"),
+        suite("runtime/test_engine.py", "carry_on"),
+    ),
     Guard("an error's text can be stored", "core.error_text:repaired", Returns("text"), suite("programs/code/test_raised.py")),
     # Capabilities and children.
     Guard(

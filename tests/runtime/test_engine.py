@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, wraps
@@ -14,10 +14,11 @@ import pytest
 
 from perdure import Context, NeedsAttention, Retry, Workflow, step, workflow
 from perdure.core import events as e
-from perdure.core import log
+from perdure.core import log, messages, values
 from perdure.core.errors import StoreError, UnknownProgram
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Start, encode
+from perdure.core.ops import Ok
 from perdure.core.paths import Key, text
 from perdure.runtime.engine import CLAIM_MAX, Engine
 from perdure.stores.base import Claim, Filter, Log, Moment, Post
@@ -732,6 +733,35 @@ def test_a_defect_in_a_task_of_the_engine_is_logged(caplog: pytest.LogCaptureFix
     run(world)
     defects = [record for record in caplog.records if "this is a defect of Perdure" in record.getMessage()]
     assert defects and all(record.levelname == "ERROR" and record.exc_info and record.exc_info[0] is ZeroDivisionError for record in defects)
+
+
+def test_what_an_engine_can_t_carry_on_is_parked_alone_and_goes_on_when_it_is_retried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain, is_broken = log.encode, True
+
+    def encoding(events: Sequence[e.Event]) -> bytes:
+        if is_broken and any(isinstance(event, e.Settled) and event.outcome == Ok(values.encode("x", "a result")) for event in events):
+            raise ZeroDivisionError("planted")
+        return plain(events)
+
+    async def world() -> None:
+        nonlocal is_broken
+        async with cluster() as c:
+            engine = await c.engine(one)
+            await c.post_all(one, [("broken", ("x", 0.0)), ("whole", ("y", 0.0))])
+            assert await c.result(engine, one, "whole") == "y"
+            await settle(60)
+            broken = await c.fold(key(one, "broken"))
+            assert broken.parked is not None and broken.parked.reason == "diverged" and "planted" in broken.parked.detail[0]
+            is_broken = False
+            await c.tell(key(one, "broken"), messages.Retry())
+            await settle(60)
+            assert await c.result(engine, one, "broken") == "x"
+
+    monkeypatch.setattr(log, "encode", encoding)
+    run(world)
+    assert "is parked" in caplog.text
 
 
 # How it ends.

@@ -114,7 +114,7 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
         case e.Settled() | e.Received() | e.Recalled():
             settlement = execution.settled.get(event.path)
             if settlement is not None and isinstance(settlement.outcome, Ok):
-                return (settlement.outcome.value, *_undone_next(execution, event.path))
+                return (settlement.outcome.value, *(_undone_next(execution, event.path) if event.path[0] == UNDO else ()))
             return () if settlement is None else (letter.body for letter in settlement.letters)
         case e.Started():
             return (event.input, *_definition(execution), *_kept(execution))
@@ -129,7 +129,7 @@ def _values(execution: Execution, event: e.Event) -> Iterable[Value]:
 
 def _undone_next(execution: Execution, path: Path) -> Iterable[Value]:
     """What a definition reads of what it undoes next, once what it does at `path` to undo something, or to begin with that, has settled."""
-    if path[0] != UNDO or execution.definition is None:
+    if execution.definition is None:
         return ()
     order = undoable(execution.settled)
     following = order[order.index(path[1:]) + 1 :] if path[1:] in order else order

@@ -83,6 +83,8 @@ async def advance(engine: "Engine", warm: Warm) -> None:
             if len(batch) == 1:
                 decision = Decision()
             await _decide(engine, warm, batch[-1], decision)
+            if isinstance(batch[-1].message, messages.Diverge):
+                break  # parked in a commit of its own: the message behind it may be what can't be carried on
         if batch:
             _expect_capabilities(warm)
             asked_s = await _write(engine, warm, decision, tuple(ack for item in batch for ack in item.acks()))

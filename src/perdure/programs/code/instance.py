@@ -421,7 +421,7 @@ class Instance:
     def _ask(self, path: Path, op: Op) -> None:
         if self.closed or self._divergence is not None:
             raise Evicted
-        if not settles_later(op) and uses_messages(path, op):
+        if self.receipts and not settles_later(op) and uses_messages(path, op):
             self.receipts.use(path)
         if self._remembered is None:
             self._commands.append(Open(path, op))
