@@ -475,12 +475,12 @@ def test_what_an_expression_reads_is_known_before_it_is_evaluated() -> None:
 
 
 def test_a_template_takes_both_languages_and_says_where_each_reads() -> None:
-    made = template.compiled({"a": ["{{ n }}"], "b": "@vars.n", "c": "mail@{{ n }}", "d": "@@x"}, "null", braces=True)
+    made = template.compiled({"a": ["{{ n }}"], "b": "@vars.n", "c": "mail@{{ n }}", "d": "@@x"}, "null", expressions="braces")
     assert made.evaluate(Reads({"vars": {"n": 3}})) == {"a": [3], "b": 3, "c": "mail@3", "d": "@x"}
     assert made.reads == {Read("vars", "", ("n",), where) for where in ("/a/0", "/b", "/c")}
     assert template.compiled("{{ n }}").evaluate(Reads()) == "{{ n }}"
     with pytest.raises(BadExpression) as refused:
-        template.compiled({"a": ["{{ n"]}, "null", braces=True)
+        template.compiled({"a": ["{{ n"]}, "null", expressions="braces")
     assert refused.value.where == "/a/0"
 
 

@@ -126,7 +126,7 @@ def test_what_is_neither_true_nor_false_is_no_condition(text: str) -> None:
         ("nope(self.a)", 5, "undeclared reference to 'nope'"),
         ("1 + 1.5 > 1.0", 3, "write double(x) around the int"),
         ("1.5 < 2", 5, "write double(x) around the int"),
-        ("a.all(x, y, true)", 0, "is no CEL"),
+        ("a.filter(x, y, true)", 0, "is no CEL"),
         ("steps.size() > 1", 0, "asks for all steps"),
         ("steps[self.x].y", 0, "asks for all steps"),
         ("x == secrets.KEY", 6, "looks at a secret (character 6)"),

@@ -49,9 +49,9 @@ def test_one_reference_passes_on_whatever_there_is(value: Any) -> None:
 def test_texts_of_the_other_language_are_counted_together() -> None:
     text = "{{ input.text }}{{ input.text }}"
     with pytest.raises(ExpressionFailed, match="longer than 16,777,216 characters"):
-        compiled([text] * 20, braces=True).evaluate(Given({"input": {"text": "x" * 1_000_000}}))
+        compiled([text] * 20, expressions="braces").evaluate(Given({"input": {"text": "x" * 1_000_000}}))
     with pytest.raises(ExpressionFailed, match="more than 500,000"):
-        compiled(["{{ [input.rows, input.rows] }}"], braces=True).evaluate(Given({"input": {"rows": list(range(300_000))}}))
+        compiled(["{{ [input.rows, input.rows] }}"], expressions="braces").evaluate(Given({"input": {"rows": list(range(300_000))}}))
 
 
 def test_what_fits_is_returned_as_it_is() -> None:

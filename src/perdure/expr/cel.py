@@ -5,7 +5,7 @@ An expression is given the roots that it names, the data of the steps that it na
 that the size of what stands beside them costs nothing.
 
 An error is an error and never true: a missing key, an overflow, a number beside a text. The library bounds iterations (10,000) and depth (32), `cel_cost` what
-is done in each of them. Functions are the standard ones, without extensions.
+is done in each of them. Functions are the standard ones; of the extensions there are only the macros of two variables (``list.all(i, v, v > i)``).
 """
 
 import re
@@ -40,6 +40,7 @@ class Cel:
         self.text = text
         self._quoted = source or text
         _refuse(text, found)
+        _refuse_macros(text)
         self._cost = Cost(text, said)
         steps = [use.path for use in found if use.name == "steps"]
         self._with_steps = bound.named(steps, text, "")
@@ -56,7 +57,7 @@ class Cel:
         )
         variables = {self._names[name]: library.Type.DYN for name in named}
         try:
-            self._compiled = library.NewEnv(variables=variables).compile(_renamed(text, found, self._names))
+            self._compiled = library.NewEnv(config=_macros_of_two(library), variables=variables).compile(_renamed(text, found, self._names))
         except RuntimeError as error:
             raise _bad(text, str(error), source) from None
 
@@ -144,6 +145,18 @@ def _library() -> ModuleType:
         raise MissingExtra("CEL", "cel-expr-python", "definitions") from None
     module: ModuleType = cel
     return module
+
+
+@lru_cache(maxsize=1)
+def _macros_of_two(library: ModuleType) -> Any:
+    """What gives an environment the macros of two variables."""
+    return library.NewEnvConfigFromYaml("extensions:\n- name: two-var-comprehensions\n")
+
+
+def _refuse_macros(text: str) -> None:
+    """Refuse the macros that the library does not carry out."""
+    if (found := re.search(r"\.\s*(transformMap(?:Entry)?)\s*\(", text)) is not None:
+        raise BadExpression("", f"{cut(text)!r}: {found[1]} is not there (character {found.start(1) + 1})", "use transformList, or make the mapping in a step")
 
 
 def _refuse(text: str, found: list[Use]) -> None:

@@ -15,6 +15,10 @@ RESERVED = frozenset(
 )
 LITERALS = frozenset(("true", "false", "null", "in"))
 MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
+MACROS_OF_TWO = frozenset(("all", "exists", "existsOne", "transformList"))
+"""Macros whose first variable is the place in a list, or the key of a mapping, and whose second is what stands there."""
+
+MAPPING = frozenset(("map", "transformList"))
 
 _TOKEN = re.compile(
     r"""
@@ -63,10 +67,10 @@ class Names(NamedTuple):
 
 
 class _Bound:
-    """A variable of a macro, and how often its body names it."""
+    """A variable of a macro, where that begins, and how often its body names it."""
 
-    def __init__(self, name: str, maps: bool) -> None:
-        self.name, self.maps, self.count = name, maps, 0
+    def __init__(self, name: str, maps: bool, at: int) -> None:
+        self.name, self.maps, self.at, self.count = name, maps, at, 0
 
 
 def tokens(text: str) -> list[Token]:
@@ -87,8 +91,8 @@ def names(text: str) -> Names:
             turning_sums += word == "+" and bool(bound)
             if word in "([{":
                 brackets.append(len(bound))
-                if variable := _variable(every, place):
-                    bound.append(_Bound(variable, every[place - 1].text == "map"))
+                maps = every[place - 1].text in MAPPING
+                bound += [_Bound(variable, maps and number == 0, at) for number, variable in enumerate(reversed(_variables(every, place)))]
             elif word in ")]}" and brackets:
                 begin = brackets.pop()
                 growth *= prod(max(1, one.count - 1) for one in bound[begin:] if one.maps)
@@ -96,7 +100,7 @@ def names(text: str) -> Names:
         elif kind == "name" and word not in LITERALS and not _is_member(every, place):
             if (inner := next((one for one in reversed(bound) if one.name == word), None)) is not None:
                 inner.count += 1
-                crosses = crosses or inner is not bound[-1]
+                crosses = crosses or inner.at != bound[-1].at
             elif (behind := every[place + 1].text) not in ("(", "{") and (word not in TYPES or behind in (".", "[")):
                 found.append(Use(word, _path(every, place + 1), at, bool(bound)))
     return Names(found, growth, sums, turning_sums, crosses)
@@ -112,12 +116,17 @@ def _is_member(every: list[Token], place: int) -> bool:
     return (before.kind in ("name", "text", "quoted", "number") and before.text != "in") or before.text in (")", "]", "}", "?")
 
 
-def _variable(every: list[Token], place: int) -> str:
-    """The variable that a macro binds whose bracket opens here; empty if it is no macro's."""
-    if every[place].text != "(" or place < 2 or every[place - 1].text not in MACROS or every[place - 2].text != ".":
-        return ""
-    name, comma = every[place + 1], every[place + 2]
-    return name.text if name.kind == "name" and comma.text == "," else ""
+def _variables(every: list[Token], place: int) -> list[str]:
+    """The variables that a macro binds whose bracket opens here; none if it is no macro's."""
+    if every[place].text != "(" or place < 2 or every[place - 2].text != ".":
+        return []
+    found, at, macro = list[str](), place + 1, every[place - 1].text
+    while len(found) < 2 and every[at].kind == "name" and every[at + 1].text == ",":
+        found.append(every[at].text)
+        at += 2
+    if macro in MACROS_OF_TWO and len(found) == 2:
+        return found
+    return found[:1] if macro in MACROS else []
 
 
 def _path(every: list[Token], place: int) -> Path:

@@ -25,7 +25,7 @@ from perdure.expr.marks import escaped
 from perdure.expr.missing import Absent, Missing, Nowhere, Unfit
 from perdure.expr.operators import AGGREGATES, OF_NOTHING, OPERATORS, QUANTIFIERS, Holds, checked
 from perdure.expr.refs import Read, Scope, getter, parse, was_skipped
-from perdure.expr.template import CACHED_BYTES_MAX, packed, unpacked
+from perdure.expr.template import CACHED_BYTES_MAX, Expressions, packed, unpacked
 from perdure.expr.template import compiled as template
 from perdure.expr.values import cut, kind, shown, truthy
 
@@ -73,23 +73,25 @@ class Condition:
             raise ExpressionFailed("", "what is compared nests too deep", "compare a part of it") from None
 
 
-def compiled(condition: Any, missing: Missing = "error", dollar: Dollar = "self") -> Condition:
+def compiled(condition: Any, missing: Missing = "error", dollar: Dollar = "self", expressions: Expressions = "none") -> Condition:
     """The condition that a value is; the same one for the same value, as long as it is in use and small.
+
+    What a row compares with may have `expressions` in it, as a template.
 
     Raises:
         BadExpression: it is none.
     """
     key = packed(condition)
-    return _cached(key, missing, dollar) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, dollar)
+    return _cached(key, missing, dollar, expressions) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, dollar, expressions)
 
 
 @lru_cache(maxsize=2048)
-def _cached(key: bytes, missing: Missing, dollar: Dollar) -> Condition:
-    return _compile(unpacked(key), missing, dollar)
+def _cached(key: bytes, missing: Missing, dollar: Dollar, expressions: Expressions) -> Condition:
+    return _compile(unpacked(key), missing, dollar, expressions)
 
 
-def _compile(condition: Any, missing: Missing, dollar: Dollar) -> Condition:
-    compiler = _Compiler(missing, dollar)
+def _compile(condition: Any, missing: Missing, dollar: Dollar, expressions: Expressions) -> Condition:
+    compiler = _Compiler(missing, dollar, expressions)
     judge = compiler.judge(condition, "")
     return Condition(judge, frozenset(compiler.reads), tuple(compiler.python))
 
@@ -97,8 +99,8 @@ def _compile(condition: Any, missing: Missing, dollar: Dollar) -> Condition:
 class _Compiler:
     """Makes judges of one condition, and notes what they read."""
 
-    def __init__(self, missing: Missing, dollar: Dollar) -> None:
-        self.missing, self.dollar = missing, dollar
+    def __init__(self, missing: Missing, dollar: Dollar, expressions: Expressions) -> None:
+        self.missing, self.dollar, self.expressions = missing, dollar, expressions
         self.reads: set[Read] = set()
         self.python: list[str] = []
 
@@ -225,7 +227,7 @@ class _Compiler:
             return lambda asked, left: bool(validator.is_valid(left))
         holds: Holds = OPERATORS[name]
         try:
-            made = template(right, "null" if self.missing == "null" else "error")
+            made = template(right, "null" if self.missing == "null" else "error", self.expressions)
         except BadExpression as bad:
             raise BadExpression(f"{there}{bad.where}", bad.what, bad.hint, bad.at) from None
         self.reads.update(read._replace(where=f"{there}{read.where}") for read in made.reads)

@@ -2,20 +2,21 @@
 
 A text that is a reference as a whole (``"@fetch.items"``, ``"@{fetch.items}"``) becomes what it refers to, of whatever kind; inside other text,
 ``@{...}`` puts it in. ``@@`` is a literal @, and so is any @ inside text that no brace follows. Lists and mappings are gone through, keys are left alone.
-Where `braces` are taken, a text with ``{{`` in it is one of the other language, see `braces`, and an @ in it is an @.
+Values may have expressions in them, as `Expressions` says: ``{expr: "a.count + 1"}`` becomes what the CEL comes to (what begins with an @ is no CEL, so
+``{expr: "@vars.text"}`` is a mapping); or a text with ``{{`` in it is one of the other language, see `braces`, and an @ in it is an @.
 
 A secret is never here: a mark stands in its place, see `marks`.
 """
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.expr import braces as language
-from perdure.expr import marks
+from perdure.expr import cel, marks
 from perdure.expr.expansion import Expansion, bounded
 from perdure.expr.marks import escaped
 from perdure.expr.missing import Absent, Missing, Nowhere
@@ -26,6 +27,9 @@ DEPTH_MAX = 64
 CACHED_BYTES_MAX = 16 * 1024
 PLAIN = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
 MARKS = frozenset((marks.SECRET, marks.TEXT))
+
+Expressions = Literal["none", "cel", "braces"]
+"""Which expressions values may have in them: none, as data of dialects and of kinds, those of definitions, or ``{{ }}``."""
 
 Maker = Callable[[Scope, Expansion], Any]
 """What makes a value in a scope; text that it makes is counted."""
@@ -52,14 +56,14 @@ class Template:
             raise ExpressionFailed("", "what is put into text nests too deep", "put in a part of it") from None
 
 
-def compiled(value: Any, missing: Missing = "error", braces: bool = False) -> Template:
-    """The template that a value is; the same one for the same value, as long as it is in use and small. With `braces`, text may have ``{{ }}`` in it.
+def compiled(value: Any, missing: Missing = "error", expressions: Expressions = "none") -> Template:
+    """The template that a value is; the same one for the same value, as long as it is in use and small.
 
     Raises:
         BadExpression: a reference in it can't be read, or it is no plain data.
     """
     key = packed(value)
-    return _cached(key, missing, braces) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, braces)
+    return _cached(key, missing, expressions) if len(key) <= CACHED_BYTES_MAX else _compile(unpacked(key), missing, expressions)
 
 
 def packed(value: Any) -> bytes:
@@ -110,24 +114,27 @@ def strange(value: Any, depth: int = 0) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _cached(key: bytes, missing: Missing, braces: bool) -> Template:
-    return _compile(unpacked(key), missing, braces)
+def _cached(key: bytes, missing: Missing, expressions: Expressions) -> Template:
+    return _compile(unpacked(key), missing, expressions)
 
 
-def _compile(value: Any, missing: Missing, braces: bool) -> Template:
-    reads: set[Read] = set()
-    make = _maker(value, "", missing, braces, reads)
-    return Template(make or (lambda scope, expansion: value), frozenset(reads), make is None, make is not None and _expands(value, braces))
+def _compile(value: Any, missing: Missing, expressions: Expressions) -> Template:
+    compiler = _Compiler(missing, expressions)
+    make = compiler.maker(value, "")
+    expands = make is not None and _expands(value, expressions)
+    return Template(make or (lambda scope, expansion: value), frozenset(compiler.reads), make is None, expands)
 
 
-def _expands(value: Any, braces: bool) -> bool:
+def _expands(value: Any, expressions: Expressions) -> bool:
     """Whether a value may come to more than what one of its references refers to: it has several, or an expression of the other language."""
     count, waiting = 0, [value]
     while waiting and count < 2:
         one = waiting.pop()
         match one:
             case str():
-                count += 2 if braces and "{{" in one else "@" in one
+                count += 2 if expressions == "braces" and "{{" in one else "@" in one
+            case {"expr": str()} if expressions == "cel" and is_expression(one):
+                count += 2
             case list():
                 waiting.extend(one)
             case dict():
@@ -135,23 +142,53 @@ def _expands(value: Any, braces: bool) -> bool:
     return count > 1
 
 
-def _maker(value: Any, where: str, missing: Missing, braces: bool, reads: set[Read]) -> Maker | None:
-    """How a value is made in a scope; None if it is the same in all."""
-    match value:
-        case str() if braces and "{{" in value:
-            return _of_braces(value, where, reads)
-        case str():
-            return _of_text(value, where, missing, reads) if "@" in value else None
-        case list():
-            made = [_maker(item, f"{where}/{place}", missing, braces, reads) for place, item in enumerate(value)]
-            return _of_list(value, made) if any(made) else None
-        case dict():
-            if forged := MARKS & value.keys():
-                raise BadExpression(where, f"{min(forged)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
-            inside = {key: _maker(item, f"{where}/{escaped(key)}", missing, braces, reads) for key, item in value.items()}
-            return _of_mapping(value, inside) if any(inside.values()) else None
-        case _:
-            return None
+def is_expression(value: Any) -> bool:
+    """Whether a mapping stands for what an expression comes to: it has nothing but one, which is no reference."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(said := value.get("expr"), str) and not said.startswith("@")
+
+
+class _Compiler:
+    """Makes makers of the parts of one value, and notes what they read."""
+
+    def __init__(self, missing: Missing, expressions: Expressions) -> None:
+        self.missing, self.expressions = missing, expressions
+        self.reads: set[Read] = set()
+
+    def maker(self, value: Any, where: str) -> Maker | None:
+        """How a value is made in a scope; None if it is the same in all."""
+        match value:
+            case str() if self.expressions == "braces" and "{{" in value:
+                return _of_braces(value, where, self.reads)
+            case str():
+                return _of_text(value, where, self.missing, self.reads) if "@" in value else None
+            case list():
+                made = [self.maker(item, f"{where}/{place}") for place, item in enumerate(value)]
+                return _of_list(value, made) if any(made) else None
+            case {"expr": text} if self.expressions == "cel" and is_expression(value):
+                return _of_cel(text, f"{where}/expr", self.reads)
+            case dict():
+                if forged := MARKS & value.keys():
+                    raise BadExpression(where, f"{min(forged)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
+                inside = {key: self.maker(item, f"{where}/{escaped(key)}") for key, item in value.items()}
+                return _of_mapping(value, inside) if any(inside.values()) else None
+            case _:
+                return None
+
+
+def _of_cel(text: str, where: str, reads: set[Read]) -> Maker:
+    expression = cel.compiled(text, where)
+    reads.update(read._replace(where=where) for read in expression.reads)
+
+    def make_value(scope: Scope, expansion: Expansion) -> Any:
+        try:
+            made = expression.evaluate(scope)
+        except Absent as absent:
+            raise ExpressionFailed(where, absent.what, absent.hint) from None
+        if what := strange(made):
+            raise ExpressionFailed(where, f"{cut(text)!r} comes to what can't be kept: {what}", "convert it with string(x), int(x) or double(x)")
+        return made
+
+    return make_value
 
 
 def _of_braces(value: str, where: str, reads: set[Read]) -> Maker:

@@ -223,4 +223,62 @@ ROWS = [
         """,
         result=[[[1], [2]], None],
     ),
+    Row(
+        "{expr: …} is what the expression comes to, wherever a value may stand",
+        """
+        order: listed
+        input: {a: {type: integer, default: 3}, xs: {type: array, default: [1, 2, 3, 4]}}
+        vars: {n: {expr: "input.a * 2"}}
+        steps:
+          - {id: s, set: {n: {expr: "vars.n + 1"}}}
+          - {id: e, each: {in: {expr: "input.xs.filter(x, x > 2)"}}, tool: SAY, with: {value: {expr: "item * 10 + index"}}}
+          - {id: t, tool: SAY, with: {value: 1}, transform: {expr: "self + 1"}}
+          - {id: m, emit: {body: {expr: "[vars.n, t]"}}}
+          - {id: w, if: {ref: "@t", gt: {expr: "input.a - 2"}}, then: [{id: ok, tool: SAY, with: {value: yes}}]}
+          - {id: z, return: {n: "@vars.n", e: "@e", ok: "@ok", deep: [{expr: "size(input.xs)"}]}}
+        """,
+        result={"n": 7, "e": [30, 41], "ok": "yes", "deep": [4]},
+        stream=([7, 2],),
+        crashes=True,
+    ),
+    Row(
+        "an expression that fails where a value stands fails its step",
+        """
+        steps:
+          - {id: a, tool: SAY, with: {value: {x: 1}}}
+          - {id: b, tool: SAY, with: {value: {expr: "a.y + 1"}}, retry: {max: 1}}
+        """,
+        failed="there is no 'y'",
+        ran="a",
+    ),
+    Row(
+        "what begins with an @ is no expression but a value by the name of expr",
+        """
+        vars: {text: "a + 1"}
+        steps:
+          - {id: a, tool: ECHO, with: {more: 1, value: {expr: "@vars.text"}}}
+        """,
+        result={"more": 1, "value": {"expr": "a + 1"}},
+    ),
+    Row(
+        "in dialects, {expr: …} where a value stands is data",
+        """
+        dialect: "001"
+        steps:
+          - {id: a, tool: SAY, with: {value: {expr: "1 + 1"}}}
+        """,
+        result={"expr": "1 + 1"},
+    ),
+    Row(
+        "CEL has macros of two variables",
+        """
+        input: {xs: {type: array, default: [5, 6]}}
+        steps:
+          - id: a
+            when: {expr: "input.xs.all(i, x, x > i) && input.xs.exists(i, x, i == 1 && x == 6)"}
+            tool: SAY
+            with: {value: {expr: "input.xs.transformList(i, x, i * x)"}}
+        """,
+        result=[0, 6],
+    ),
 ]

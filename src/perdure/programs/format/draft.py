@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from perdure.expr.template import Expressions
 from perdure.programs.format.finding import Finding, closest, error, place, warning
 from perdure.programs.format.outline import Outline
 from perdure.programs.format.routes import Routes
@@ -19,6 +20,7 @@ class Draft:
         self.canonical = canonical
         self.dialect = str(canonical.get("dialect") or "")
         self.braces = self.dialect == "003"
+        self.expressions: Expressions = "braces" if self.braces else "none" if self.dialect else "cel"
         self.outline = Outline(canonical)
         self.found: list[Finding] = []
         self.edges: list[tuple[int, int, str]] = []

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure.core.errors import BadValue
+from perdure.expr.template import is_expression
 from perdure.programs.code.durations import seconds
 from perdure.programs.format import model
 from perdure.programs.format.finding import Finding, closest, error, joined, place
@@ -118,6 +119,9 @@ class Fit:
                 if not isinstance(value, dict):
                     self._expected(pointer, described(shape), value)
                     return
+                if self._native and isinstance(shape.of, Value) and shape.of.expressions and is_expression(value):
+                    hint = "write {NAME: {expr: …}}, or give another name to what is called expr"
+                    self._tell("misplaced", pointer, f"{place(self.document, pointer)}: an expression can't stand for all of its names; {hint}")
                 for name, item in value.items():
                     self._value(shape.of, item, joined(pointer, name))
             case Fields():

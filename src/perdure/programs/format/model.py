@@ -191,7 +191,7 @@ TASK = Fields(
         Field("queue", Text(what="the name of a queue"), "where it waits for a worker; absent: in the queue called as its type"),
         Field("priority", Whole(-(2**31)), "higher goes first"),
         Field("heartbeat", Duration(), "how long a worker may be silent"),
-        Field("config", Value(secrets=True), "of a type that the engine does itself: what that is told beside its input"),
+        Field("config", Value(secrets=True, expressions=False), "of a type that the engine does itself: what that is told beside its input"),
     ),
     sugar="type",
 )
@@ -207,7 +207,7 @@ LOOP = Fields(
 FAIL = Fields(
     "fail", (Field("message", Text(template=True), "why", required=True), Field("type", Text(what="the type of the error"), "of the error")), sugar="message"
 )
-OPERATION = Value(roots=("self",), secrets=True)
+OPERATION = Value(roots=("self",), secrets=True, expressions=False)
 PIPELINE = Either((ListOf(OPERATION, least=1), MapOf(OPERATION)), "a list of operations, {ops: [...]}, or {use: the name of a composite}")
 PARALLEL = Fields(
     "parallel",

@@ -37,14 +37,14 @@ class Known:
 def read_by(draft: Draft, known: Known, site: Site) -> Iterator[tuple[int, bool, str]]:
     """The steps that a step reads before others may go on: their numbers, whether only once it has run, and where. Notes what is unknown."""
     items = known.around(site)
-    yield from _steps(draft, known, items, readings(site, draft.braces))
-    for _ in _steps(draft, known, items, readings_later(site, draft.braces)):
+    yield from _steps(draft, known, items, readings(site, draft.expressions))
+    for _ in _steps(draft, known, items, readings_later(site, draft.expressions)):
         pass
 
 
 def check_output(draft: Draft, output: Any) -> None:
     """Note what the definition's output reads that there is not."""
-    for _ in _steps(draft, Known(draft), frozenset(), of_template(output, "/output", draft.braces)):
+    for _ in _steps(draft, Known(draft), frozenset(), of_template(output, "/output", draft.expressions)):
         pass
 
 

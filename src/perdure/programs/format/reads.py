@@ -7,12 +7,16 @@ from perdure.core.errors import BadExpression
 from perdure.expr import condition, template
 from perdure.expr.condition import Dollar
 from perdure.expr.refs import Read
+from perdure.expr.template import Expressions
 from perdure.programs.format.finding import joined
 from perdure.programs.format.outline import Site
 from perdure.programs.format.sources import SOURCES, sourced
 
 RAW = ("tool", "call", "ts", "python", "bash", "do", "parallel", "race")
 """Verbs behind which no template stands: names, sources, and steps that are read for themselves."""
+
+OWN = "pipeline"
+"""The verb of a kind that has expressions of its own; so may the `config` of a `task`."""
 
 CONDITIONS = ("test", "if")
 
@@ -37,70 +41,74 @@ class Reading(NamedTuple):
 Found = Iterator[Reading | Unreadable]
 
 
-def readings(site: Site, braces: bool) -> Found:
-    """All that a step reads before others may go on, those of its nested steps not included; with `braces`, text may have ``{{ }}`` in it."""
+def readings(site: Site, expressions: Expressions) -> Found:
+    """All that a step reads before others may go on, those of its nested steps not included; values may have `expressions`."""
     step, pointer = site.step, site.pointer
     if site.verb in CONDITIONS:
-        yield from _of_condition(site.value, joined(pointer, site.verb), "steps")
+        yield from _of_condition(site.value, joined(pointer, site.verb), "steps", expressions)
     elif site.verb in SOURCES and isinstance(site.value, Mapping):
         beside = {name: value for name, value in site.value.items() if name != SOURCES[site.verb]}
-        yield from of_template(beside, joined(pointer, site.verb), braces)
+        yield from of_template(beside, joined(pointer, site.verb), expressions)
+    elif site.verb == "task" and isinstance(site.value, Mapping):
+        about = {name: value for name, value in site.value.items() if name != "config"}
+        yield from of_template(about, joined(pointer, site.verb), expressions)
+        yield from of_template(site.value.get("config"), joined(pointer, site.verb, "config"), "none" if expressions == "cel" else expressions)
     elif site.verb not in RAW:
-        yield from of_template(site.value, joined(pointer, site.verb), braces)
+        yield from of_template(site.value, joined(pointer, site.verb), "none" if site.verb == OWN and expressions == "cel" else expressions)
     if "when" in step:
-        yield from _of_condition(step["when"], joined(pointer, "when"), "steps")
+        yield from _of_condition(step["when"], joined(pointer, "when"), "steps", expressions)
     for field in ("with", "env"):
         if field in step:
-            yield from of_template(step[field], joined(pointer, field), braces)
+            yield from of_template(step[field], joined(pointer, field), expressions)
     if isinstance(each := step.get("each"), Mapping):
-        yield from of_template(each.get("in"), joined(pointer, "each", "in"), braces)
+        yield from of_template(each.get("in"), joined(pointer, "each", "in"), expressions)
     if isinstance(repeat := step.get("repeat"), Mapping):
-        yield from _late(_of_repeat(repeat, joined(pointer, "repeat"), braces))
+        yield from _late(_of_repeat(repeat, joined(pointer, "repeat"), expressions))
     if "transform" in step and sourced(step["transform"]) is None:
-        yield from _late(of_template(step["transform"], joined(pointer, "transform"), braces))
+        yield from _late(of_template(step["transform"], joined(pointer, "transform"), expressions))
 
 
 def _late(found: Found) -> Found:
     return (one._replace(late=True) if isinstance(one, Reading) else one for one in found)
 
 
-def _of_repeat(repeat: Mapping[str, Any], pointer: str, braces: bool) -> Found:
+def _of_repeat(repeat: Mapping[str, Any], pointer: str, expressions: Expressions) -> Found:
     for field in ("state", "delay"):
         if field in repeat:
-            yield from of_template(repeat[field], joined(pointer, field), braces)
+            yield from of_template(repeat[field], joined(pointer, field), expressions)
     for field in ("while", "until"):
         if field in repeat:
-            yield from _of_condition(repeat[field], joined(pointer, field), "self")
+            yield from _of_condition(repeat[field], joined(pointer, field), "self", expressions)
 
 
-def readings_later(site: Site, braces: bool) -> Found:
+def readings_later(site: Site, expressions: Expressions) -> Found:
     """What is read when all that ran before is there: where to go on, and what undoes the step."""
     undo, following = site.step.get("undo"), site.step.get("next")
     if isinstance(undo, Mapping) and "with" in undo:
-        yield from of_template(undo["with"], joined(site.pointer, "undo", "with"), braces)
+        yield from of_template(undo["with"], joined(site.pointer, "undo", "with"), expressions)
     pointer = joined(site.pointer, "next")
     if isinstance(following, Mapping) and isinstance(following.get("success"), list):
         following, pointer = following["success"], joined(pointer, "success")
     for number, rule in enumerate(following if isinstance(following, list) else ()):
         if isinstance(rule, Mapping) and rule.get("when") is not None:
-            yield from _of_condition(rule["when"], joined(pointer, number, "when"), "self")
+            yield from _of_condition(rule["when"], joined(pointer, number, "when"), "self", expressions)
 
 
-def of_template(value: Any, pointer: str, braces: bool) -> Found:
+def of_template(value: Any, pointer: str, expressions: Expressions) -> Found:
     """The references in a template."""
     if value is None or value is True or value is False:
         return
     try:
-        reads = template.compiled(value, braces=braces).reads
+        reads = template.compiled(value, expressions=expressions).reads
     except BadExpression as problem:
         yield _unreadable(problem, pointer)
     else:
         yield from _sorted(reads, pointer)
 
 
-def _of_condition(value: Any, pointer: str, dollar: Dollar) -> Found:
+def _of_condition(value: Any, pointer: str, dollar: Dollar, expressions: Expressions) -> Found:
     try:
-        reads = condition.compiled(value, dollar=dollar).reads
+        reads = condition.compiled(value, dollar=dollar, expressions=expressions).reads
     except BadExpression as problem:
         yield _unreadable(problem, pointer)
     else:

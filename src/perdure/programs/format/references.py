@@ -8,6 +8,7 @@ from typing import Any
 from perdure.core.errors import BadExpression
 from perdure.expr import condition, schema, template
 from perdure.expr.refs import Read
+from perdure.expr.template import Expressions
 from perdure.programs.format import model
 from perdure.programs.format.finding import Finding, at, closest, error, joined, parts, place, step_of, warning
 from perdure.programs.format.fit import Expression, shown
@@ -37,6 +38,7 @@ class References:
         self._order = document.get("order", "refs")
         self._native = "dialect" not in document
         self._braces = document.get("dialect") == "003"
+        self._expressions: Expressions = "cel" if self._native else "braces" if self._braces else "none"
         self._steps = {one.pointer: one for one in placed(document)}
         self._ids: dict[str, Placed] = {}
         for one in self._steps.values():
@@ -65,7 +67,7 @@ class References:
             yield from self._schema(value, pointer)
         else:
             try:
-                reads = reads_of(expression, self._braces)
+                reads = reads_of(expression, self._expressions)
             except BadExpression as bad:
                 spot = pointer + bad.where
                 yield error("bad_expression", spot, f"{place(self.document, spot)}: {bad.what}; {bad.hint}")
@@ -235,15 +237,17 @@ class References:
             yield error("bad_name", pointer, f"{place(self.document, pointer)}: the item and its number have one name; choose another for one")
 
 
-def reads_of(expression: Expression, braces: bool = False) -> frozenset[Read]:
-    """What an expression reads; with `braces`, text may have ``{{ }}`` in it.
+def reads_of(expression: Expression, expressions: Expressions = "cel") -> frozenset[Read]:
+    """What an expression reads; values in it may have `expressions`.
 
     Raises:
         BadExpression: it is none.
     """
     if isinstance(expression.shape, Condition):
-        return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps").reads
-    return template.compiled(expression.value, braces=braces).reads
+        return condition.compiled(expression.value, dollar="self" if "self" in expression.shape.roots else "steps", expressions=expressions).reads
+    if expressions == "cel" and isinstance(expression.shape, Value) and not expression.shape.expressions:
+        expressions = "none"
+    return template.compiled(expression.value, expressions=expressions).reads
 
 
 def _given(step: dict[str, Any]) -> set[str]:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.expr.template import is_expression
 from perdure.programs.format.canonical import plain
 from perdure.programs.format.finding import at, joined, parts
 from perdure.programs.format.fit import Expression, Fit
 from perdure.programs.format.model import ID_PATTERN
-from perdure.programs.format.shapes import Condition, Id, Schema
+from perdure.programs.format.shapes import Condition, Id, Schema, Value
 from perdure.programs.format.steps import placed
 
 _WORD = rf"({ID_PATTERN})"
@@ -32,7 +33,7 @@ def renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any
     fit = Fit(found)
     fit.walk()
     for expression in fit.expressions:
-        _put(found, expression.pointer, _renamed(expression, names))
+        _put(found, expression.pointer, _renamed(expression, names, "dialect" not in found))
     for one in placed(found):
         if one.id in names:
             one.step["id"] = names[one.id]
@@ -48,25 +49,28 @@ def _put(document: Any, pointer: str, value: Any) -> None:
         holder[last] = value
 
 
-def _renamed(expression: Expression, names: Mapping[str, str]) -> Any:
+def _renamed(expression: Expression, names: Mapping[str, str], native: bool) -> Any:
     match expression.shape:
         case Schema():
             return expression.value
         case Id():
             return names.get(expression.value, expression.value)
         case Condition():
-            return _condition(expression.value, names, steps="self" not in expression.shape.roots)
-    return _template(expression.value, names)
+            return _condition(expression.value, names, "self" not in expression.shape.roots, native)
+    has_cel = native and not (isinstance(expression.shape, Value) and not expression.shape.expressions)
+    return _template(expression.value, names, has_cel)
 
 
-def _template(value: Any, names: Mapping[str, str]) -> Any:
+def _template(value: Any, names: Mapping[str, str], has_cel: bool) -> Any:
     match value:
         case str():
             return _text(value, names)
         case list():
-            return [_template(item, names) for item in value]
+            return [_template(item, names, has_cel) for item in value]
+        case {"expr": str(text)} if has_cel and is_expression(value):
+            return {"expr": _cel(text, names)}
         case dict():
-            return {name: _template(item, names) for name, item in value.items()}
+            return {name: _template(item, names, has_cel) for name, item in value.items()}
     return value
 
 
@@ -82,20 +86,20 @@ def _text(text: str, names: Mapping[str, str]) -> str:
     return _KEYED.sub(keyed, _REFERENCE.sub(reference, text))
 
 
-def _condition(value: Any, names: Mapping[str, str], steps: bool) -> Any:
+def _condition(value: Any, names: Mapping[str, str], steps: bool, native: bool) -> Any:
     match value:
         case str():
             return _text(value, names)
         case {"ref": str(ref)}:
-            rest = {name: _template(item, names) if name != "matches" else item for name, item in value.items()}
+            rest = {name: _template(item, names, native) if name != "matches" else item for name, item in value.items()}
             return rest | {"ref": _json_path(ref, names) if ref.startswith("$") and steps else _text(ref, names)}
         case {"expr": str(text)}:
             renamed = _cel(text, names)
             return value if renamed == text else {"expr": renamed}
         case {"all": list(inner)} | {"any": list(inner)}:
-            return {next(iter(value)): [_condition(one, names, steps) for one in inner]}
+            return {next(iter(value)): [_condition(one, names, steps, native) for one in inner]}
         case {"not": inner}:
-            return {"not": _condition(inner, names, steps)}
+            return {"not": _condition(inner, names, steps, native)}
     return value
 
 

@@ -49,10 +49,14 @@ class Duration(msgspec.Struct, frozen=True):
 
 
 class Value(msgspec.Struct, frozen=True):
-    """Any value, with references in it. Besides the roots that are seen everywhere, `roots` are; secrets only with `secrets`."""
+    """Any value, with references in it. Besides the roots that are seen everywhere, `roots` are; secrets only with `secrets`.
+
+    Without `expressions`, what looks like an expression in it belongs to a kind, which has its own.
+    """
 
     roots: tuple[str, ...] = ()
     secrets: bool = False
+    expressions: bool = True
 
 
 class Plain(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from perdure.core.paths import Key, Path
 from perdure.core.program import Command
 from perdure.expr import condition, marks, template
 from perdure.expr.condition import Condition
-from perdure.expr.template import Template
+from perdure.expr.template import Expressions, Template
 from perdure.programs.graph import doing, guarding, patching
 from perdure.programs.graph.bodies import Body
 from perdure.programs.graph.declare import GraphWorkflow
@@ -367,18 +367,23 @@ class Instance:
 
     # what expressions say
 
-    def template(self, value: Any) -> Template:
-        """A value template of the definition, compiled."""
-        return template.compiled(value, self.missing(in_condition=False), self.plan.ir.dialect == "003")
+    def template(self, value: Any, is_of_kind: bool = False) -> Template:
+        """A value template of the definition, compiled; of a kind, it has no expressions in it but those of the kind itself."""
+        return template.compiled(value, self.missing(in_condition=False), "none" if is_of_kind and self.expressions == "cel" else self.expressions)
 
-    def evaluated(self, value: Any, names: Names, may_have_secrets: bool = False) -> Any:
-        """What a value template comes to, with what stands for secrets in their places if it may have them.
+    @property
+    def expressions(self) -> Expressions:
+        """Which expressions values of the definition may have in them."""
+        return "braces" if self.plan.ir.dialect == "003" else "none" if self.plan.ir.dialect else "cel"
+
+    def evaluated(self, value: Any, names: Names, may_have_secrets: bool = False, is_of_kind: bool = False) -> Any:
+        """What a value template comes to, with what stands for secrets in their places if it may have them; see `template`.
 
         Raises:
             ExpressionFailed: something is missing that has to be there.
             Failure: it reads a secret, and may not have any; what stands for one must not go out instead.
         """
-        compiled = self.template(value)
+        compiled = self.template(value, is_of_kind)
         if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
             why = (
                 "it reads a secret, and what it comes to is kept; secrets are given by name, in `with`, to what does work: a tool, a function, a kind of steps"
@@ -404,7 +409,7 @@ class Instance:
 
     def condition(self, value: Any, names: Names) -> Condition:
         """A condition of the definition, compiled. ``$`` in it is the step's own result where there is one, else all steps."""
-        return condition.compiled(value, self.missing(in_condition=True), "self" if names.has("self") else "steps")
+        return condition.compiled(value, self.missing(in_condition=True), "self" if names.has("self") else "steps", self.expressions)
 
     def missing(self, *, in_condition: bool) -> Any:
         """What a missing value comes to in the dialect of the definition."""

@@ -105,7 +105,8 @@ def _config(run: "Instance", doing: Doing, kind: str, config: Any) -> Any:
     """What stands behind the verb, evaluated but for a source text."""
     source = SOURCES.get(kind)
     if source is None:
-        return _value(run, doing, config)
+        has_own = doing.node.kind in ("pipeline", "task")
+        return None if config is None else run.evaluated(config, doing.names, may_have_secrets=True, is_of_kind=has_own)
     if not isinstance(config, Mapping):
         return config
     return {**_value(run, doing, {name: value for name, value in config.items() if name != source}), source: config.get(source)}

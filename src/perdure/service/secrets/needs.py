@@ -30,5 +30,5 @@ def _given(node: Node) -> Iterator[Any]:
 
 def _names(value: Any, braces: bool) -> Iterator[str]:
     with suppress(BadExpression):  # what stands behind some verbs is no template
-        reads = template.compiled(value, braces=braces).reads
+        reads = template.compiled(value, expressions="braces" if braces else "none").reads
         yield from sorted({str(read.path[0]) for read in reads if read.root == "secrets" and read.path})

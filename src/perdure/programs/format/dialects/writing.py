@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from perdure.expr.template import is_expression
 from perdure.programs.format.canonical import canonical
 from perdure.programs.format.check import checked
 from perdure.programs.format.dialects.reading import Dialect, Notes, Read, Written
 from perdure.programs.format.finding import Finding, error, joined, place, warning
+from perdure.programs.format.fit import Fit
+from perdure.programs.format.shapes import Value
 
 SHOWN_MAX = 10
 
@@ -20,6 +23,10 @@ def written(definition: Document, dialect: Dialect, write: Callable[[Document, N
     if wrong := [one for one in checked(definition) if one.severity == "error"]:
         return Written(None, tuple(wrong[:SHOWN_MAX]))
     whole = canonical(definition)
+    if computed := list(_computed(whole))[:SHOWN_MAX]:
+        return Written(
+            None, tuple(error("unsayable", pointer, f"{place(whole, pointer)}: seed {dialect} has no values that are computed") for pointer in computed)
+        )
     notes = Notes(whole)
     document = write(whole, notes)
     if notes.findings:
@@ -44,6 +51,27 @@ def _without_sources(value: Any) -> Any:
         case list():
             return [_without_sources(item) for item in value]
     return value
+
+
+def _computed(definition: Document) -> Iterator[str]:
+    """Where values stand that are what an expression comes to, which in a dialect would be data."""
+    fit = Fit(definition)
+    fit.walk()
+    for one in fit.expressions if "dialect" not in definition else ():
+        if isinstance(one.shape, Value) and one.shape.expressions:
+            yield from _expressions(one.value, one.pointer)
+
+
+def _expressions(value: Any, pointer: str) -> Iterator[str]:
+    match value:
+        case dict() if is_expression(value):
+            yield pointer
+        case dict():
+            for name, item in value.items():
+                yield from _expressions(item, joined(pointer, name))
+        case list():
+            for index, item in enumerate(value):
+                yield from _expressions(item, joined(pointer, index))
 
 
 def differences(one: Any, other: Any, pointer: str) -> Iterator[str]:
