@@ -71,10 +71,11 @@ def test_there_is_a_page_of_each_kind_and_no_other() -> None:
 @pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("http", "task")])
 def test_an_example_comes_to_what_its_page_states(name: str, tmp_path: Path) -> None:
     (tmp_path / "script.yaml").write_text(SAID)
+    (tmp_path / "files").mkdir()
     with serving_aside(load(tmp_path / "script.yaml")) as url:
         known: dict[str, Any] = models(url)
         known["default"] = known["small"]
-        deployment = Deployment(allowed=Allowed(bash=True), work=tmp_path / "work", models=known)
+        deployment = Deployment(allowed=Allowed(bash=True, file=tmp_path / "files"), work=tmp_path / "work", models=known)
         made = Definition.of(SHOWN[name].example, tools=PAYMENT, calls=[Definition.of(RECEIPT)], deployment=deployment)
         given = {"offers": OFFERS} if name == "pipeline" else {}
         assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(**given) == GIVES[name]

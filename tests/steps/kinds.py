@@ -5,11 +5,14 @@ directory of their own.
 """
 
 import asyncio
+import fcntl
 import json
+import os
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from perdure import Definition
 from perdure.async_client import AsyncClient
@@ -30,12 +33,15 @@ PRINTED_MOST = 64_000
 class Place:
     """What the steps of a test reach. `mended` is whether what fails has been mended; `undone` is what was given to those who undo."""
 
+    last: ClassVar["Place"]
+
     def __init__(self, url: str, directory: Path) -> None:
+        Place.last = self
         self.url, self.directory, self.undone = url.rstrip("/"), directory, list[Any]()
         self.mended = False
         entry = {"provider": "openai-chat", "model": "m", "base_url": f"{self.url}/v1"}
         self.deployment = Deployment(
-            Allowed(bash=True, http=("127.0.0.1",)), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}}
+            Allowed(bash=True, http=("127.0.0.1",), file=directory), work=directory / "work", models={"default": entry, "broken": {**entry, "model": "broken"}}
         )
         own: dict[str, Callable[..., Any]] = {"echo": self._echo, "broken": self._broken, "slow": self._slow, "undone": self._undo}
         self.tools: dict[str, Any] = {name: CodeStep(fn, name=name, idempotent=True) for name, fn in own.items()}
@@ -46,6 +52,14 @@ class Place:
         for path, answer in (("/echo", echoed), ("/broken", self._until_mended), ("/slow", silent), ("/v1/chat/completions", self._completed)):
             server.on(path, answer)
         return self
+
+    def locked(self, directory: str) -> str:
+        """A file in a directory to which somebody else writes for ever."""
+        (self.directory / directory).mkdir(exist_ok=True)
+        held = os.open(self.directory / directory, os.O_RDONLY)
+        weakref.finalize(self, os.close, held)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return f"{directory}/x"
 
     def mend(self) -> None:
         """Have what failed until now succeed."""
@@ -112,12 +126,18 @@ def itself(result: Any) -> Any:
     return result
 
 
+def written(result: Any) -> str:
+    """What stands in the file that a result names, of the place that was made last."""
+    return (Place.last.directory / result["path"]).read_bytes().decode()
+
+
 class Row(NamedTuple):
     """A kind of steps, as its steps stand in a definition of a `Place`.
 
     The step `echo` comes to its input `value`, which `value_of` finds in its result, up to `characters_max`. `broken` fails until the place is mended or,
     with `by_input`, until the input `broken` is false; `tries` is how often it is tried with ``retry: {max: 3}``. `slow` never ends by itself.
     `refused` are configs that are wrong. With `repeats`, a step that was interrupted is done again. `is_kind`: it is done by a `Kind`, which declares limits.
+    `has_value`: its result has the value, and does not only name it.
     """
 
     kind: str
@@ -130,6 +150,7 @@ class Row(NamedTuple):
     repeats: bool = True
     characters_max: int = 2_000_000
     is_kind: bool = True
+    has_value: bool = True
     refused: tuple[Any, ...] = ()
 
 
@@ -174,6 +195,16 @@ KINDS: dict[str, Row] = {
             lambda result: result["body"]["value"],
             repeats=False,
             refused=("", 5, {}, {"url": "ftp://x"}, {"url": "http://a:b@x/"}, {"url": "http://x", "method": "BREW"}),
+        ),
+        Row(
+            "file",
+            always({"file": {"write": "texts/echo.txt", "content": "@input.value"}}),
+            always({"file": {"read": "mended"}}),
+            lambda place: {"file": {"write": place.locked("busy"), "content": "x"}},
+            written,
+            characters_max=1_000_000,
+            has_value=False,
+            refused=("", 5, {}, {"read": "../x"}, "/etc/passwd", {"read": "x", "write": "y"}, {"list": ".", "as": "csv"}, {"write": "x", "as": "xml"}),
         ),
         Row(
             "llm",

@@ -53,7 +53,7 @@ def options(command: F) -> F:
     command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK", help=said)(command)
     said = "From what all shell commands are kept: nothing, the network, or all but their directory."
     command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATE", help=said)(command)
-    said = "What steps may do that they may not of themselves: bash, or http:HOST for a private address. Several with commas."
+    said = "What steps may do that they may not of themselves: bash, http:HOST for a private address, file:DIRECTORY for files below it. Several with commas."
     return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)
 
 

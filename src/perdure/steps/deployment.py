@@ -12,25 +12,28 @@ from perdure.core.errors import BadValue
 ALLOWABLE = {
     "bash": "shell commands, with the rights of the engine's own user",
     "http:HOST": "requests to HOST though its address is private: a name, an address, a network such as 10.0.0.0/8, or host:port; http alone: all",
+    "file:DIRECTORY": "files below DIRECTORY, read and written",
 }
 """What can be allowed that is not allowed of itself, and what that means."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """What is allowed besides what always is. `http` are hosts, networks or host:port whose private addresses may be reached; ``*``: all."""
+    """What is allowed besides what always is. `http` are hosts, networks or host:port whose private addresses may be reached; ``*``: all. `file` is the
+    directory below which files may be read and written (None: none)."""
 
     bash: bool = False
     http: tuple[str, ...] = ()
+    file: str | Path | None = None
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Allowed:
-        """What texts such as ``bash`` and ``http:10.0.0.0/8`` allow; several may stand in one, parted by commas.
+        """What texts such as ``bash``, ``http:10.0.0.0/8`` and ``file:/srv/reports`` allow; several may stand in one, parted by commas.
 
         Raises:
-            BadValue: nothing is called so.
+            BadValue: nothing is called so, or two directories are.
         """
-        bash, http = False, list[str]()
+        bash, http, directory = False, list[str](), ""
         for word in (part.strip() for one in words for part in one.split(",")):
             name, _, rest = word.partition(":")
             match name, rest:
@@ -38,9 +41,13 @@ class Allowed:
                     bash = True
                 case "http", host:
                     http.append(host or "*")
+                case "file", there if there and directory in ("", there):
+                    directory = there
+                case "file", _:
+                    raise BadValue("allow", word, "file:DIRECTORY, of one directory")
                 case _:
                     raise BadValue("allow", word, f"one of {', '.join(ALLOWABLE)}")
-        return cls(bash, tuple(http))
+        return cls(bash, tuple(http), directory or None)
 
 
 def no_secret(_: str) -> str | None:

@@ -25,6 +25,7 @@ GROUP = "perdure.kinds"
 OWN: dict[str, str] = {
     "bash": "perdure.steps.bash.kind:bash",
     "http": "perdure.steps.http.kind:kind",
+    "file": "perdure.steps.file.kind:kind",
     "llm": "perdure.steps.models.llm:kind",
     "ts": "perdure.steps.ts:kind",
     "python": "perdure.steps.python:kind",

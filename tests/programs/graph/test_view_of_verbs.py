@@ -17,7 +17,7 @@ from tests.graph.semantics.table import folded
 from tests.programs.graph.acting import CHILD, PLACES, VERBS, document, say
 from tests.steps.agents.scripted import Script, deployed
 
-KINDS = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "llm", "pipeline", "of_its_own")}
+KINDS = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "file", "llm", "pipeline", "of_its_own")}
 MORE: dict[str, dict[str, Any]] = {
     "own": {"task": "of_its_own"},
     "transform": {"set": {"x": 1}, "transform": {"ts": "export default () => 1"}},

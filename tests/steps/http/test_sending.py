@@ -436,3 +436,24 @@ async def test_bytes_behind_an_answer_are_not_taken_for_the_next_answer(server: 
     assert (await caller(server.url("/a")))["body"] in ("first", None)
     assert (await caller(server.url("/b")))["body"] == "second"
     assert [seen.connection for seen in server.seen] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("raw", "taken_as", "comes_to"),
+    [
+        (b"item,cents\r\ntea,300\r\n", "csv", [{"item": "tea", "cents": "300"}]),
+        ("name\ncafé\n".encode("latin-1"), "csv", [{"name": "café"}]),
+        (b"a\nb\n", "lines", ["a", "b"]),
+        (b"<a x='1'><b/></a>", "xml", {"a": {"@x": "1", "b": ""}}),
+    ],
+)
+async def test_tables_lines_and_xml_are_data_where_they_are_wanted(server: Server, caller: Caller, raw: bytes, taken_as: str, comes_to: Any) -> None:
+    server.on("/a", reply(raw, headers={"Content-Type": "text/plain; charset=latin-1"}))
+    assert (await caller(server.url("/a"), **{"as": taken_as}))["body"] == comes_to
+
+
+@pytest.mark.parametrize(("raw", "taken_as"), [(b"a,b\n1,2,3\n", "csv"), (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "xml"), (b"\xff", "lines")])
+async def test_what_is_not_what_it_is_wanted_as_is_refused(server: Server, caller: Caller, raw: bytes, taken_as: str) -> None:
+    server.on("/a", reply(raw, headers={"Content-Type": "text/plain"}))
+    with pytest.raises(AnswerRefused, match=r"not csv|not xml|not text"):
+        await caller(server.url("/a"), **{"as": taken_as})

@@ -115,7 +115,7 @@ WRONG = [
     ({"url": URL, "headers": {"A": "ä"}}, "/headers/A", "ASCII"),
     ({"url": URL, "headers": {"Host": "y"}}, "/headers/Host", "follows from the request"),
     ({"url": URL, "headers": {"content-length": 5}}, "/headers/content-length", "follows from the request"),
-    ({"url": URL, "as": "xml"}, "/as", "json, text, base64"),
+    ({"url": URL, "as": "yaml"}, "/as", "json, text, csv, lines, xml, base64"),
     ({"url": URL, "accept": "all"}, "/accept", "any, or a list"),
     ({"url": URL, "accept": [200]}, "/accept", "any, or a list"),
     ({"url": URL, "accept": ["404"]}, "/accept", "any, or a list"),

@@ -12,11 +12,23 @@ from perdure.steps.pipeline.operations import OPERATIONS
 from tests.steps.pipeline.tables import piped, refused
 
 ROWS = [{"a": 2, "b": "x1"}, {"a": 1, "b": "y2"}, {"a": None}]
-TEN = ["http_request", "table_sort", "table_filter", "table_select", "top_k", "groupby", "join", "jq_transform", "regex_extract", "parse_date"]
+ELEVEN = [
+    "http_request",
+    "table_sort",
+    "table_filter",
+    "table_select",
+    "top_k",
+    "groupby",
+    "join",
+    "jq_transform",
+    "regex_extract",
+    "parse_csv",
+    "parse_date",
+]
 
 
-def test_there_are_ten_primitives() -> None:
-    assert list(OPERATIONS) == TEN
+def test_there_are_eleven_primitives() -> None:
+    assert list(OPERATIONS) == ELEVEN
 
 
 @pytest.mark.parametrize(
@@ -118,10 +130,10 @@ DEFAULTS = {name for operation in OPERATIONS.values() for name in (operation.sho
 WORDS = sorted({*DEFAULTS, "field", "on", "pattern", "as", "formats", "gt", "any"})
 ARGUMENTS = st.dictionaries(st.sampled_from(WORDS), st.one_of(JSON, st.sampled_from(["a", "b", "asc", "null", "inner", "@self.a", "count"])), max_size=4)
 OPS = st.one_of(
-    st.tuples(st.sampled_from([one for one in TEN if one not in ("http_request", "jq_transform")]), st.one_of(ARGUMENTS, JSON)).map(
+    st.tuples(st.sampled_from([one for one in ELEVEN if one not in ("http_request", "jq_transform")]), st.one_of(ARGUMENTS, JSON)).map(
         lambda pair: {pair[0]: pair[1]}
     ),
-    st.tuples(st.sampled_from(TEN[1:7]), ARGUMENTS).map(lambda pair: {"step": pair[0], **pair[1]}),
+    st.tuples(st.sampled_from(ELEVEN[1:7]), ARGUMENTS).map(lambda pair: {"step": pair[0], **pair[1]}),
     JSON,
 )
 

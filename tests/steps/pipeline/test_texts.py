@@ -96,3 +96,32 @@ def test_formats_and_zones_that_there_are_not_are_refused() -> None:
     assert "'%Q' is no format of strptime" in refused([], {"parse_date": {"field": "d", "format": "%Q"}})
     assert "'iso' is no format" in refused([], {"parse_date": {"field": "d", "format": "iso"}})
     assert "'Europe/Londn' is no time zone" in refused([], {"parse_date": {"field": "d", "timezone": "Europe/Londn"}})
+
+
+def test_csv_becomes_rows_in_the_place_of_the_row_in_which_it_stood() -> None:
+    rows = [{"t": "item;cents\ntea;300\nsalt;\n"}, {"t": None}, {"t": "item;cents\nrice;1.5\n"}]
+    csv = {"parse_csv": {"field": "t", "delimiter": ";", "numbers": ["cents"]}}
+    assert piped(rows, csv) == [{"item": "tea", "cents": 300}, {"item": "salt", "cents": None}, {"item": "rice", "cents": 1.5}]
+    assert piped([{"t": "tea,300\n"}], {"parse_csv": {"field": "t", "names": ["item", "cents"]}}, {"table_select": "item"}) == [{"item": "tea"}]
+    assert piped([{"t": "a\nb\n"}], {"parse_csv": "t"}) == [{"a": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "why"),
+    [
+        (7, {}, "row 1: 7 is a number, and CSV is text"),
+        ("a\nb,c\n", {}, "row 1: line 2 has 2 fields"),
+        ("a\n1e999\n", {"numbers": ["a"]}, "row 1: '1e999' in the field 'a' is no number"),
+        ("a\nnan\n", {"numbers": "a"}, "row 1: 'nan' in the field 'a' is no number"),
+        ("a\n" + "9" * 300 + "e99\n", {"numbers": "a"}, "is no number such as 12.5"),
+    ],
+)
+def test_what_is_no_csv_says_so_with_its_row_and_may_be_skipped(text: Any, asked: dict[str, Any], why: str) -> None:
+    rows = [{"t": "a\n1\n"}, {"t": text}]
+    assert why in refused(rows, {"parse_csv": {"field": "t", **asked}})
+    assert len(piped(rows, {"parse_csv": {"field": "t", "on_error": "skip", **asked}})) == 1
+
+
+@pytest.mark.parametrize("asked", [{"delimiter": ";;"}, {"delimiter": "\n"}, {"names": ["a", "a"]}, {"numbers": [5]}, {"header": True}])
+def test_arguments_of_csv_that_mean_nothing_are_refused(asked: dict[str, Any]) -> None:
+    assert "parse_csv" in refused([{"t": "a"}], {"parse_csv": {"field": "t", **asked}})

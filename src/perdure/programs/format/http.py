@@ -31,8 +31,9 @@ HTTP = Fields(
         Field("files", MapOf(FILE), "files that are sent, with the fields of `form`, as multipart/form-data"),
         Field(
             "as",
-            Choice(("json", "text", "base64")),
-            "what the body of the answer is taken for; absent: JSON if its type says so and it is, else text if it is, else {base64: …}",
+            Choice(("json", "text", "csv", "lines", "xml", "base64")),
+            "what the body of the answer is taken for (csv: a list of rows, lines: a list of texts); absent: JSON if its type says so and it is, else text "
+            "if it is, else {base64: …}",
         ),
         Field(
             "accept",

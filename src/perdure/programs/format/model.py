@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.expr import refs
 from perdure.programs.format.agents import AGENT, AGENT_MESSAGE
+from perdure.programs.format.file import FILE
 from perdure.programs.format.http import HTTP
 from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
@@ -225,6 +226,7 @@ VERBS = (
     Verb("python", Text(what="source text"), "Python, in a sandbox"),
     Verb("bash", BASH, "a shell command; values reach it through `env`", effect=True),
     Verb("http", HTTP, "a request", effect=True),
+    Verb("file", FILE, "a file of the directory that the deployment allows", effect=True),
     Verb("call", Text(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN), "a function, or another workflow", effect=True),
     Verb("agent", AGENT, "an agent that decides which tools to use", effect=True),
     Verb("agent_message", AGENT_MESSAGE, "a message to the agent of this execution", effect=True),
@@ -252,7 +254,7 @@ VERBS = (
     Verb("set", MapOf(Value()), "variables, from then on"),
 )
 
-WORK = ("tool", "ts", "python", "bash", "http", "llm", "pipeline", "task")
+WORK = ("tool", "ts", "python", "bash", "http", "file", "llm", "pipeline", "task")
 """The verbs that are calls of work, each with tries of its own."""
 
 BLOCKS = ("if", "parallel", "race", "do")

@@ -10,7 +10,7 @@ BLOCKS = ("if", "do", "parallel", "race")
 MUST_LEAD_ON = {"approve": ("approved", "rejected"), "test": ("true", "false"), "if": ("true", "false"), "loop": ("loop", "done")}
 """The ports of verbs with several, of which each is expected to lead somewhere once one of them does."""
 
-FREE = frozenset(("ts", "python", "bash", "http", "agent", "agent_message", "llm", "pipeline", "task"))
+FREE = frozenset(("ts", "python", "bash", "http", "file", "agent", "agent_message", "llm", "pipeline", "task"))
 """The verbs of which only what does them knows by which ports they are left."""
 
 

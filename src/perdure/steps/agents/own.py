@@ -46,7 +46,7 @@ def _pipeline(around: Around) -> Tool:
     about = (
         "Work on tables: a list of operations, each on the rows of the one before, such as"
         ' [{"step": "table_filter", ...}, {"step": "table_sort", "field": "price", "order": "asc"}, {"step": "top_k", "k": 3}].'
-        " There are http_request, table_sort, table_filter, table_select, top_k, groupby, join, jq_transform, regex_extract, parse_date."
+        " There are http_request, table_sort, table_filter, table_select, top_k, groupby, join, jq_transform, regex_extract, parse_csv, parse_date."
         " Or use: the name of a pipeline that search_tools has found, with its inputs."
     )
     properties = {

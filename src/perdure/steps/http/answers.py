@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from email.message import Message
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.core import values
 from perdure.core.errors import ProgrammingError
+from perdure.steps import contents
 from perdure.steps.http.errors import AnswerRefused
 
 EXCERPT_MAX = 300
@@ -79,10 +80,24 @@ def body(raw: bytes, type_header: str, taken_as: str, bodiless: bool) -> Any:
             return found
         if taken_as:
             raise AnswerRefused(f"its body is not JSON: {why}" + (f": {cut}" if (cut := excerpt(raw, type_header)) else ""))
+    if taken_as == "xml":
+        return _content(contents.xml, raw, taken_as)
     text = _text(raw, kind.charset)
     if text is None and taken_as:
         raise AnswerRefused(f"its body is not text in {kind.charset}; take it as base64")
+    if text is not None and taken_as in _CONTENTS:
+        return _content(_CONTENTS[taken_as], text, taken_as)
     return _base64(raw) if text is None else text
+
+
+_CONTENTS: dict[str, Callable[[str], Any]] = {"csv": contents.rows, "lines": contents.lines}
+
+
+def _content(reads: Callable[[Any], Any], given: bytes | str, taken_as: str) -> Any:
+    try:
+        return reads(given)
+    except contents.BadContent as error:
+        raise AnswerRefused(f"its body is not {taken_as}: {error}") from None
 
 
 def excerpt(raw: bytes, type_header: str) -> str:

@@ -43,6 +43,9 @@ KEPT = frozenset(("accept", "accept-encoding", "accept-language", "content-type"
 """The headers that are for everybody. All others may be for whom they were written alone, and no redirect takes them to somebody else."""
 
 OF_A_BODY = frozenset(("content-encoding", "content-language", "content-location", "content-type", KEY))
+PARSED = frozenset(("csv", "lines", "xml"))
+"""What takes long enough to read that other steps go on meanwhile."""
+
 EXCERPT_BYTES, EXCERPT_WAIT_S = 16 * 1024, 2.0
 CUT_OFF_MAX = 10_000
 _cut_off: dict[str, bool] = {}
@@ -174,7 +177,8 @@ class Exchange:
         if len(raw) > wanted.max_bytes:
             raise AnswerRefused(f"{self._what}: its answer has more than {wanted.max_bytes:,} bytes; raise max_bytes if that is wanted")
         try:
-            body = answers.body(raw, str(headers.get("content-type", "")), wanted.taken_as, bodiless)
+            given = raw, str(headers.get("content-type", "")), wanted.taken_as, bodiless
+            body = await asyncio.to_thread(answers.body, *given) if wanted.taken_as in PARSED else answers.body(*given)
         except AnswerRefused as error:
             raise AnswerRefused(f"{self._what}: it answered {answer.status}, but {error}") from None
         url = self._shown(self.url) if wanted.secret else str(self.url)

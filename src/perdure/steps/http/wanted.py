@@ -254,7 +254,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "json": lambda value: encoded({"json": value}),
     "form": lambda value: encoded({"form": value}),
     "files": lambda value: encoded({"files": value}),
-    "as": _one_of("as", "json", "text", "base64"),
+    "as": _one_of("as", "json", "text", "csv", "lines", "xml", "base64"),
     "accept": _accept,
     "redirects": _whole("redirects", 0, REDIRECTS_MOST),
     "max_bytes": _whole("max_bytes", 1, MAX_BYTES_MOST),

@@ -1,4 +1,4 @@
-"""Operations: the ten that there are, by their names, and the ways in which one may be written.
+"""Operations: the eleven that there are, by their names, and the ways in which one may be written.
 
 ::
 
@@ -41,6 +41,7 @@ OPERATIONS: dict[str, Operation] = {
     "join": Operation(joining.join, "", {"how": "inner", "suffix": "_right"}),
     "jq_transform": Operation(outside.jq_transform, "program", {"each": False}, waits=True),
     "regex_extract": Operation(texts.regex_extract, "", {"all": False, "on_no_match": "null", **FAILS}),
+    "parse_csv": Operation(texts.parse_csv, "field", {"delimiter": ",", **FAILS}),
     "parse_date": Operation(texts.parse_date, "field", {"timezone": "UTC", "to": "iso", "to_timezone": "UTC", **FAILS}),
 }
 

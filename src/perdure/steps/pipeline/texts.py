@@ -3,12 +3,15 @@
 Null, and what is missing, stays null and is no error.
 """
 
+import math
+import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from perdure.expr.values import cut, kind, shown
+from perdure.steps import contents
 from perdure.steps.pipeline import paths
 from perdure.steps.pipeline.bounds import Pace
 from perdure.steps.pipeline.failed import RowWrong, Wrong
@@ -18,6 +21,7 @@ from perdure.steps.pipeline.tables import Rows, Tables, Work, rowwise
 
 ON_ERROR = ("fail", "null", "skip")
 MICROSECONDS_S = 1_000_000
+_WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}"), re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,2})?")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TO = ("iso", "date", "epoch", "epoch_ms")
 WORDS = ("iso8601", "rfc2822", "epoch", "epoch_ms")
@@ -79,6 +83,67 @@ def _or_else(number: int, row: Row, pace: Pace, hows: tuple[str, str], change: A
         if how == "fail":
             raise Wrong(f"row {number}: {wrong}; mend it, or say {'on_no_match' if isinstance(wrong, NoMatch) else 'on_error'}: null or skip") from None
         return ({**row, **nothing},) if how == "null" else ()
+
+
+def parse_csv(read: Reader) -> Work:
+    """``parse_csv``: a field that has CSV as the rows that it has, in the place of its own row. `delimiter` parts the fields (a comma); their names stand in
+    the first line, or in `names`. All is text, and ``numbers`` are the fields that become numbers; what is empty there becomes null.
+    """
+    read.known(("field", "delimiter", "names", "numbers", "on_error"))
+    path, on_error = read.path("field"), read.choice("on_error", ("fail", "skip"), "fail")
+    delimiter = read.take("delimiter", "one character, such as ;", _is_delimiter, ",")
+    names, numbers = (_names(read, one) for one in ("names", "numbers"))
+    get = paths.getter(path)
+
+    def change(number: int, row: Row) -> Rows:
+        value = get(row)
+        if value is None:
+            return ()
+        if type(value) is not str:
+            raise RowWrong(f"{shown(value)} is {kind(value)}, and CSV is text")
+        try:
+            found = contents.rows(value, delimiter, names)
+        except contents.BadContent as error:
+            raise RowWrong(str(error)) from None
+        for one in found:
+            one.update({name: _number(one.get(name), name) for name in numbers})
+        return found
+
+    def work(rows: Rows, tables: Tables, pace: Pace) -> Rows:
+        made = list[Row]()
+        for number, row in enumerate(pace.each(rows)):
+            try:
+                made += change(number, row)
+            except RowWrong as wrong:
+                if on_error == "fail":
+                    raise Wrong(f"row {number}: {wrong}; mend it, or say on_error: skip") from None
+        return made
+
+    return work
+
+
+def _is_delimiter(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 1 and value not in '"\r\n'
+
+
+def _names(read: Reader, at: str) -> tuple[str, ...]:
+    """The names of fields, each once."""
+    given = [one for one in read.items(at, []) if not read.open(one)]
+    if not all(isinstance(one, str) and one for one in given) or len(set(given)) < len(given):
+        read.wrong(at, f"{at} are names of fields, each once")
+        return ()
+    return tuple(given)
+
+
+def _number(value: Any, name: str) -> int | float | None:
+    text = (value or "").strip()
+    if not text:
+        return None
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text) and math.isfinite(number := float(text)):
+        return number
+    raise RowWrong(f"{cut(text)!r} in the field {cut(name)!r} is no number such as 12.5")
 
 
 class Reading(NamedTuple):

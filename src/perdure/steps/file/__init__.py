@@ -1,0 +1,1 @@
+"""Files, below the one directory that a deployment allows."""
