@@ -128,7 +128,7 @@ def itself(result: Any) -> Any:
 
 def written(result: Any) -> str:
     """What stands in the file that a result names, of the place that was made last."""
-    return (Place.last.directory / result["path"]).read_bytes().decode()
+    return (Place.last.directory / str(result["path"])).read_bytes().decode()
 
 
 class Row(NamedTuple):

@@ -449,11 +449,13 @@ async def test_bytes_behind_an_answer_are_not_taken_for_the_next_answer(server: 
 )
 async def test_tables_lines_and_xml_are_data_where_they_are_wanted(server: Server, caller: Caller, raw: bytes, taken_as: str, comes_to: Any) -> None:
     server.on("/a", reply(raw, headers={"Content-Type": "text/plain; charset=latin-1"}))
-    assert (await caller(server.url("/a"), **{"as": taken_as}))["body"] == comes_to
+    wanted: dict[str, Any] = {"as": taken_as}
+    assert (await caller(server.url("/a"), **wanted))["body"] == comes_to
 
 
 @pytest.mark.parametrize(("raw", "taken_as"), [(b"a,b\n1,2,3\n", "csv"), (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "xml"), (b"\xff", "lines")])
 async def test_what_is_not_what_it_is_wanted_as_is_refused(server: Server, caller: Caller, raw: bytes, taken_as: str) -> None:
     server.on("/a", reply(raw, headers={"Content-Type": "text/plain"}))
+    wanted: dict[str, Any] = {"as": taken_as}
     with pytest.raises(AnswerRefused, match=r"not csv|not xml|not text"):
-        await caller(server.url("/a"), **{"as": taken_as})
+        await caller(server.url("/a"), **wanted)
