@@ -90,6 +90,8 @@ def _trigger(event: e.Event) -> str:
             return "start"
         case e.Cancelling():
             return "cancel"
+        case e.Stopped():
+            return "stop"
         case e.Resumed():
             return "resume"
         case e.Settled(path) | e.Received(path) | e.Recalled(path):

@@ -179,7 +179,7 @@ def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earlies
     story.begin(deadline_s=10.0)
     assert story.execution.wake_at() == NOW_S + 10
     assert story.tick(12.9) == []
-    assert kinds(story.tick(0.1)) == ["Settled", "Settled", "Retrying", "Ended"]
+    assert kinds(story.tick(0.1)) == ["Settled", "Settled", "Retrying", "Cancelling"]
 
 
 def test_an_execution_whose_start_has_expired_perhaps_but_not_surely_begins() -> None:
@@ -413,11 +413,14 @@ def test_time_never_goes_back() -> None:
     assert story.execution.wake_at() == NOW_S + 5 and story.tick() == []
 
 
-def test_an_execution_past_its_deadline_fails() -> None:
-    story = Story({"start": [opens("a", Sleep(100.0)), opens("b", Receive(("go",)))]})
+def test_an_execution_past_its_deadline_is_told_to_unwind_then_stopped_and_fails() -> None:
+    story = Story({"start": [opens("a", Sleep(100.0)), opens("b", Receive(("go",)))], "cancel": [Drop(A)], "stop": [Drop(B), FAILED]})
     story.begin(deadline_s=60.0)
     assert story.execution.wake_at() == NOW_S + 60
-    (ended,) = story.tick(61.0)
+    assert kinds(story.tick(61.0)) == ["Cancelling", "Dropped"]
+    assert story.execution.wake_at() == NOW_S + 61 + 30 and story.tick(29.0) == []
+    *_, stopped, _, ended = story.tick(1.0)
+    assert isinstance(stopped, e.Stopped)
     assert isinstance(ended, e.Ended) and isinstance(ended.outcome, Err) and (ended.status, ended.outcome.kind) == ("failed", "deadline_exceeded")
     assert story.execution.wake_at() is None and story.tick(100.0) == []
 

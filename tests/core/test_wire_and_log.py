@@ -114,6 +114,7 @@ EVENTS: list[e.Event] = [
     e.Opened(PAY, Call("pay", grace_s=5.0)),
     e.Opened((UNDO, *PAY), Call("undo:pay", may_fail=True)),
     e.Opened(PAY, Spawn("ship", "1", grace_s=5.0)),
+    e.Stopped(NOW_S),
 ]
 
 

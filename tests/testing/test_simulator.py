@@ -25,7 +25,8 @@ PROVED_BATCH = 100
 
 FAULTS = """
 arrived twice, blackouts, delayed after, delayed before, deploys, diverged, epochs, failed after, failed before, frozen after, frozen before, handed over,
-handed over again, killed after, killed at a time, killed before, lost ring, pauses, resend, stopped, stray answers
+handed over again, killed after, killed at a time, killed before, lost ring, pauses, resend, stopped, stray answers,
+settled in the grace, abandoned after the grace, never begun, Stopped, undone, undone in doubt
 """.replace("\n", " ")
 
 DIGESTS = """

@@ -405,11 +405,7 @@ class _Draft:
                 yield self._due(promise)
             elif execution.started is not None:
                 why = f"not ended {wake_at_s - execution.started.at_s:g} s after its start"
-                yield (
-                    e.Cancelling(self.now_s, why, deadline=True)
-                    if execution.cancelling is None and (execution.is_to_be_undone or execution.is_in_flight)
-                    else self._deadline_exceeded(why)
-                )
+                yield e.Cancelling(self.now_s, why, deadline=True) if execution.cancelling is None else e.Stopped(self.now_s)
 
     def _due(self, promise: Promise) -> e.Event:
         match promise.op:

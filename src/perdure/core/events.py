@@ -191,6 +191,12 @@ class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
     unwanted: bool = False
 
 
+class Stopped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="x", rename=_SHORT):
+    """The program was ended where it stood: it was told to unwind, has not ended within the grace of the execution, and the deadline is over."""
+
+    at_s: float
+
+
 class Undoing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_SHORT):
     """The execution had completed, and what it has done is to be undone; then it ends as before. `parent` waits for that."""
 
@@ -346,6 +352,7 @@ Given = (
     | Tried
     | Progressed
     | Cancelling
+    | Stopped
     | Undoing
     | Parked
     | Resumed
@@ -362,5 +369,5 @@ Asked = Opened | Dropped | Trimmed | Ended
 Event = Given | Asked
 
 ASKED: frozenset[type] = frozenset(get_args(Asked))
-FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Undoing, Resumed, Reopened, Turned, Patched))
+FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Stopped, Undoing, Resumed, Reopened, Turned, Patched))
 """The given events that a program is fed; the others do not concern it."""

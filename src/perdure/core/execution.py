@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import tries
+from perdure.core import limits, tries
 from perdure.core.attributes import Attributes, decoded, merged
 from perdure.core.copies import Fork
 from perdure.core.mailbox import Letter, Mailbox
@@ -138,6 +138,11 @@ class Execution:
         return tries.grace_s(op, None if self.started is None else self.started.grace_s)
 
     @property
+    def grace_s(self) -> float:
+        """How long the program may take to unwind once its deadline is over, in seconds."""
+        return limits.GRACE_S if self.started is None or self.started.grace_s is None else self.started.grace_s
+
+    @property
     def is_in_flight(self) -> bool:
         """Whether, should it fail or be cancelled now, something would be waited for."""
         open_calls = ((promise, promise.op) for promise in self.open.values() if isinstance(promise.op, Call))
@@ -163,8 +168,10 @@ class Execution:
 
     @property
     def deadline_due_s(self) -> float | None:
-        """When it must have ended; one that is ending already, or being undone, has all the time that takes."""
-        return None if self.undoing else self.deadline_at_s
+        """When it must have ended: one that unwinds has its grace for that; one that is ending already, or being undone, has all the time that takes."""
+        if self.undoing or self.deadline_at_s is None or self.cancelling is None:
+            return None if self.undoing else self.deadline_at_s
+        return max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)
 
     # how it changes
 
@@ -388,7 +395,9 @@ class Execution:
 
     def _cancel(self, event: e.Cancelling) -> None:
         self.now_s, self.cancelling = event.at_s, event
-        self.deadline_at_s = None if event.deadline else self.deadline_at_s
+
+    def _stop(self, event: e.Stopped) -> None:
+        self.now_s, self.deadline_at_s = event.at_s, None
 
     def _undo(self, event: e.Undoing) -> None:
         self.now_s = event.at_s
@@ -483,6 +492,7 @@ _APPLY: dict[type, Callable[[Any, Any], None]] = {
     e.Tried: Execution._try,
     e.Progressed: Execution._progress,
     e.Cancelling: Execution._cancel,
+    e.Stopped: Execution._stop,
     e.Undoing: Execution._undo,
     e.Parked: Execution._park,
     e.Resumed: Execution._resume,

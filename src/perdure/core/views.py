@@ -168,6 +168,8 @@ def _public_life(event: e.Event) -> Iterator[Named]:
             yield "execution.resumed", (), {"reason": reason}
         case e.Evicted(_, reason):
             yield "execution.evicted", (), {"reason": reason}
+        case e.Stopped():
+            yield "execution.stopped", (), {}
         case e.Undoing(_, reason):
             yield "execution.undoing", (), {"reason": reason}
         case e.Reopened(_, reason):

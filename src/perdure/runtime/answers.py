@@ -39,6 +39,11 @@ def given_up(work: Work, deliveries: int) -> Answer | None:
     return None
 
 
+def not_begun(work: Work, deliveries: int) -> Lost:
+    """What is said of work whose function was not called here, as nobody waits for it any more; who had it before may have called it."""
+    return Lost(work.path, work.attempt, 0, begun=deliveries > 1)
+
+
 def settled(work: Work, outcome: Outcome, blobs: dict[str, bytes]) -> Settle:
     """The answer with an outcome, of which a large value is put among `blobs`."""
     light = Ok(offload(outcome.value, blobs), outcome.port) if isinstance(outcome, Ok) else outcome

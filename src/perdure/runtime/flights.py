@@ -120,7 +120,8 @@ async def _perform(engine: "Engine", warm: Warm, path: Path, flight: Flight, cal
     if life.keeps or isinstance(outcome, Err):
         beats.flush()
     _land(warm, path, attempt)
-    warm.put(Item(messages.Settle(path, attempt, outcome)))
+    was_begun = life.begun or not flight.is_cancelled
+    warm.put(Item(messages.Settle(path, attempt, outcome) if was_begun else messages.Lost(path, attempt, 0, begun=False)))
     await engine.go_on(warm)  # in this task, which saves one
 
 

@@ -29,6 +29,9 @@ T = TypeVar("T")
 Busy = Callable[["asyncio.Future[Any]"], None]
 """What is told of the future of the thread in which a sync step runs."""
 
+NOT_BEGUN = Err("cancelled", 0, ErrorInfo("Cancelled", "it was not begun before nobody waited for it any more"))
+"""The outcome of a try whose function was not called, as it was cancelled before. The log says the same in its own words."""
+
 Performer = Callable[[Any, Value, StepInfo, Payloads, Executor | None, Busy], Awaitable[Outcome]]
 """Makes a try of a call, as `perform` does."""
 
@@ -36,7 +39,8 @@ Performer = Callable[[Any, Value, StepInfo, Payloads, Executor | None, Busy], Aw
 async def perform(fn: Any, args: Value, info: StepInfo, payloads: Payloads, threads: Executor | None, busy: Busy) -> Outcome:
     """Run `fn` with the encoded arguments, which may be a blob, with the secrets that it is given in their places. What comes of it has none of them.
 
-    Whatever the function raises or returns is an outcome, and nothing else.
+    Whatever the function raises or returns is an outcome, and nothing else. A function that still waits for a thread, or for its arguments, when its try is
+    cancelled is not called: the outcome is `NOT_BEGUN`.
 
     Raises:
         asyncio.CancelledError: the task was cancelled, mostly because nobody wants the answer any more.
@@ -100,18 +104,15 @@ async def _performed(fn: Any, args: Value, info: StepInfo, payloads: Payloads, t
     positional, named = codec.decode_args(raw, "the arguments of step", info.path)
     loop = asyncio.get_running_loop()
 
-    def begin() -> Any:
-        if info.life is not None:
-            info.life.began_s = loop.time()
-        return inner(*positional, **named)
-
     if is_async:
-        return _success(codec, await _inside(info, begin()), info)
+        return _success(codec, await _inside(info, inner(*positional, **named)), info) if info.begin(loop.time()) else NOT_BEGUN
 
     def call() -> Outcome | _Awaited:
         """Runs in the thread, where everything that the function makes is looked at too: no future can carry a `StopIteration`."""
+        if not info.begin(loop.time()):
+            return NOT_BEGUN
         try:
-            result = begin()
+            result = inner(*positional, **named)
             return _Awaited(result) if inspect.isawaitable(result) else _success(codec, result, info)
         except BaseException as error:
             return failure(fn, error, info.mask)

@@ -180,7 +180,7 @@ class Worker:
                 outcome = failed_from_outside(step, error, me, NO_MASK)
             finally:
                 untold = beats.take()
-            answer = answers.settled(work, outcome, blobs)
+            answer = answers.not_begun(work, mail.deliveries) if outcome is None else answers.settled(work, outcome, blobs)
         post = answers.post(mail, work, answer, epoch, untold, blobs)
         await persistently(lambda: self.store.commit([post]))
 
@@ -191,7 +191,8 @@ class Worker:
         lease = Guard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
         return await transact(self.store, (step, work.args), info, lease, self._threads)
 
-    async def _outcome(self, work: Work, beats: Beats, mark: Ack) -> Outcome:
+    async def _outcome(self, work: Work, beats: Beats, mark: Ack) -> Outcome | None:
+        """What a try comes to; None, if its function was not called before nobody wanted that any more."""
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
@@ -205,7 +206,8 @@ class Worker:
             return perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
 
         try:
-            return await _in_time(trying, life, work.timeout_s, lambda: task in self._at_work.values())
+            outcome = await _in_time(trying, life, work.timeout_s, lambda: task in self._at_work.values())
+            return outcome if life.begun or not life.over else None
         except TimeoutError:
             return answers.late(work)
         finally:

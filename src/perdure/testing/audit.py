@@ -7,7 +7,7 @@ found, because the engine under test would take that for trouble of its store; i
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,13 +19,15 @@ from perdure.core.execution import Execution
 from perdure.core.facts import facts
 from perdure.core.folding import fold
 from perdure.core.mail import Mail
-from perdure.core.ops import Call, Err, Receive
+from perdure.core.ops import Call, Err, Op, Outcome, Receive
 from perdure.core.ops import Send as SendOp
-from perdure.core.paths import Key, Path, text
+from perdure.core.paths import UNDO, Key, Path, text
+from perdure.core.undo import undoing
 from perdure.programs.code.info import StepInfo, running
 from perdure.stores.base import Commit, Head
 from perdure.testing.faults import Killed
 from perdure.testing.leases import Leases, TryKey, life
+from perdure.testing.ledger import Ledger
 
 CallKey = tuple[Key, Path]
 """Which call: of which execution, at which path."""
@@ -43,6 +45,7 @@ class Known:
     taken: set[int] = field(default_factory=set)
     settled: set[tuple[int, Path]] = field(default_factory=set)
     handed: tuple[str, tuple[Mail, ...]] | None = None
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 class Auditor:
@@ -136,8 +139,9 @@ class Auditor:
         match event:
             case e.Opened(path, SendOp(to), _, number) if path not in shadow.memo.known:
                 self.expect(number == shadow.sent.get(to, 0) + 1, lambda: f"{where}: message {number} to {to} after {shadow.sent.get(to, 0)}")
-            case e.Opened(path):
+            case e.Opened(path, op):
                 self.expect(path not in shadow.open and path not in shadow.settled, lambda: f"{where}: {text(path)} is opened twice")
+                self.expect(not _undoes(path, op) or not _in_flight(shadow), lambda: f"{where}: {text(path)} is opened beside {_in_flight(shadow)}")
             case e.Settled(path) | e.Received(path) | e.Recalled(path):
                 self._settles(known, path, where)
             case e.Tried(path, attempt):
@@ -156,7 +160,7 @@ class Auditor:
                 self.expect(once not in known.arrived, lambda: f"{where}: {event} has come before")
                 known.arrived.add(once)
             case e.Ended(status) if shadow.cancelling is not None:
-                self.expect(status == "cancelled", lambda: f"{where}: it was cancelled, and ended as {status}")
+                self.expect(status == ("failed" if shadow.cancelling.deadline else "cancelled"), lambda: f"{where}: it was cancelled, and ended as {status}")
         if isinstance(event, e.Settled):
             self._settled(shadow, event, where)
         if isinstance(event, e.Received):
@@ -181,6 +185,9 @@ class Auditor:
         promise = shadow.open.get(event.path)
         if promise is None:
             return
+        if promise.grace_until_s is not None:
+            self.counts["abandoned after the grace" if _is(event.outcome, "abandoned") else "settled in the grace"] += 1
+            self.counts["never begun"] += _is(event.outcome, "cancelled")
         match promise.op, event.outcome:
             case Receive() as receive, Err():
                 self.expect(not shadow.mailbox.matching(receive), lambda: f"{where}: {text(event.path)} timed out, and its message was there")
@@ -221,9 +228,12 @@ class Auditor:
     def _after(self, known: Known, event: e.Event) -> None:
         """Note what an event says, for later."""
         key = known.shadow.key
+        known.ledger.note(known.shadow, event)
         match event:
             case e.Opened(path, Call()):
                 self.tries[key, path] = 1
+                self.counts["undone"] += path[0] == UNDO
+                self.counts["undone in doubt"] += path[0] == UNDO and isinstance(undoing(known.shadow.settled, path[1:]).outcome, Err)
             case e.Tried(path, attempt):
                 self.tries[key, path] = attempt
             case e.Interrupted(path, given_back=given_back):
@@ -267,6 +277,36 @@ class Auditor:
         promise = known.shadow.open.get(info.path)
         settled = (known.shadow.reopened, info.path) in known.settled
         self.expect(stray or (not settled and (promise is None or promise.attempt == info.attempt)), lambda: f"{where} ran when it was over: {promise}")
+        too_late = promise is not None and promise.grace_until_s is not None and promise.by is not None
+        self.expect(not too_late, lambda: f"{where} ran when nobody waited for it any more: {promise}")
+
+    def agrees(self, key: Key, undoes: bool, strays: Container[TryKey] = ()) -> None:
+        """The log of an execution that has ended agrees with what its steps, and what undoes them, did in the world. Tries that are `strays` may begin late."""
+        known = self.known[key]
+
+        def began(path: Path) -> list[TryKey]:
+            tries = ((key, path, attempt) for attempt in range(1, self.tries.get((key, path), 0) + 1))
+            return [one for one in tries if self.runs[one]]
+
+        def loose(path: Path) -> int:
+            return sum(one in strays for one in began(path))
+
+        for problem in known.ledger.differs(known.shadow, undoes, lambda path: len(began(path)), loose):
+            self.complain(f"{key}: {problem}")
+
+
+def _is(outcome: Outcome, kind: str) -> bool:
+    return isinstance(outcome, Err) and outcome.kind == kind
+
+
+def _undoes(path: Path, op: Op) -> bool:
+    """Whether an operation undoes a step."""
+    return path[0] == UNDO and isinstance(op, Call)
+
+
+def _in_flight(execution: Execution) -> list[str]:
+    """The steps that somebody may be doing."""
+    return [text(path) for path, promise in execution.open.items() if path[0] != UNDO and isinstance(promise.op, Call)]
 
 
 @contextmanager

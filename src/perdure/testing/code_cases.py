@@ -52,6 +52,11 @@ class CodeCase:
         """See `Case.steps`."""
         return list(steps(self.program, self.world, self._code(len(self._simulation.options.deploys_at_s))))
 
+    @property
+    def undoes(self) -> bool:
+        """See `Case.undoes`."""
+        return True
+
     async def send(self) -> None:
         """See `Case.send`."""
         simulation = self._simulation

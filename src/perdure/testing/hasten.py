@@ -46,6 +46,8 @@ def _hastened(node: Node, come: set[str], prefix: str) -> Node:
             return replace(node, verb=again(verb))
         case n.Changed(ways=ways):
             return replace(node, ways=tuple(again(way) for way in ways))
+        case n.Beside(steps, body):
+            return n.Beside(tuple(_step(one, prefix) for one in steps), again(body))
         case n.Sequence(nodes) | n.Together(nodes):
             return replace(node, nodes=tuple(again(one) for one in nodes))
         case n.Join(branches) | n.Race(branches):

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from perdure.programs.code.queues import Queue
 
 Workflow = Callable[..., Coroutine[Any, Any, Json]]
+
+NEVER_S = 100 * 365 * 86_400.0
+"""A time that does not come."""
 
 
 class World:
@@ -111,7 +115,7 @@ def children(program: Program, world: World, code: Code = FIRST) -> dict[str, Ch
             return await interpreter.value(call.body, ctx, _Scope(ctx.execution.key, where, "", turns))
 
         calling = Calling(undo=call.undo, queue=call.queue, line=code.queues.get(call.queue), priority=call.priority)
-        return Child(code.declared(workflow, call.name, calling=calling, handlers=interpreter.handlers(call.body)))
+        return Child(code.declared(workflow, call.name, calling=calling, handlers=interpreter.handlers(call.body), deadline_s=call.deadline_s))
 
     later = {id(node) for one in n.walk(program.root) if isinstance(one, n.Changed) for way in one.ways[code.deploy + 1 :] for node in n.walk(way)}
     found.update((call.name, child(call)) for call in n.walk(program.root) if isinstance(call, n.Call) and id(call) not in later)
@@ -162,6 +166,10 @@ class _Interpreter:
                 ctx.emit(value)
             case n.Raise():
                 raise n.Mishap
+            case n.Stubborn():
+                while True:
+                    with suppress(asyncio.CancelledError):
+                        await ctx.sleep(NEVER_S)
             case n.Approve(title, timeout_s, approves):
                 found = await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "reject")
                 return {"approved": found.approved}
@@ -173,6 +181,9 @@ class _Interpreter:
                 return await self._removed(node, ctx, scope)
             case n.Together(nodes):
                 return await asyncio.gather(*(self._verb(one, ctx, scope) for one in nodes))
+            case n.Beside(steps, body):
+                _ = [asyncio.ensure_future(self._verb(one, ctx, scope)) for one in steps]  # the loop keeps them
+                return await self.value(body, ctx, scope)
             case n.Call(name):
                 return {"child": await ctx.call(self._children[name], scope.where, scope.turns)}
             case n.Sequence(nodes):
@@ -298,9 +309,10 @@ def _declared(node: n.Step, world: World, code: Code) -> Any:
 
     function = _function(node, world)
     retry = Retry() if node.tries is None else Retry(max=node.tries)
-    if not node.undo and not node.queue and node.form in ("plain", "named") and node.tries is None and node.timeout_s is None:
+    if not node.undo and not node.queue and node.grace_s is None and node.form in ("plain", "named") and node.tries is None and node.timeout_s is None:
         return function
     place: dict[str, Any] = {"queue": code.queues[node.queue], "priority": node.priority} if node.queue else {}
+    place |= {"grace": node.grace_s}
     if node.form == "renamed" and not node.undo:
         return step(function).with_(name=f"{node.name} renamed", retry=retry, timeout=node.timeout_s, **place)
     declared = step(retry=retry, timeout=node.timeout_s, **place)(function)

@@ -46,7 +46,7 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     """A step: `tries` None is the default retry, 3 tries. With `echo` it returns [value, turns that the innermost loop has done].
 
     `undo` says when it is undone, should the execution that it is in fail: once it is done, or also when that is in doubt. In a `queue`,
-    workers do it.
+    workers do it. In flight at the end, it has `grace_s`, or the usual time.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Step(msgspec.Struct, frozen=True, tag=True):
     undo: Literal["", "done", "in_doubt"] = ""
     queue: str = ""
     priority: int = 0
+    grace_s: float | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True, tag=True):
@@ -184,13 +185,27 @@ class Together(msgspec.Struct, frozen=True, tag=True):
 
 
 class Call(msgspec.Struct, frozen=True, tag=True):
-    """A child execution of the workflow called `name`, awaited; with `undo`, it is undone with the execution that calls it. It may begin in a `queue`."""
+    """A child execution of the workflow called `name`, awaited; with `undo`, it is undone with the execution that calls it. It may begin in a `queue`. One
+    with a deadline waits for what never comes.
+    """
 
     name: str
     body: "Node"
     undo: bool = False
     queue: str = ""
     priority: int = 0
+    deadline_s: float | None = None
+
+
+class Beside(msgspec.Struct, frozen=True, tag=True):
+    """`body`, with `steps` begun beside it that nobody awaits: they are in flight as it ends, or have ended well before."""
+
+    steps: tuple[Step, ...]
+    body: "Node"
+
+
+class Stubborn(msgspec.Struct, frozen=True, tag=True):
+    """Waits for ever, and goes on with that when it is cancelled."""
 
 
 class Sequence(msgspec.Struct, frozen=True, tag=True):
@@ -209,8 +224,8 @@ class Guard(msgspec.Struct, frozen=True, tag=True):
 Verb = Step | Sleep | Listen | Keep | Call
 """What may be removed."""
 
-Leaf = Step | Attempt | Sleep | Listen | Gather | Send | Keep | Tell | Raise | Approve | Gate
-Node = Leaf | Changed | Removed | Join | Map | Race | Loop | Together | Call | Sequence | Guard
+Leaf = Step | Attempt | Sleep | Listen | Gather | Send | Keep | Tell | Raise | Approve | Gate | Stubborn
+Node = Leaf | Changed | Removed | Join | Map | Race | Loop | Together | Call | Beside | Sequence | Guard
 
 
 class Message(NamedTuple):
@@ -258,6 +273,9 @@ def walk(node: Node) -> Iterator[Node]:
         case Sequence(nodes) | Together(nodes) | Changed(ways=nodes):
             for one in nodes:
                 yield from walk(one)
+        case Beside(steps, body):
+            for one in (*steps, body):
+                yield from walk(one)
         case Join(branches) | Race(branches):
             for one in branches.values():
                 yield from walk(one)
@@ -280,6 +298,8 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
             node = replace(node, nodes=tuple(map(again, nodes)))
         case Changed(ways=ways):
             node = replace(node, ways=tuple(map(again, ways)))
+        case Beside(steps, body):
+            node = Beside(tuple(map(again, steps)), again(body))
         case Join(branches) | Race(branches):
             node = replace(node, branches={name: again(body) for name, body in branches.items()})
     return change(node)

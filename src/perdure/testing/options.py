@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from perdure.testing import nodes as n
 from perdure.testing.changes import changed, queued
+from perdure.testing.endings import with_endings
 from perdure.testing.faults import NO_FAULTS, Faults
 from perdure.testing.losers import with_losers
 from perdure.testing.nodes import Program
@@ -74,7 +75,8 @@ def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store
     programs, options = _with_deploys(Random(f"{seed}: deploys"), programs, options)
     programs, options = _with_queues(Random(f"{seed}: queues"), programs, options)
     rng = Random(f"{seed}: losers")
-    return [with_losers(program, rng) for program in programs] if rng.random() < 0.4 else programs, options
+    programs = [with_losers(program, rng) for program in programs] if rng.random() < 0.4 else programs
+    return _with_endings(Random(f"{seed}: endings"), programs, options, faults)
 
 
 def _with_deploys(rng: Random, programs: list[Program], options: Options) -> tuple[list[Program], Options]:
@@ -83,6 +85,13 @@ def _with_deploys(rng: Random, programs: list[Program], options: Options) -> tup
     deploys_at_s = tuple(sorted(rng.choice((2.0, 8.0, 30.0)) * rng.random() for _ in range(rng.randint(1, 3))))
     rollout_s, pinned = rng.choice((2.0, 10.0, 40.0)), rng.random() < 0.3
     return [changed(program, rng) for program in programs], replace(options, deploys_at_s=deploys_at_s, rollout_s=rollout_s, pinned=pinned)
+
+
+def _with_endings(rng: Random, programs: list[Program], options: Options, faults: bool) -> tuple[list[Program], Options]:
+    if rng.random() >= 0.4:
+        return programs, options
+    programs = [with_endings(program, rng, [line.name for line in options.lines]) for program in programs]
+    return programs, replace(options, cancel_after_s=rng.uniform(0.0, 10.0)) if faults and rng.random() < 0.3 else options
 
 
 def _with_queues(rng: Random, programs: list[Program], options: Options) -> tuple[list[Program], Options]:

@@ -161,8 +161,13 @@ class _Oracle:
                 return value
             case n.Raise():
                 raise _Failure("Mishap")
+            case n.Stubborn():
+                while True:
+                    yield
             case n.Call():
                 return (yield from self._call(node, scope))
+            case n.Beside():
+                return (yield from self._beside(node, scope))
             case n.Approve(approves=approves):
                 scope.branch.use()
                 return {"approved": approves}
@@ -204,11 +209,22 @@ class _Oracle:
             yield from self.read(way, scope._replace(effects=effects, done=done))
         return None if isinstance(node, n.Removed) else {"changed": node.name}
 
+    def _beside(self, node: n.Beside, scope: _Scope) -> Reading:
+        """How far the steps beside it come depends on when it ends."""
+        for step in node.steps:
+            effect, failures = step.name + scope.where, step.behaviour.failures if isinstance(step.behaviour, n.Answers) else 0
+            self.lost.append(Counter({effect: failures + 1, undoing(effect): 1 if step.undo else 0}))
+        return (yield from self.read(node.body, scope))
+
     def _call(self, node: n.Call, scope: _Scope) -> Reading:
         """A child undoes what it has done if it fails; what it has done by completing may be undone with its parent."""
         done: Counter[str] = Counter()
+        reading = self.read(node.body, scope._replace(mailbox=_Mailbox(), items="", done=done, branch=_Branch(None)))
         try:
-            value = yield from self.read(node.body, scope._replace(mailbox=_Mailbox(), items="", done=done, branch=_Branch(None)))
+            if node.deadline_s is not None:
+                next(reading)  # and it never comes further
+                raise _Failure("DeadlineExceeded")
+            value = yield from reading
         except _Failure as failure:
             scope.branch.use()
             scope.effects.update(done)

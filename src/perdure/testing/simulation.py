@@ -46,6 +46,11 @@ class Case(Protocol):
         """What workers do of it."""
         ...
 
+    @property
+    def undoes(self) -> bool:
+        """Whether what it has done is undone when it fails."""
+        ...
+
     async def send(self) -> None:
         """Start it, and tell it from outside what it is told, in time."""
         ...
@@ -291,6 +296,7 @@ class Simulation:
             whole = fold(key, log.decode_all(self.store.rows(key)), auditor.known[key].shadow.root)
             auditor.same("the whole log", whole, auditor.known[key].shadow)
             auditor.problems += [f"{key}: {problem}" for problem in self._hidden(key)]
+            auditor.agrees(key, all(case.key != key or case.undoes for case in self.cases), self.store.lines.strays)
         for case in self.cases if not auditor.problems else ():
             case.judge()
 

@@ -68,6 +68,8 @@ class Teller:
         match event:
             case e.Cancelling(reason=reason, deadline=deadline):
                 return f"{'deadline exceeded' if deadline else 'cancelled'}{reason and f': {reason}'}; it unwinds"
+            case e.Stopped():
+                return "has not unwound in its grace, and is stopped where it stands"
             case e.Undoing(reason=reason):
                 return f"is to be undone{reason and f': {reason}'}"
             case e.Parked(reason, _, detail):

@@ -395,6 +395,45 @@ def test_a_step_that_is_dropped_in_the_commit_that_opened_it_is_never_begun_and_
     claim()
 
 
+@pytest.mark.parametrize("how", ["cancelled", "abandoned", "timeout"])
+def test_a_sync_step_that_waits_for_a_thread_when_nobody_waits_for_it_any_more_is_not_called(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @step(grace="2s" if how == "abandoned" else "30s", timeout="8s" if how == "timeout" else None, retry=Retry(max=1))
+    def plain() -> None:
+        done.append("called")
+
+    @plain.undo(in_doubt=True)
+    def undo(result: None) -> None:
+        done.append("undone")
+
+    @workflow
+    async def one(ctx: Context) -> None:
+        await ctx.step(plain)
+
+    @virtually
+    async def claim() -> None:
+        loop = asyncio.get_running_loop()
+        at_once = loop.run_in_executor
+
+        async def in_a_thread_that_is_free_after_10_s(*call: Any) -> Any:
+            await asyncio.sleep(10.0 if not done else 0.0)
+            return await at_once(None, *call)
+
+        monkeypatch.setattr(loop, "run_in_executor", lambda _, *call: loop.create_task(in_a_thread_that_is_free_after_10_s(*call)))
+        done.clear()
+        async with world(one) as w:
+            key = await w.start(one)
+            await settle(5)
+            if how != "timeout":
+                await w.tell(key, messages.Cancel("enough"))
+            await settle(50)
+            execution = await w.fold(key)
+            outcome = execution.settled[(("plain", 1),)].outcome
+            assert execution.ended is not None and isinstance(outcome, Err) and outcome.kind == how
+            assert done == ([] if how == "cancelled" else ["undone"])
+
+    claim()
+
+
 @virtually
 async def test_someone_may_give_the_outcome_of_what_is_in_its_grace() -> None:
     async with world(long) as w:

@@ -177,7 +177,7 @@ class Exploration:
                 return
             self.clock = clock
             match event:
-                case e.Started() | e.Cancelling():
+                case e.Started() | e.Cancelling() | e.Stopped():
                     yield from self._feed(event)
                 case e.Reopened(at_s) if self._memory.started is not None:
                     yield from self._feed(msgspec.structs.replace(self._memory.started, at_s=at_s))

@@ -16,13 +16,15 @@ from perdure.core.values import NOTHING, Blob, Value
 class StepLife:
     """What a step has beside what is known of it: somebody who hears its heart beat, whether it is still wanted, whether the log is to keep what it said
     last even if it ends well, and the secrets that it is given: their `places` in its named arguments, what `find`s them by name, and the `mask` that
-    hides them in what it says. It began at `began_s` of the monotonic clock: a pause of the process before that takes nothing of its time."""
+    hides them in what it says. Its function has `begun`, at `began_s` of the monotonic clock: a pause of the process before that takes nothing of its time.
+    One that is `over` does not begin."""
 
-    __slots__ = ("beat", "began_s", "find", "keeps", "mask", "over", "places")
+    __slots__ = ("beat", "began_s", "begun", "find", "keeps", "mask", "over", "places")
 
     def __init__(self, beat: Callable[[bytes], None], places: tuple[str, ...] = (), find: Find = nothing) -> None:
         self.beat = beat
         self.began_s = 0.0
+        self.begun = False
         self.keeps = False
         self.over = False
         self.places, self.find = places, find
@@ -53,6 +55,14 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
     def cancelled(self) -> bool:
         """Whether nobody wants the result any more; for steps in threads, which can't be interrupted: look at it now and then, and return."""
         return self.life is not None and self.life.over
+
+    def begin(self, now_s: float) -> bool:
+        """Begin to call the function, unless nobody wants the result any more."""
+        if self.life is None:
+            return True
+        self.life.begun = not self.life.over
+        self.life.began_s = now_s
+        return self.life.begun
 
     @property
     def mask(self) -> Mask:

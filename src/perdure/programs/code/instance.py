@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core import events as e
 from perdure.core import values
 from perdure.core.attributes import Attributes
-from perdure.core.errors import Diverged, Evicted, NotAwaited, Undecodable, WrongVerb
+from perdure.core.errors import Diverged, ErrorInfo, Evicted, NotAwaited, Undecodable, WrongVerb
 from perdure.core.execution import Execution
 from perdure.core.ops import Err, Keep, Op, Send, Spawn, same, settles_later
 from perdure.core.paths import Key, Path, text
@@ -26,7 +26,7 @@ from perdure.programs.code.ending import ending
 from perdure.programs.code.failures import error_info, refusal, refused
 from perdure.programs.code.gates import nothing
 from perdure.programs.code.places import aside, asked_text
-from perdure.programs.code.scheduler import DeterministicLoop, NumberedFuture, NumberedTask
+from perdure.programs.code.scheduler import CLEANUP_AWAITS_MAX, DeterministicLoop, NumberedFuture, NumberedTask
 from perdure.programs.code.scope import Scope
 from perdure.programs.code.undo import PLAN, undo
 
@@ -51,6 +51,7 @@ class Instance:
         "_matched_value",
         "_opened",
         "_recalled",
+        "_refused",
         "_remembered",
         "_root",
         "_undoing",
@@ -95,6 +96,7 @@ class Instance:
         self._recalled: Mapping[str, bytes] = {}
         self._divergence: Diverged | None = None
         self._finished = False
+        self._refused = 0
         self._undoing: Finish | None = None
         self._matched_value: Value = values.NOTHING
         self._opened: list[tuple[Path, NumberedTask[Any] | None]] = []
@@ -153,7 +155,8 @@ class Instance:
                     coroutine.close()
                 self._unstarted.clear()
                 self.loop.close()
-                self._waiting.clear()
+                for memory in (self._waiting, self._unstarted, self.steps, self.branches):
+                    memory.clear()
             finally:
                 self._closing = False
 
@@ -179,6 +182,8 @@ class Instance:
                 self._begin()
             case e.Cancelling() if self._root is not None:
                 self._root.cancel()
+            case e.Stopped() if self._root is not None and not self._finished and self._undoing is None:
+                self._stop(self._root)
             case e.Undoing() if self.execution.completed is not None:
                 self._finished = False
                 self._begin_undo(Finish(self.execution.completed.status, self.execution.completed.outcome))
@@ -190,6 +195,16 @@ class Instance:
 
     def _begin(self) -> None:
         self._root = self.loop.create_task(self._enter(self), name="workflow", context=None if self._variables is None else self._variables.copy())
+
+    def _stop(self, root: NumberedTask[Any]) -> None:
+        """End the workflow's function and its tasks where they stand, and go on as if it had ended by being cancelled."""
+        for path in [path for path in self.execution.open if path in self._waiting]:
+            self.drop(path)
+        self.close()
+        self.closed, self._refused = False, 0
+        self.loop = DeterministicLoop()
+        reason = "" if self.execution.cancelling is None else self.execution.cancelling.reason
+        self._end(Finish("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", reason))), root)
 
     def _begin_undo(self, finish: Finish) -> None:
         self._undoing = finish
@@ -230,6 +245,10 @@ class Instance:
             return
         finish = self._undoing or ending(root, self.workflow.codec, self.execution, self._unstarted, self._left_behind)
         self._unstarted.clear()
+        self._end(finish, root)
+
+    def _end(self, finish: Finish, root: NumberedTask[Any]) -> None:
+        """End the execution so, once what was done is undone that is to be."""
         if self._undoing is None and self._ends_later(finish):
             self._begin_undo(finish)
             self.loop.drive()
@@ -405,8 +424,8 @@ class Instance:
                 "a context belongs to one run of its workflow: pass it on to what the workflow calls, and keep it nowhere else",
             )
         if self.closed or self._divergence is not None:
-            raise Evicted
-        task = self.loop.current
+            self._refuse()
+        task = self._root if self.closed else self.loop.current
         if task is None:
             raise WrongVerb(
                 f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
@@ -418,9 +437,16 @@ class Instance:
 
     # comparing with what is remembered
 
+    def _refuse(self) -> None:
+        """Raise `Evicted`. What catches that and calls verbs for ever is let through at last, to await what never comes: only there can it be given up."""
+        self._refused += 1
+        if self._refused <= CLEANUP_AWAITS_MAX:
+            raise Evicted
+
     def _ask(self, path: Path, op: Op) -> None:
         if self.closed or self._divergence is not None:
-            raise Evicted
+            self._refuse()
+            return
         if self.receipts and not settles_later(op) and uses_messages(path, op):
             self.receipts.use(path)
         if self._remembered is None:

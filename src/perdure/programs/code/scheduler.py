@@ -22,7 +22,7 @@ from perdure.core.errors import Evicted, NotDeterministic
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-CLEANUP_AWAITS_MAX = 10_000
+CLEANUP_AWAITS_MAX = 1_000
 """How many awaits of one task's cleanup are refused before the task is taken for one that never ends."""
 
 FAILED_MAX = 100

@@ -80,6 +80,12 @@ class Ending:
         why = "" if cancelling is None else cancelling.reason
         self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", why)))
 
+    def stop(self) -> None:
+        """It was to end, and has not within its grace: what it still waits for is not wanted any more."""
+        self.run.log.drop_all()
+        self.is_told = True
+        self._undo_or_tell()
+
     def undo(self, status: Status, outcome: Outcome) -> None:
         """What an execution has done that has ended is to be undone; whoever is told of failures has been."""
         self.is_begun = self.is_told = True
@@ -110,7 +116,10 @@ class Ending:
         self.run.works.clear()
         if status != "completed":
             self.run.log.drop_all()
-        if status != "completed" and self._ends_later():
+        self._undo_or_tell()
+
+    def _undo_or_tell(self) -> None:
+        if self.status != "completed" and self._ends_later():
             self._begin_undo()
         else:
             self._tell()

@@ -165,6 +165,8 @@ class Instance:
                 patching.patch(self, planned(definition.sha256, self.log.payloads))
             case e.Cancelling() if not self.finished:
                 self.ending.cancel()
+            case e.Stopped() if not self.finished:
+                self.ending.stop()
             case e.Undoing() if self.execution.completed is not None:
                 self.finished = False
                 self.ending = Ending(self)

@@ -13,6 +13,8 @@ T = TypeVar("T")
 DEPTH_MAX = 4
 TIMES_MAX = 40
 """How often a step runs at most, in items and turns."""
+IN_DOUBT = 0.5
+"""How many of the steps that are to be undone are so also in doubt."""
 
 
 class Known(NamedTuple):
@@ -143,13 +145,14 @@ class Maker:
         return self.pick(ways)(here)
 
     def tool(self, here: Here) -> tuple[Step, str]:
-        """A tool that answers; some have to be undone."""
+        """A tool that answers; some have to be undone, and some of those also if it is in doubt whether they have done anything."""
         tool, kind = self.pick([(6, ("ADD", "number")), (3, ("ECHO", "any")), (1, ("EVEN", "any")), (2, ("LIST", "list")), (1, ("RECORD", "any"))])
         step: Step = {"id": self.name(tool.lower()), "tool": tool, "with": {"value": self.value(here), "takes_s": self.seconds()}}
         if tool == "RECORD" and self.chance(0.5):
             step["with"]["value"] = {"deep": f"@{here.known[-1].name}"}
         if self.chance(0.25):
-            step["undo"] = {"tool": "UNDO", "with": {"value": "@self"}}
+            in_doubt = {"in_doubt": True} if Random(step["id"]).random() < IN_DOUBT else {}
+            step["undo"] = {"tool": "UNDO", "with": {"value": "@self"}, **in_doubt}
         return step, kind
 
     def tried(self, here: Here) -> tuple[Step, str]:

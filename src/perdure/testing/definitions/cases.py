@@ -95,6 +95,11 @@ class DefinitionCase:
         """See `Case.steps`."""
         return []
 
+    @property
+    def undoes(self) -> bool:
+        """See `Case.undoes`. No patch changes it."""
+        return bool(self.plan.case.definition.get("on_failure", {}).get("undo", True))
+
     # what it is told
 
     async def send(self) -> None:

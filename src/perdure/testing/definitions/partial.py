@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from perdure.testing.definitions.facts import Facts, Json, Prediction, Ran
-from perdure.testing.definitions.shape import inside
+from perdure.testing.definitions.shape import inside, is_to_be_undone
 
 
 def differs_from_part(definition: dict[str, Json], prediction: Prediction, facts: Facts) -> list[str]:
@@ -21,7 +21,7 @@ def _differences(definition: dict[str, Json], prediction: Prediction, facts: Fac
     predicted, ran = Counter(map(_named, prediction.facts.ran)), Counter(map(_named, facts.ran))
     yield from (f"{one} ran, which was not predicted" for one in sorted((ran - predicted).elements()))
     steps = {one["id"]: one for step in definition["steps"] for one in (step, *inside(step))}
-    done = [one for one in facts.ran if not one.failed and "undo" in steps[one.step]]
+    done = [one for one in facts.ran if is_to_be_undone(steps[one.step], one.failed)]
     undone = [(one.step, one.place) for one in facts.undone]
     if Counter(undone) != Counter((one.step, one.place) for one in done):
         yield f"undone was {undone}; done was {[(one.step, one.place) for one in done]}"

@@ -13,7 +13,7 @@ from perdure.testing.definitions.facts import Facts, Json, Prediction, Ran, Scri
 from perdure.testing.definitions.outcomes import NEVER, SLACK_S, Ended, Failed, Moment, Outcome, Settled, Stuck, Trace, Where, after, error, near
 from perdure.testing.definitions.passages import passage
 from perdure.testing.definitions.reading import ROOTS, Missing, Root, evaluate, holds
-from perdure.testing.definitions.shape import Shape, Step, inside, shaped
+from perdure.testing.definitions.shape import Shape, Step, inside, is_to_be_undone, shaped
 from perdure.testing.definitions.verbs import ACTIONS, run
 
 __all__ = ["Stuck", "predict"]
@@ -80,7 +80,7 @@ class Reading:
         work = [trace for trace in self.trace if trace.what == "work"]
         status: Status = outcome.status if isinstance(outcome, Ended) else "failed"
         undoes = status != "completed" and self.definition.get("on_failure", {}).get("undo", True)
-        done = [trace for trace in work if undoes and not trace.failed and "undo" in self.by_id[trace.name]]
+        done = [trace for trace in work if undoes and is_to_be_undone(self.by_id[trace.name], trace.failed)]
         done.sort(key=lambda trace: trace.ended, reverse=True)
         together = [number for number, (one, other) in enumerate(pairwise(done)) if one.ended[0] - other.ended[0] < SLACK_S]
         facts = Facts(

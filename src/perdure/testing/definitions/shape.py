@@ -67,6 +67,11 @@ def shaped(steps: Sequence[Step], order: str) -> Shape:
     return Shape(by_id, edges, _cycles(list(by_id), edges, entries), entries)
 
 
+def is_to_be_undone(step: Step, failed: str) -> bool:
+    """Whether what a step has done is to be undone: once it has succeeded, or also if it is in doubt."""
+    return "undo" in step and (not failed or step["undo"].get("in_doubt", False))
+
+
 def inside(step: Step) -> Iterator[Step]:
     """All steps that stand in the lists of this one, at any depth."""
     for key in ("then", "else", "do", "parallel", "race", "on_error"):
