@@ -161,15 +161,11 @@ class _Interpreter:
             case n.Keep(name, value):
                 return await ctx.keep(name, lambda: self._world.begin(name + scope.where, n.Answers(value)))
             case n.Tell(key, value):
-                ctx.set(key + scope.items, value)
-                ctx.set_attributes({"told": key, f"at{len(ctx.execution.attributes) % 8}": None if value is None else len(str(value))})
-                ctx.emit(value)
+                _tell(ctx, key, scope.items, value)
             case n.Raise():
                 raise n.Mishap
             case n.Stubborn():
-                while True:
-                    with suppress(asyncio.CancelledError):
-                        await ctx.sleep(NEVER_S)
+                await _wait_stubbornly(ctx)
             case n.Approve(title, timeout_s, approves):
                 found = await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "reject")
                 return {"approved": found.approved}
@@ -181,8 +177,8 @@ class _Interpreter:
                 return await self._removed(node, ctx, scope)
             case n.Together(nodes):
                 return await asyncio.gather(*(self._verb(one, ctx, scope) for one in nodes))
-            case n.Beside(steps, body):
-                _ = [asyncio.ensure_future(self._verb(one, ctx, scope)) for one in steps]  # the loop keeps them
+            case n.Beside(besides, body):
+                _ = [asyncio.ensure_future(self._verb(one, ctx, scope)) for one in besides]  # the loop keeps them
                 return await self.value(body, ctx, scope)
             case n.Call(name):
                 return {"child": await ctx.call(self._children[name], scope.where, scope.turns)}
@@ -271,6 +267,18 @@ class _Interpreter:
         """What undoes the steps in a node, also if a log that goes on from a later turn never opens these again."""
         undone = [self._step(node) for node in n.walk(body) if isinstance(node, n.Step) and node.undo]
         return {step.name: step.handlers[0] for step in undone}
+
+
+def _tell(ctx: Any, key: str, items: str, value: Json) -> None:
+    ctx.set(key + items, value)
+    ctx.set_attributes({"told": key, f"at{len(ctx.execution.attributes) % 8}": None if value is None else len(str(value))})
+    ctx.emit(value)
+
+
+async def _wait_stubbornly(ctx: Any) -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await ctx.sleep(NEVER_S)
 
 
 def _function(node: n.Step, world: World) -> Callable[[str, int], Any]:

@@ -149,8 +149,8 @@ class _Oracle:
                     return {"ok": (yield from self._step(step, scope))}
                 except _Failure as failure:
                     return {"failed": str(failure).removeprefix("StepFailed ")}
-            case n.Sleep(duration_s):
-                while duration_s >= CENTURY_S:
+            case n.Sleep() | n.Stubborn():
+                while isinstance(node, n.Stubborn) or node.duration_s >= CENTURY_S:
                     yield
             case n.Listen() | n.Gather():
                 return {"heard": (yield from self._receive(node, scope))}
@@ -161,9 +161,6 @@ class _Oracle:
                 return value
             case n.Raise():
                 raise _Failure("Mishap")
-            case n.Stubborn():
-                while True:
-                    yield
             case n.Call():
                 return (yield from self._call(node, scope))
             case n.Beside():
@@ -184,10 +181,8 @@ class _Oracle:
                 return (yield from self._each(nodes, scope))
             case n.Loop():
                 return (yield from self._loop(node, scope))
-            case n.Join() | n.Map():
-                return (yield from self._join(node, scope))
-            case n.Race():
-                return (yield from self._race(node, scope))
+            case n.Join() | n.Map() | n.Race():
+                return (yield from self._race(node, scope) if isinstance(node, n.Race) else self._join(node, scope))
         return None
 
     def _send(self, name: str, body: Json, scope: _Scope) -> None:
