@@ -167,14 +167,11 @@ class _Interpreter:
             case n.Stubborn():
                 await _wait_stubbornly(ctx)
             case n.Approve(title, timeout_s, approves):
-                found = await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "reject")
-                return {"approved": found.approved}
+                return {"approved": (await ctx.approve(title, timeout=timeout_s, on_timeout="approve" if approves else "reject")).approved}
             case n.Gate(name, latest):
                 return {"way": await ctx.version(name, latest)}
-            case n.Changed():
-                return await self._changed(node, ctx, scope)
-            case n.Removed():
-                return await self._removed(node, ctx, scope)
+            case n.Changed() | n.Removed():
+                return await (self._changed(node, ctx, scope) if isinstance(node, n.Changed) else self._removed(node, ctx, scope))
             case n.Together(nodes):
                 return await asyncio.gather(*(self._verb(one, ctx, scope) for one in nodes))
             case n.Beside(besides, body):
