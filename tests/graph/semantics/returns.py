@@ -118,14 +118,6 @@ ROWS = [
         result={"text": "for Ada: 2", "n": [1, 2]},
     ),
     Row(
-        "a definition without steps gives null at once",
-        """
-        steps: []
-        """,
-        ran="",
-        result=None,
-    ),
-    Row(
         "fail ends the execution as failed, with its message and type",
         """
         order: listed

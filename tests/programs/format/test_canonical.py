@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.programs.format.canonical import canonical, canonical_json, hash_of
+from perdure.programs.format.canonical import _canonical_json, bytes_of, canonical, canonical_json, hash_of
 from perdure.programs.format.parse import parsed
 from perdure.programs.format.reading import read
 from tests.programs.format.examples import EXAMPLES, SIGNUP
@@ -68,7 +68,7 @@ def spelled(step: dict[str, Any], **fields: Any) -> dict[str, Any]:
         ),
         (
             {"tool": "T", "each": {"in": [1.0, 1.5], "as": "item", "index": "index", "concurrency": 0, "on_error": None}},
-            {"each": {"in": [1, 1.5], "on_error": "null"}, "tool": "T"},
+            {"each": {"in": [1.0, 1.5], "on_error": "null"}, "tool": "T"},
         ),
         (
             {"tool": "T", "repeat": {"until": "@self.ok", "max": 3, "endless": False, "delay": "2s", "on_max": "fail"}},
@@ -153,20 +153,20 @@ def test_what_is_given_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("bits", "text"),
     [  # appendix B of RFC 8785
-        ("0000000000000000", "0"),
-        ("8000000000000000", "0"),
+        ("0000000000000000", "0.0"),
+        ("8000000000000000", "0.0"),
         ("0000000000000001", "5e-324"),
         ("8000000000000001", "-5e-324"),
         ("7fefffffffffffff", "1.7976931348623157e+308"),
         ("ffefffffffffffff", "-1.7976931348623157e+308"),
-        ("4340000000000000", "9007199254740992"),
-        ("c340000000000000", "-9007199254740992"),
-        ("4430000000000000", "295147905179352830000"),
+        ("4340000000000000", "9007199254740992.0"),
+        ("c340000000000000", "-9007199254740992.0"),
+        ("4430000000000000", "295147905179352830000.0"),
         ("44b52d02c7e14af5", "9.999999999999997e+22"),
         ("44b52d02c7e14af6", "1e+23"),
         ("44b52d02c7e14af7", "1.0000000000000001e+23"),
-        ("444b1ae4d6e2ef4e", "999999999999999700000"),
-        ("444b1ae4d6e2ef4f", "999999999999999900000"),
+        ("444b1ae4d6e2ef4e", "999999999999999700000.0"),
+        ("444b1ae4d6e2ef4f", "999999999999999900000.0"),
         ("444b1ae4d6e2ef50", "1e+21"),
         ("3eb0c6f7a0b5ed8c", "9.999999999999997e-7"),
         ("3eb0c6f7a0b5ed8d", "0.000001"),
@@ -176,7 +176,7 @@ def test_what_is_given_stays_as_it_is() -> None:
         ("43143ff3c1cb0959", "1424953923781206.2"),
     ],
 )
-def test_numbers_are_written_as_rfc_8785_has_them(bits: str, text: str) -> None:
+def test_floats_are_written_as_rfc_8785_has_them_but_for_those_of_a_whole_value(bits: str, text: str) -> None:
     assert canonical_json(struct.unpack(">d", bytes.fromhex(bits))[0]) == text
 
 
@@ -190,6 +190,30 @@ def test_text_and_names_are_written_as_rfc_8785_has_them() -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_reads_back_as_the_same(value: float) -> None:
     assert math.isclose(float(canonical_json(value)), value, rel_tol=0, abs_tol=0)
+
+
+def test_a_float_is_a_float_when_its_definition_is_read_again() -> None:
+    given = {
+        "perdure": 1,
+        "name": "it",
+        "input": {"f": {"type": "number", "default": 2.0}},
+        "vars": {"f": 1.0, "n": 1},
+        "steps": [{"id": "a", "set": {"x": [3.0]}}],
+    }
+    found = json.loads(bytes_of(canonical(given)))
+    values = [found["vars"]["f"], found["vars"]["n"], found["input"]["f"]["default"], found["steps"][0]["set"]["x"][0]]
+    assert list(map(type, values)) == [float, int, float, float]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 3) | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_the_library_writes_simple_data_as_the_rules_have_it(value: Any) -> None:
+    assert canonical_json(value) == _canonical_json(value)
 
 
 def test_whole_numbers_are_exact() -> None:

@@ -101,7 +101,7 @@ def test_edges_are_connected_and_disconnected() -> None:
         (REFS, {"op": "set", "id": "a", "path": "/with/x"}, "[0] (set): there is nothing at /with/x"),
         (REFS, {"op": "set", "id": "a", "path": "with"}, "[0] (set): 'path' is missing, a JSON pointer"),
         (REFS, {"op": "set", "path": "/steps/9/tool", "value": "x"}, "[0] (set): there is nothing at /steps/9/tool"),
-        (REFS, {"op": "set", "path": "/steps", "value": 5}, "steps: expected a list of steps, found 5"),
+        (REFS, {"op": "set", "path": "/steps", "value": 5}, "steps: expected a list of at least one step, found 5"),
         (REFS, {"op": "remove", "id": "a"}, "[0] (remove): there is no such operation"),
         (REFS, {}, "[0] (None): there is no such operation"),
         (REFS, 5, "a change is a list of operations"),

@@ -109,12 +109,19 @@ def test_what_cannot_be_read_is_told_with_what_to_do(text: str, code: str, messa
         (lambda: "".join(" " * depth + "-\n" for depth in range(DEPTH_MAX + 5)) + " " * 200 + "x", "too_deep"),
         (lambda: "x" * (4 * 1024 * 1024 + 1), "too_large"),
         (lambda: "[" + "1," * 250_001 + "1]", "too_large"),
+        (lambda: "a:\n" + "- 1\n" * 50_000, "too_large"),
         (lambda: f'{{"a": {"9" * 5000}}}', "not_plain"),
         (lambda: f"a: {'9' * 5000}", "not_plain"),
     ],
 )
 def test_what_is_too_much_is_refused(text: Callable[[], str], code: str) -> None:
     assert [finding.code for finding in parsed(text()).findings] == [code]
+
+
+@pytest.mark.parametrize("text", ['{"perdure": 1 "name": "x"}', '{"perdure": 1, "steps": [1, 2', '{"perdure": 1, "name"'])
+def test_json_that_is_broken_is_told_of_as_json(text: str) -> None:
+    found = parsed(text)
+    assert (found.language, [finding.code for finding in found.findings]) == ("json", ["not_json"])
 
 
 def test_every_name_that_stands_twice_is_told_of() -> None:

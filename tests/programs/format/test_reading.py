@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from perdure.core.errors import BadDefinition
+from perdure.programs.format import parse
 from perdure.programs.format.reading import read
 from tests.programs.format.examples import SIGNUP
 
@@ -20,10 +21,10 @@ def test_what_was_received_is_kept_beside_what_it_means() -> None:
 
 
 def test_a_name_is_given_to_what_has_none() -> None:
-    assert read("perdure: 1\nsteps: []", name="given").canonical["name"] == "given"
-    assert read("perdure: 1\nname: own\nsteps: []", name="given").canonical["name"] == "own"
+    assert read("perdure: 1\nsteps: [{id: a, sleep: 1}]", name="given").canonical["name"] == "given"
+    assert read("perdure: 1\nname: own\nsteps: [{id: a, sleep: 1}]", name="given").canonical["name"] == "own"
     with pytest.raises(BadDefinition, match="'name' is missing"):
-        read("perdure: 1\nsteps: []")
+        read("perdure: 1\nsteps: [{id: a, sleep: 1}]")
 
 
 def test_warnings_are_told_and_forbid_nothing() -> None:
@@ -52,3 +53,18 @@ def test_whoever_reads_no_definition_loads_no_library_for_it() -> None:
     modules = "perdure, perdure.programs.format.reading, perdure.programs.format.edits, perdure.programs.format.fmt, perdure.programs.format.published"
     source = f"import sys, {modules}\nprint(sorted(set({libraries!r}) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_a_definition_has_a_step() -> None:
+    with pytest.raises(BadDefinition, match="steps: expected a list of at least one step, found an empty list"):
+        read("perdure: 1\nname: it\nsteps: []")
+
+
+def test_where_things_stand_is_looked_for_only_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[str]()
+    monkeypatch.setattr(parse, "spots", lambda text: found.append(text) or ({}, []))
+    assert read('{"perdure": 1, "name": "it", "steps": [{"id": "a", "sleep": 1}]}').findings == ()
+    assert found == []
+    with pytest.raises(BadDefinition):
+        read('{"perdure": 1, "name": "it", "steps": [{"id": "a", "sleep": "soon"}]}')
+    assert len(found) == 1

@@ -13,7 +13,7 @@ from perdure.expr import schema
 from perdure.programs.code.durations import seconds
 from perdure.programs.format import model
 from perdure.programs.format.parse import INTEGERS
-from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Schema, Shape, Steps, chosen, is_template
+from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Schema, Shape, Steps, Value, chosen, is_template
 from perdure.programs.format.steps import lists, placed, verb_of
 
 
@@ -39,25 +39,50 @@ def bytes_of(canonical: dict[str, Any]) -> bytes:
 def canonical_json(value: Any) -> str:
     """JSON by the rules of RFC 8785: names sorted as UTF-16, numbers as JavaScript writes them, nothing escaped but what must be.
 
-    Whole numbers are written exactly, also those of more than 53 bits.
+    Integers are written exactly, also those of more than 53 bits, and a float of a whole value keeps a ``.0``, by which it is one when it is read again.
     """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if _is_simple(value) else _canonical_json(value)
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether a value has no floats and no names beyond the basic plane, so that it is written so by the library."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case float():
+                return False
+            case list() as items:
+                waiting += [item for item in items if not isinstance(item, int | str)]
+            case dict() as fields:
+                if not all(isinstance(name, str) and (name.isascii() or max(name) <= "\uffff") for name in fields):
+                    return False
+                waiting += [item for item in fields.values() if not isinstance(item, int | str)]
+            case None | bool() | int() | str():
+                pass
+            case _:
+                return False
+    return True
+
+
+def _canonical_json(value: Any) -> str:
     match value:
         case None | bool() | str():
             return json.dumps(value, ensure_ascii=False)
         case int():
             return str(value)
         case float():
-            return str(int(value)) if value.is_integer() and int(value) in INTEGERS else _float(value)
+            text = str(int(value)) if value.is_integer() and int(value) in INTEGERS else _float(value)
+            return text if {".", "e"} & set(text) else f"{text}.0"
         case list():
-            return f"[{','.join(map(canonical_json, value))}]"
+            return f"[{','.join(map(_canonical_json, value))}]"
         case dict():
             names = sorted(value, key=lambda name: name.encode("utf-16-be"))
-            return f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{canonical_json(value[name])}' for name in names)}}}"
+            return f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{_canonical_json(value[name])}' for name in names)}}}"
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 
 def plain(value: Any) -> Any:
-    """A copy of plain data in which floats of a whole value are whole numbers: JSON does not tell them apart, nor do the programs that pass it on."""
+    """A copy of plain data in which floats of a whole value are whole numbers: of what is compared and never computed with."""
     match value:
         case float() if value.is_integer() and int(value) in INTEGERS:
             return int(value)
@@ -78,7 +103,9 @@ def of_shape(shape: Shape, value: Any) -> Any:
         case Condition():
             return _condition(value)
         case Schema():
-            return plain(schema.spelled_out(value))
+            return _schema(value)
+        case Value():
+            return copied(value)
         case Choice():
             return "null" if value is None else plain(value)
         case Fields():
@@ -91,6 +118,21 @@ def of_shape(shape: Shape, value: Any) -> Any:
             option = chosen(shape, value)
             return plain(value) if option is None else of_shape(option, value)
     return plain(value)
+
+
+def copied(value: Any) -> Any:
+    """A copy of plain data, with its floats."""
+    match value:
+        case list():
+            return [copied(item) for item in value] if any(isinstance(item, list | dict) for item in value) else list(value)
+        case dict():
+            return {name: copied(item) for name, item in value.items()}
+    return value
+
+
+def _schema(value: Any) -> Any:
+    found: dict[str, Any] = plain(schema.spelled_out(value))
+    return found | {"default": copied(value["default"])} if "default" in value and "default" in found else found
 
 
 def _step(step: dict[str, Any]) -> dict[str, Any]:

@@ -425,7 +425,7 @@ DOCUMENT = Fields(
         ),
         Field("archive", Flag(), "what compaction of a long log replaces is kept", default=False),
         Field("order", Choice(("refs", "listed", "ports")), "what orders the steps: references, the list, or `next`", default="refs"),
-        Field("steps", Steps(), "the steps", required=True),
+        Field("steps", Steps(least=1), "the steps", required=True),
         Field("output", Value(), "the result; absent: that of the last step"),
         Field("ui", Plain(), "for editors; not hashed"),
     ),

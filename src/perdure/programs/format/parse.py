@@ -64,25 +64,43 @@ def parsed(received: str | bytes | Any) -> Parsed:
     return _yaml(text)
 
 
+Where = tuple["Where", Any] | None
+"""A place in a document: the one around it, and the name or number in that; None is the document."""
+
+
 def unfit(document: Any) -> Finding | None:
     """Why `document` is not plain data within the bounds; None if it is."""
-    count, waiting = 0, [("", document, 1)]
+    count, waiting = 1, list[tuple[Where, Any, int]]([(None, document, 1)])
+    if type(document) is not dict and type(document) is not list and (why := _unfit_scalar(document)):
+        return error("not_plain", "", f"{place(document, '')}: {why}")
     while waiting:
-        pointer, value, depth = waiting.pop()
-        count += 1
+        where, value, depth = waiting.pop()
+        if type(value) is not dict and type(value) is not list:
+            continue
+        if depth > DEPTH_MAX:
+            return error("too_deep", _pointer(where), f"the definition is nested more than {DEPTH_MAX} deep")
+        count += len(value)
         if count > VALUES_MAX:
-            return error("too_large", "", f"the definition holds more than {VALUES_MAX:,} values; keep large values elsewhere and pass their names")
-        if type(value) is dict or type(value) is list:
-            if depth > DEPTH_MAX:
-                return error("too_deep", "", f"the definition is nested more than {DEPTH_MAX} deep")
-            items = value.items() if type(value) is dict else enumerate(value)
-            for key, item in items:
-                if type(value) is dict and (why := _unfit_key(key)):
-                    return error("not_plain", pointer, f"{place(document, pointer)}: {why}")
-                waiting.append((joined(pointer, key), item, depth + 1))
-        elif why := _unfit_scalar(value):
-            return error("not_plain", pointer, f"{place(document, pointer)}: {why}")
+            return error(
+                "too_large", _pointer(where), f"the definition holds more than {VALUES_MAX:,} values; keep large values elsewhere and pass their names"
+            )
+        for key, item in value.items() if type(value) is dict else enumerate(value):
+            if type(value) is dict and (why := _unfit_key(key)):
+                return error("not_plain", _pointer(where), f"{place(document, _pointer(where))}: {why}")
+            if type(item) is dict or type(item) is list:
+                waiting.append(((where, key), item, depth + 1))
+            elif why := _unfit_scalar(item):
+                return error("not_plain", _pointer((where, key)), f"{place(document, _pointer((where, key)))}: {why}")
     return None
+
+
+def _pointer(where: Where) -> str:
+    """The JSON pointer of a place."""
+    found = list[Any]()
+    while where is not None:
+        where, key = where
+        found.append(key)
+    return joined("", *reversed(found))
 
 
 def _unfit_key(key: Any) -> str:
@@ -154,5 +172,5 @@ def _yaml(text: str) -> Parsed:
 
 
 def _looks_like_json(text: str) -> bool:
-    """Whether the first name in a mapping is quoted, as JSON has it."""
-    return text.lstrip().removeprefix("{").lstrip().startswith(('"', "[", "{", "}")) and text.rstrip().endswith(("}", "]"))
+    """Whether the first name in a mapping is quoted, as JSON has it, wherever it ends."""
+    return text.lstrip().removeprefix("{").lstrip().startswith(('"', "[", "{", "}"))

@@ -44,15 +44,15 @@ def read(text_or_data: Any, name: str = "", blobs: Mapping[str, Any] | None = No
     text = parsed(text_or_data)
     if text.findings:
         raise BadDefinition(text.findings)
-    document, positions, findings = text.document, text.positions, list[Finding]()
+    document, is_own, findings = text.document, True, list[Finding]()
     foreign = dialects.read(document, blobs, name)
     if foreign is not None:
-        findings = _without_errors([located(finding, positions) for finding in foreign.findings])
-        document, positions = foreign.document, {}
+        findings = _without_errors([located(finding, text.positions) for finding in foreign.findings])
+        document, is_own = foreign.document, False
     if isinstance(document, dict) and name and "name" not in document:
         document = {"name": name} | document
-    findings += _without_errors(checked(document, positions))
-    findings += _without_errors([located(finding, positions) for finding in more(document)])
+    for found_wrong in (checked(document), more(document)):  # where things stand is looked for only if something is to be told
+        findings += _without_errors([located(finding, text.positions) if is_own else finding for finding in found_wrong])
     found = canonical(document)
     return Definition(text_or_data, document, found, hash_of(found), found.get("dialect", ""), tuple(findings))
 

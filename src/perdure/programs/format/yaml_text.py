@@ -74,6 +74,10 @@ def events(text: str) -> Iterator[Any]:
         raise Refused(Finding("not_yaml", "error", "", f"this is not YAML: {why}; write the document as YAML 1.2 or JSON")) from problem
 
 
+SCALARS_MAX = 50_000
+"""So many take some five seconds to read; in JSON a hundredth of that."""
+
+
 class _Frame(msgspec.Struct):
     """A mapping or list that is being read. `name` is the field whose value comes next."""
 
@@ -92,7 +96,7 @@ class _Reader:
         self.document: Any = None
         self.spots: dict[str, Spot] = {}
         self.repeated: list[Finding] = []
-        self._documents = 0
+        self._documents = self._count = 0
         self._frames: list[_Frame] = []
         self._anchors: dict[str, tuple[Any] | None] = {}
 
@@ -104,6 +108,10 @@ class _Reader:
                 if self._documents > 1:
                     raise _refusal("several_documents", spot, "a definition is one YAML document; put what follows '---' into a file of its own")
             case "ScalarEvent":
+                self._count += 1
+                if self._count > SCALARS_MAX:
+                    what = f"the definition has more than {SCALARS_MAX:,} names and values, which YAML takes long to read"
+                    raise _refusal("too_large", spot, f"{what}; write it as JSON, or give large values as input")
                 self._scalar(event, spot)
             case "AliasEvent":
                 self._alias(event.anchor, spot)
