@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,12 @@ def test_a_definition_has_a_step() -> None:
 
 def test_where_things_stand_is_looked_for_only_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list[str]()
-    monkeypatch.setattr(parse, "spots", lambda text: found.append(text) or ({}, []))
+
+    def spots(text: str) -> Any:
+        found.append(text)
+        return {}, []
+
+    monkeypatch.setattr(parse, "spots", spots)
     assert read('{"perdure": 1, "name": "it", "steps": [{"id": "a", "sleep": 1}]}').findings == ()
     assert found == []
     with pytest.raises(BadDefinition):

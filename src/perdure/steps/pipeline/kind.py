@@ -127,7 +127,8 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
     config = written(config)
     yield from _secrets(config)
     if not isinstance(config, Mapping):
-        yield from ((one.pointer, f"{name}: {one.what}" if name else one.what) for _, name, one in operations.plan(config, True)[1])
+        wrong = [(one.pointer, f"{name}: {one.what}" if name else one.what) for _, name, one in operations.plan(config, True)[1]]
+        yield from wrong or _programs(config, "")
         return
     for name in config:
         if name not in FIELDS:
@@ -137,7 +138,8 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
     if ("ops" in config) is ("use" in config):
         yield "", "it has a list of operations behind 'ops', or the name of a composite behind 'use'"
     if "ops" in config and not is_template(config["ops"]):
-        yield from ((one.pointer, f"{name}: {one.what}" if name else one.what) for _, name, one in operations.plan(config["ops"], True, "/ops")[1])
+        wrong = [(one.pointer, f"{name}: {one.what}" if name else one.what) for _, name, one in operations.plan(config["ops"], True, "/ops")[1]]
+        yield from wrong or _programs(config["ops"], "/ops")
     if "use" in config and (not isinstance(config["use"], str) or not config["use"]):
         yield "/use", f"it is the name of a composite, not {shown(config['use'])}"
     if not isinstance(config.get("counted", True), bool) and not is_template(config["counted"]):
@@ -145,6 +147,25 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
     bounds = _bounds(config.get("limits"), is_open=True)
     if isinstance(bounds, str):
         yield "/limits", bounds
+
+
+def _programs(ops: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    """The programs in jq that can't be read, among operations that are right otherwise."""
+    for number, one in enumerate(ops if isinstance(ops, list) else ()):
+        match one:
+            case {"jq_transform": str(program)}:
+                where = "/jq_transform"
+            case {"jq_transform": {"program": str(program)}}:
+                where = "/jq_transform/program"
+            case {"step": "jq_transform", "program": str(program)}:
+                where = "/program"
+            case _:
+                continue
+        if not is_template(program):
+            from perdure.steps.sandbox import jq_programs  # here, as most pipelines have no jq
+
+            if why := jq_programs.problem(program):
+                yield f"{pointer}/{number}{where}", f"jq_transform: {why}; mend the program"
 
 
 def _secrets(value: Any, pointer: str = "") -> Iterator[tuple[str, str]]:
