@@ -126,6 +126,8 @@ LOOKING = {
     "dlq": "dlq ls --workflow broken",
     "dlq_requeue": "dlq requeue failed --dry-run",
     "dlq_discard": "dlq discard failed --dry-run",
+    "dlq_reprocess": "dlq reprocess --run-id failed --node-id b",
+    "dlq_reprocess_elsewhere": "dlq reprocess --run-id failed --node-id a",
 }
 
 LIVE = {
@@ -356,6 +358,13 @@ def test_killed_at_its_approval_and_run_again_it_goes_on(reader: Shell) -> None:
     assert json.loads(reader.run(run).out) == {"sum": 16}
     assert json.loads(reader.run(run).out) == {"sum": 16}
     assert [step["path"] for step in json.loads(reader.run("show asks --json").out)["steps"]] == ["a", "ask", "b"]
+
+
+def test_dead_letters_of_definitions_have_step_reason_tries_and_input(reader: Shell) -> None:
+    (group,) = json.loads(reader.run("dead-letters --workflow broken --json").out)
+    assert (group["path"], group["reason"]) == ("b", "max_retries_exceeded")
+    (letter,) = json.loads(reader.run(f"dead-letters {group['fingerprint']} --json").out)
+    assert (letter["path"], letter["reason"], letter["tries"], letter["input"]) == ("b", "max_retries_exceeded", 2, [])
 
 
 def test_killed_while_it_waits_and_run_again_it_goes_on_and_does_nothing_twice(writer: Shell) -> None:

@@ -98,12 +98,36 @@ def discard(settings: Settings, /, **given: Any) -> None:
     many.tell(settings, given, "discard", DEAD, do)
 
 
+@click.command("reprocess", cls=Command)
+@click.option("--run-id", "id", required=True, metavar="ID", help="The execution.")
+@click.option("--node-id", "step", default="", metavar="STEP", help="The step at which it has failed; if it is another, nothing is done.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")
+@click.pass_obj
+def reprocess(settings: Settings, /, *, id: str, step: str, reason: str) -> None:
+    """Run one dead letter again, from the step that failed: as perdure requeue ID does."""
+    from perdure.cli import asking
+    from perdure.cli.complaints import name
+    from perdure.cli.exits import Exit, Outcome
+    from perdure.cli.words import clean
+    from perdure.service.dead_letters import step_of
+
+    with settings.client() as client:
+        handle = asking.one(client, settings, id)
+        found = client.dead_letters.groups(workflow=handle.key.workflow, id_prefix=handle.key.id, tenant=settings.tenant)
+        failed_at = next((letter.path for group in found for letter in group.letters if letter.key == handle.key), None)
+        if step and failed_at is not None and step not in (failed_at, step_of(failed_at)):
+            where = f"at {clean(failed_at)}" if failed_at else "at no step"
+            raise Outcome(Exit.INPUT, f"{name(handle.key)} has failed {where}, not at {clean(step)}; nothing was done\nperdure dead-letters shows where")
+        client.dead_letters.requeue(handle.key, reason, tenant=settings.tenant)
+        click.echo(f"{name(handle.key)} is told to go on")
+
+
 @click.group("dlq", cls=Group)
 def dead_letter_queue() -> None:
     """The same commands in one group, as other systems call it."""
 
 
 dead_letter_queue.section("Dead letters", ())
-for _name, _command in (("ls", dead_letters), ("requeue", requeue), ("discard", discard)):
+for _name, _command in (("ls", dead_letters), ("requeue", requeue), ("reprocess", reprocess), ("discard", discard)):
     dead_letter_queue.add_command(_command, _name)
     dead_letter_queue.sections["Dead letters"].append(_name)

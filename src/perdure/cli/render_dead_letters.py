@@ -26,6 +26,7 @@ class Group(msgspec.Struct, frozen=True):
     last_at_s: float
     example: Key
     complete: bool = True
+    reason: str = "failed"
 
     @classmethod
     def of(cls, group: DeadLetters) -> Group:
@@ -36,7 +37,7 @@ class Group(msgspec.Struct, frozen=True):
 
 def groups(found: Sequence[Group], now_s: float) -> Table:
     """Groups, a row each."""
-    headers = ("FINGERPRINT", "COUNT", "WORKFLOW", "STEP", "ERROR", "FIRST", "LAST", "EXAMPLE")
+    headers = ("FINGERPRINT", "COUNT", "WORKFLOW", "STEP", "REASON", "ERROR", "FIRST", "LAST", "EXAMPLE")
     return Table(headers, tuple(_group(one, now_s) for one in found))
 
 
@@ -46,6 +47,7 @@ def _group(one: Group, now_s: float) -> tuple[Cell, ...]:
         Cell(f"{one.count:,}{'' if one.complete else '+'}"),
         cell(one.workflow),
         cell(one.path),
+        cell(one.reason),
         cell(_error(one.type, one.message), "bad"),
         Cell(words.ago(one.first_at_s, now_s)),
         Cell(words.ago(one.last_at_s, now_s)),
@@ -55,13 +57,22 @@ def _group(one: Group, now_s: float) -> tuple[Cell, ...]:
 
 def letters(found: Sequence[DeadLetter], now_s: float) -> Table:
     """The executions of a group, a row each."""
-    headers = ("ID", "WORKFLOW", "STATUS", "SINCE", "STEP", "ERROR")
+    headers = ("ID", "WORKFLOW", "STATUS", "SINCE", "STEP", "REASON", "TRIES", "ERROR")
     return Table(headers, tuple(_letter(one, now_s) for one in found))
 
 
 def _letter(one: DeadLetter, now_s: float) -> tuple[Cell, ...]:
     error = cell(_error(one.type, one.message), "bad")
-    return (cell(one.key.id, "strong"), cell(one.key.workflow), status(one.status), Cell(words.ago(one.at_s, now_s)), cell(one.path), error)
+    return (
+        cell(one.key.id, "strong"),
+        cell(one.key.workflow),
+        status(one.status),
+        Cell(words.ago(one.at_s, now_s)),
+        cell(one.path),
+        cell(one.reason),
+        Cell(str(one.tries or "")),
+        error,
+    )
 
 
 def _error(kind: str, message: str) -> str:

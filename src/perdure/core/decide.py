@@ -131,8 +131,8 @@ class _Draft:
                     self.ready.extend(self.execution.mailbox.receivers(letter.name))
             case Trim():
                 self._trim(command)
-            case Finish(status, outcome):
-                self._finish(status, outcome)
+            case Finish(status, outcome, path):
+                self._finish(status, outcome, path)
             case Say():
                 self.decision.lines.append(command)
 
@@ -186,14 +186,14 @@ class _Draft:
         if execution.parked is None and execution.ended is None and not execution.undoing:
             self._record(e.Parked("undo", self.now_s, (TOO_MUCH_TO_UNDO,)))
 
-    def _finish(self, status: str, outcome: Outcome) -> None:
+    def _finish(self, status: str, outcome: Outcome, path: Path) -> None:
         cancelling, completed = self.execution.cancelling, self.execution.completed
         if completed is not None:
-            self._record(e.Ended(completed.status, completed.outcome, self.now_s))
+            self._record(e.Ended(completed.status, completed.outcome, self.now_s, completed.path))
         elif cancelling is not None:
             self._record(self._deadline_exceeded(cancelling.reason) if cancelling.deadline else self._cancelled(cancelling.reason))
         else:
-            self._record(e.Ended(status, self._light_outcome(outcome), self.now_s))  # type: ignore[arg-type]  # Finish has the same three words
+            self._record(e.Ended(status, self._light_outcome(outcome), self.now_s, path))  # type: ignore[arg-type]  # Finish has the same three words
 
     def _at_once(self, path: Path) -> e.Event | None:
         """The event by which an open operation settles without waiting, if it does."""

@@ -311,11 +311,15 @@ class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
-    """The execution is over: completed with a value, failed with an error, or cancelled. One that has failed may end once more: as cancelled, discarded."""
+    """The execution is over: completed with a value, failed with an error, or cancelled. One that has failed may end once more: as cancelled, discarded.
+
+    `path` is that of the step because of which a definition has failed.
+    """
 
     status: Literal["completed", "failed", "cancelled"]
     outcome: Outcome
     at_s: float
+    path: Path = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="Z", rename=_SHORT):

@@ -62,6 +62,11 @@ def parse(shown: str) -> Path:
     return path
 
 
+def is_noted(path: Path) -> bool:
+    """Whether Perdure itself keeps something here, beside what a program calls by name."""
+    return bool(path) and isinstance(path[-1], tuple) and path[-1][1] == 0
+
+
 def idempotency_key(key: Key, path: Path) -> str:
     """The key for the outside world: execution and path, the same in every try, different for any other operation."""
     return f"{key}:{text(path)}"

@@ -38,10 +38,11 @@ class Trim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """End the execution."""
+    """End the execution. `path` is that of the step because of which it has failed, where the program knows it."""
 
     status: Literal["completed", "failed", "cancelled"]
     outcome: Outcome
+    path: Path = ()
 
 
 WARNING = 30

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from perdure.core import events as e
 from perdure.core import values
 from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo, StoreError
 from perdure.core.execution import Execution
-from perdure.core.ops import Err
-from perdure.core.paths import UNDO, Key, Path, text
+from perdure.core.ops import Call, Err
+from perdure.core.paths import UNDO, Key, Path, is_noted, parse, text
 from perdure.programs import inputs
 from perdure.programs.code.durations import Duration
 from perdure.programs.workflows import Workflow
@@ -38,7 +39,12 @@ OF_STEPS = frozenset(("StepFailed", "ChildFailed", "JoinFailed", "RaceFailed", "
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """One execution that goes no further: since when, where it failed (the path of the step, or nothing), and with what."""
+    """One execution that goes no further: since when, where it failed (the path of the step, or nothing), and with what.
+
+    `reason` is ``max_retries_exceeded``, ``timeout``, ``interrupted``, ``fatal`` (not to be tried again) or ``rollback`` of a step; the limit that was
+    exceeded (``exceeded_max_fanout``, ``exceeded_max_hops``, ``deadline_exceeded``, ...); of what needs attention, why; else ``failed``. `tries` counts those
+    of the step; `input` is what it was given: by name, else as a list.
+    """
 
     key: Key
     status: str
@@ -47,6 +53,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
     type: str
     message: str
     at_s: float
+    reason: str = "failed"
+    tries: int = 0
+    input: Any = None
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
@@ -63,6 +72,7 @@ class DeadLetters(msgspec.Struct, frozen=True):
     last_at_s: float
     letters: tuple[DeadLetter, ...]
     complete: bool = True
+    reason: str = "failed"
 
 
 class Which(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +144,7 @@ async def groups(access: Access, which: Which) -> list[DeadLetters]:
 def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bool) -> DeadLetters:
     first = letters[0]
     newest = tuple(sorted(letters, key=lambda letter: -letter.at_s))
-    return DeadLetters(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete)
+    return DeadLetters(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete, first.reason)
 
 
 async def _listed(access: Access, which: Which) -> tuple[list[Listed], bool]:
@@ -160,24 +170,44 @@ async def _listed(access: Access, which: Which) -> tuple[list[Listed], bool]:
 
 async def _letter(access: Access, listed: Listed) -> DeadLetter | None:
     try:
-        return look(await read(access, listed.key))
+        execution = await read(access, listed.key)
+        letter = look(execution)
+        return letter if letter is None else msgspec.structs.replace(letter, input=await _input(access, execution, letter))
     except UNREADABLE as error:
         return _unreadable(listed, error)
 
 
 def look(execution: Execution) -> DeadLetter | None:
-    """An execution as a dead letter; None if it is none."""
+    """An execution as a dead letter, without the input of its step; None if it is none."""
     if execution.status not in DEAD:
         return None
     if execution.parked is not None:
         parked = execution.parked
         path, error, at_s = parked.path, ErrorInfo(parked.reason, "; ".join(parked.detail)), parked.at_s
+        reason: str = parked.reason
     elif execution.ended is not None and isinstance(execution.ended.outcome, Err):
-        path, error, at_s = *_cause(execution, execution.ended.outcome.error), execution.ended.at_s
+        (path, error), at_s = _cause(execution, execution.ended), execution.ended.at_s
+        reason = _reason(execution, path, error)
     else:
         return None
-    name = fingerprint(execution.key.workflow, path, error.type, error.message)
-    return DeadLetter(execution.key, execution.status, name, text(path), error.type, error.message, at_s)
+    name, known = fingerprint(execution.key.workflow, path, error.type, error.message), execution.open.get(path) or execution.settled.get(path)
+    tries = known.attempt if known is not None and isinstance(known.op, Call) else 0
+    return DeadLetter(execution.key, execution.status, name, text(path), error.type, error.message, at_s, reason, tries)
+
+
+async def _input(access: Access, execution: Execution, letter: DeadLetter) -> Any:
+    """What the step of a dead letter was given: by name, else as a list; None, if it is about no call."""
+    path = parse(letter.path)
+    known = execution.open.get(path) or execution.settled.get(path)
+    if known is None or not isinstance(known.op, Call):
+        return None
+    args, named = values.decode(await access.payload(known.op.args), tuple[list[Any], dict[str, Any]], f"the input of {letter.path}")
+    return {"args": args, **named} if args and named else named or args
+
+
+def step_of(path: str) -> str:
+    """The name of the step that has a path, as it is shown."""
+    return next((segment[0] for segment in reversed(parse(path)) if isinstance(segment, tuple) and segment[1] > 0), "")
 
 
 def _unreadable(listed: Listed, error: StoreError) -> DeadLetter:
@@ -186,13 +216,28 @@ def _unreadable(listed: Listed, error: StoreError) -> DeadLetter:
     return DeadLetter(listed.key, listed.status, name, "", type(error).__name__, str(error), listed.ended_at_s or listed.created_at_s)
 
 
-def _cause(execution: Execution, error: ErrorInfo) -> tuple[Path, ErrorInfo]:
-    """Where a workflow failed and with what: in what failed last in it, if it failed because of that, else in its own code."""
-    if error.type not in OF_STEPS:
+def _cause(execution: Execution, ended: e.Ended) -> tuple[Path, ErrorInfo]:
+    """Where an execution failed and with what. A definition says it; code failed in what failed last in it, if it did because of that, else in its own code."""
+    assert isinstance(ended.outcome, Err)
+    error = ended.outcome.error
+    if execution.definition is None and error.type not in OF_STEPS:
         return (), error
-    errors = ((one.at_s, one.number, path, one.outcome.error) for path, one in execution.settled.items() if isinstance(one.outcome, Err) and path[0] != UNDO)
-    _, _, path, cause = max(errors, key=lambda one: one[:2], default=(0.0, 0, (), error))
+    failed = [(one.at_s, one.number, path, one.outcome.error) for path, one in execution.settled.items() if isinstance(one.outcome, Err) and path[0] != UNDO]
+    if execution.definition is not None:  # of a step that is done for each item, the item that failed first
+        failed = [one for one in failed if one[3] == error and one[2][: len(ended.path)] == ended.path and ended.path and not is_noted(one[2])]
+        return min(failed, key=lambda one: one[:2])[2] if failed else ended.path, error
+    _, _, path, cause = max(failed, key=lambda one: one[:2], default=(0.0, 0, (), error))
     return path, cause
+
+
+def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:
+    if error.type.startswith("exceeded_") or error.type == "unsafe_loop":
+        return error.type
+    if error.type == "DeadlineExceeded":
+        return "deadline_exceeded"
+    known = execution.settled.get(path)
+    kind = known.outcome.kind if known is not None and isinstance(known.outcome, Err) else "failed"
+    return "max_retries_exceeded" if kind == "exhausted" else kind
 
 
 # what is done about them

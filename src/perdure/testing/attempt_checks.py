@@ -83,3 +83,5 @@ def _of_dead_letter(listed: Sequence[Attempt], execution: Execution) -> Iterator
     of_step = [one for one in listed if text(one.path) == letter.path and one.life == execution.reopened]
     if of_step and of_step[-1].ending in ("", "completed"):
         yield f"the dead letter is about {letter.path}, whose last attempt is {of_step[-1].ending or 'in flight'}"
+    if of_step and of_step[-1].number != letter.tries:
+        yield f"the dead letter counts {letter.tries} tries of {letter.path}, of which there were {of_step[-1].number}"

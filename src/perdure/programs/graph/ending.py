@@ -47,6 +47,7 @@ class Ending:
         self.left: list[Path] = []
         self.is_begun = False
         self.is_told = False
+        self.failed_at: Path = ()
 
     # what brings it about
 
@@ -63,11 +64,14 @@ class Ending:
         """A return was reached."""
         self._begin("completed", Ok(output.raw))
 
-    def fail(self, error: Err) -> None:
-        """A node has failed, and nothing holds it. Where a person has rejected what was called there, that is a rejection here, too."""
+    def fail(self, error: Err, at: Path = ()) -> None:
+        """The step at a path has failed, and nothing handles it; without one, it is no step that has failed. Where a person has rejected what was called
+        there, that is a rejection here, too."""
         if error.kind == "cancelled" and error.error.type == REJECTED:
             self.reject(error.error.message)
             return
+        if not self.is_begun:
+            self.failed_at = at
         self._begin("failed", Err("failed", error.attempts, error.error))
 
     def reject(self, why: str) -> None:
@@ -90,6 +94,7 @@ class Ending:
         """What an execution has done that has ended is to be undone; whoever is told of failures has been."""
         self.is_begun = self.is_told = True
         self.status, self.outcome = status, outcome
+        self.failed_at = () if self.run.execution.completed is None else self.run.execution.completed.path
         self._begin_undo()
 
     # what is done before it

@@ -43,6 +43,7 @@ class Instance:
 
     __slots__ = (
         "_divergence",
+        "_failing",
         "agents",
         "clock",
         "closed",
@@ -75,6 +76,7 @@ class Instance:
         self.log = Log()
         self.is_begun = False
         self.passages: Passages | None = None
+        self._failing: tuple[ErrorInfo, Path] | None = None
         self.plan: Plan
         self.roots: Roots
         self.walk: Walk
@@ -153,7 +155,7 @@ class Instance:
                 settlement = self.execution.settled[path]
                 if isinstance(settlement.outcome, Err) and settlement.outcome.kind == "rollback" and not self.ending.is_begun:
                     self.log.forget(path)
-                    self.ending.fail(settlement.outcome)  # whatever would handle a failure of this step
+                    self.ending.fail(settlement.outcome, path)  # whatever would handle a failure of this step
                 else:
                     self.log.told(path, settlement)
             case e.Started() | e.Reopened():
@@ -225,7 +227,8 @@ class Instance:
         """Begin what has fired, unless it is not to be done."""
         self.started_steps += 1
         if self.started_steps > (limit := self.plan.ir.limits.max_steps):
-            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_steps", f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop")))
+            why = f"more than {limit:,} steps were begun; raise limits.max_steps, or end the loop"
+            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_steps", why)), firing.path)
             return
         if self.passages is not None:
             self.passages.begin(firing.path, firing.place.node, self.execution.opened.count + self.log.asked, self.execution.now_s)
@@ -289,12 +292,13 @@ class Instance:
             edge = self.plan.edges[unsafe.args[0]]
             names = f"{self.plan.places[edge.source].node.id} -> {self.plan.places[edge.target].node.id}"
             why = f"a second token came over {names} in one turn; join: each on {self.plan.places[edge.target].node.id} runs it for every token"
-            self.ending.fail(Err("fatal", 1, ErrorInfo("unsafe_loop", why)))
+            self.ending.fail(Err("fatal", 1, ErrorInfo("unsafe_loop", why)), firing.path)
         except TooManyHops:
             limit = self.plan.ir.limits.max_hops
-            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_hops", f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops")))
+            why = f"more than {limit:,} hops were made; bound the loop, or raise limits.max_hops"
+            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_hops", why)), firing.path)
         except Failure as failure:
-            self.ending.fail(Err(failure.kind, 1, failure.info))
+            self.ending.fail(Err(failure.kind, 1, failure.info), firing.path)
         else:
             if isinstance(frame.block, Body):
                 frame.block.took(firing, output)
@@ -311,7 +315,7 @@ class Instance:
         self.results_bytes += output.size_bytes
         if 0 < (limit := self.plan.ir.limits.max_bytes) < self.results_bytes:
             why = f"the results take {self.results_bytes:,} bytes, and at most {limit:,} are allowed; keep less, or raise limits.max_bytes"
-            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_bytes", why)))
+            self.ending.fail(Err("fatal", 1, ErrorInfo("exceeded_max_bytes", why)), firing.path)
         if node.kind == "set" and output.port != "skipped" and isinstance(output.value, dict):
             self.roots.variables = {**self.roots.variables, **output.value}
 
@@ -356,16 +360,18 @@ class Instance:
         if self.has_session and status != "failed":  # what has failed may be retried, and the session with it
             end_session(self)
         self.finished = True
-        self.log.end(status, outcome)
+        self.log.end(status, outcome, self.ending.failed_at if status == "failed" else ())
 
     def fail(self, firing: Firing, error: Err) -> None:
         """A node has failed, and nothing stands in for it: what holds it fails."""
         self.note_settled(firing, error)
+        if self._failing is None or self._failing[0] != error.error or self._failing[1][: len(firing.path)] != firing.path:
+            self._failing = error.error, firing.path  # a block that fails because of a step in it is not what has failed
         body = firing.frame.block
         if isinstance(body, Body):
             body.failed(firing, error)
         else:
-            self.ending.fail(error)
+            self.ending.fail(error, self._failing[1])
 
     # what expressions say
 

@@ -215,10 +215,10 @@ class Log:
         """Whether the operation at `path` is waited for."""
         return path in self._waiting
 
-    def end(self, status: Any, outcome: Any) -> None:
-        """End the execution."""
+    def end(self, status: Any, outcome: Any, failed_at: Path = ()) -> None:
+        """End the execution; with the path of the step because of which it has failed."""
         if self._remembered is None:
-            self.commands.append(Finish(status, outcome))
+            self.commands.append(Finish(status, outcome, failed_at))
         elif not isinstance(self._next(), e.Ended):
             raise Diverged((), (f"remembered {self._next_text()}, asked for the end of the execution",))
 

@@ -1,0 +1,71 @@
+"""Dead letters of definitions say at which step they failed, why, after how many tries and with what input; different steps are different groups."""
+
+from typing import Any
+
+import pytest
+
+from perdure import Definition, Retry, step
+from perdure.core import log
+from perdure.core.folding import fold
+from perdure.service import dead_letters
+from perdure.service.dead_letters import DeadLetter
+from perdure.testing import World
+
+
+@step(retry=Retry(max=3, wait="1s", jitter=0))
+def BOOM(**given: Any) -> None:
+    raise ValueError("boom")
+
+
+def ECHO(**given: Any) -> Any:
+    return given
+
+
+def letter_of(world: World, steps: list[dict[str, Any]], **more: Any) -> DeadLetter:
+    """What is said of an execution of a definition with these steps, which fails."""
+    document = {"perdure": 1, "name": "fails", "order": "listed", "steps": steps, **more}
+    run = world.start(Definition.of(document, tools={"BOOM": BOOM, "ECHO": ECHO}))
+    world.skip("1m")
+    assert run.status == "failed"
+    found = world.machine.read(run.key)
+    assert found is not None
+    letter = dead_letters.look(fold(run.key, log.decode_all(found.rows)))
+    assert letter is not None
+    return letter
+
+
+BROKEN = {"id": "broken", "tool": "BOOM", "with": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "said"),
+    [
+        ([BROKEN], {}, ("broken", "max_retries_exceeded", 3)),
+        ([{"id": "a", "do": [{"id": "b", "parallel": [BROKEN]}]}], {}, ("a/b/broken", "max_retries_exceeded", 3)),
+        ([BROKEN | {"each": {"in": [1, 2]}}], {}, ("broken/~0", "max_retries_exceeded", 3)),
+        ([BROKEN | {"retry": {"fatal": ["ValueError"], "max": 3}}], {}, ("broken", "fatal", 1)),
+        ([{"id": "late", "task": "work", "timeout": 5, "retry": {"max": 1}}], {}, ("late", "timeout", 1)),
+        ([{"id": "many", "each": {"in": [1, 2, 3]}, "tool": "ECHO"}], {"limits": {"max_fanout": 2}}, ("many", "exceeded_max_fanout", 0)),
+        ([{"id": "own", "fail": "no"}], {}, ("own", "failed", 0)),
+        ([{"id": "a", "tool": "ECHO"}, {"id": "b", "tool": "ECHO"}], {"limits": {"max_steps": 1}}, ("b", "exceeded_max_steps", 0)),
+        ([BROKEN | {"undo": {"tool": "ECHO"}}, {"id": "never", "tool": "ECHO"}], {}, ("broken", "max_retries_exceeded", 3)),
+        ([{"id": "done", "tool": "ECHO", "undo": {"tool": "ECHO"}}, BROKEN], {}, ("broken", "max_retries_exceeded", 3)),
+    ],
+)
+def test_a_dead_letter_has_the_step_the_reason_and_the_tries(world: World, steps: Any, more: Any, said: tuple[str, str, int]) -> None:
+    world.mock("work", takes="1h")
+    letter = letter_of(world, steps, **more)
+    assert (letter.path, letter.reason, letter.tries) == said
+
+
+def test_the_same_error_at_different_steps_is_two_groups() -> None:
+    fingerprints = []
+    for id in ("one", "other", "one"):
+        with World() as world:
+            fingerprints.append(letter_of(world, [BROKEN | {"id": id}]).fingerprint)
+    assert fingerprints[0] == fingerprints[2] != fingerprints[1]
+
+
+def test_the_deadline_is_a_reason_of_its_own(world: World) -> None:
+    letter = letter_of(world, [{"id": "waits", "sleep": 100}], limits={"deadline": 5})
+    assert (letter.path, letter.reason) == ("", "deadline_exceeded")
