@@ -10,7 +10,7 @@ PYTHON = "def evaluate(output, context):\n    \"\"\"\n    output: current node o
 
 BLOBS: dict[str, Any] = {
     **{f"sha256:{name}": {} for name in ("cfg001", "cfg002", "cfg003", "cfg004")},
-    "cas://sha256:payment_config": {"action": "pay"},
+    "cas://sha256:payment_config": {},
     "cas://sha256:schema123": {"type": "object", "required": ["ok"]},
     "cas://sha256:retry_schema": {"type": "object", "required": ["status"]},
     "cas://sha256:python_evaluator": PYTHON,

@@ -194,7 +194,19 @@ async def _asking(client: AsyncClient, key: Key) -> Status | None:
         if any(mail.due_at_s <= now_s for mail in await store.mail(head.key)):
             return None
     asking = next((head for head in sorted(alive, key=lambda one: one.key != root) if head.status == "waiting_approval"), None)
-    return None if asking is None else await (await client.get(asking.key)).status()
+    if asking is None or not await _can_be_answered(client, asking.key):
+        return None
+    return await (await client.get(asking.key)).status()
+
+
+async def _can_be_answered(client: AsyncClient, key: Key) -> bool:
+    """Whether all approvals for which an execution waits have begun, so that they can be decided when nobody runs it."""
+    from perdure.cli.approving import ALL
+    from perdure.core.ops import APPROVAL
+
+    wanted = [step for step in await (await client.get(key)).steps() if step.settled_at_s is None and (step.kind == "approve" or step.target == APPROVAL)]
+    begun = [one for one in await client.approvals(limit=ALL, tenant=key.tenant) if one.asked_by == key]
+    return 0 < len(wanted) <= len(begun)
 
 
 class _Asked(NamedTuple):

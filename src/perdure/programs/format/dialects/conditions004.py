@@ -167,6 +167,8 @@ class Conditions:
         if source == "context" and not node:
             self._notes.error("missing_field", side.at("node"), "which node's output is meant?")
         side.refuse_left("a side of a comparison")
+        if source == "current" and node:
+            self._notes.warning("misplaced", side.at("node"), "the current node is compared, so this says nothing; for another one write source: context")
         called = "self" if source == "current" or not node else self._names[node]
         if path[:1] == ["metadata"] and called != "self":
             return whole("steps", [called, "output", "meta", *path[1:]])

@@ -27,7 +27,7 @@ ESCALATION = {
 """What the end of an approval's time comes to. Without a policy it is not approved, and goes the way of a rejection."""
 
 _HOUR_S = 3600
-_IGNORED = ("node_id", "id", "type", "dependencies", "dependents", "rejection_path", "branch", "loop", "wait_for_all", "is_terminal", "metadata", "position")
+_IGNORED = ("node_id", "id", "type", "dependencies", "dependents", "branch", "loop", "wait_for_all", "is_terminal", "metadata", "position")
 
 
 class Nodes:
@@ -49,6 +49,7 @@ class Nodes:
         timeout_s = self._timeout_s(node)
         if kind in HUMAN:
             step |= self._human(node, called, config, timeout_s)
+            node.ignore("rejection_path")
         else:
             step |= self._done(kind, node, called, config)
             if timeout_s:
@@ -65,6 +66,10 @@ class Nodes:
         config, given = node.inside("config"), node.any("config_ref")
         ref = given.get("cas_ref") if isinstance(given, dict) else given
         found: Any = None
+        if isinstance(given, dict):
+            about = Fields(given, node.at("config_ref"), self._notes)
+            about.ignore("type_url", "cas_ref")
+            about.left()
         if isinstance(ref, str) and ref:
             found = self._contents.find(ref, node.at("config_ref"), (dict,), "a config, which is a mapping")
         elif given is not None and not isinstance(given, dict):
@@ -120,6 +125,9 @@ class Nodes:
     def _human(self, node: Fields, called: str, config: Fields, timeout_s: float | None) -> dict[str, Any]:
         settings = node.inside("human_config") or config
         hours = settings.number("timeout_hours")
+        if hours and timeout_s:
+            where = node.at(node.name_of("timeout_ms", "limits", "timeout_sec"))
+            self._notes.warning("said_twice", where, "'timeout_hours' says how long people have, and counts; leave this out")
         waits_s = tidy(hours * _HOUR_S) if hours else timeout_s
         policy = settings.text("escalation_policy")
         if policy and policy not in ESCALATION:
@@ -135,6 +143,7 @@ class Nodes:
             approve |= {"timeout": waits_s, "on_timeout": ESCALATION.get(policy, "reject")}
         shown = settings.text("approval_ui_url")
         settings.left()
+        config.left()
         return {"approve": approve, **({"ui": {"approval_ui_url": shown}} if shown else {})}
 
     def _undo(self, compensator: Fields) -> dict[str, Any]:

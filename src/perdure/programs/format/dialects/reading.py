@@ -57,6 +57,7 @@ class Fields:
         self.value: dict[str, Any] = {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
         self.pointer, self.notes = pointer, notes
         self._asked: set[str] = set()
+        self._doubled: set[str] = set()
 
     def at(self, *parts: str | int) -> str:
         """The pointer of what stands in it."""
@@ -67,9 +68,14 @@ class Fields:
         return any(self.value.get(name) is not None for name in names)
 
     def any(self, *names: str) -> Any:
-        """The first of these that is there."""
+        """The first of these that is there. They mean the same, so a second one that says something else is reported."""
         self._asked.update(names)
-        return next((self.value[name] for name in names if self.value.get(name) is not None), None)
+        first, *others = [name for name in names if self.value.get(name) is not None] or [""]
+        for name in others:
+            if name not in self._doubled and self.value[name] != self.value[first]:
+                self._doubled.add(name)
+                self.notes.warning("said_twice", self.at(name), f"{name!r} means the same as {first!r}, which counts; leave one of them out")
+        return self.value.get(first)
 
     def name_of(self, *names: str) -> str:
         """Which of these is there: the first that is, else the first of all."""

@@ -113,7 +113,6 @@ class Routes:
         default = self._nodes(branch, "default")
         if kind == "agent_driven":
             chosen = self._nodes(branch, "available_next_nodes")
-            branch.ignore("rules")
             branch.left()
             if not chosen:
                 self._notes.error("missing_field", branch.at("available_next_nodes"), "an agent chooses from a list of nodes")
@@ -131,7 +130,6 @@ class Routes:
             when = self._conditions.read(rule.any("condition"), rule.at("condition"))
             rules.append({"when": when, "to": _one(self._nodes(rule, "next_nodes") or default)})
             rule.left()
-        branch.ignore("available_next_nodes")
         branch.left()
         return [*rules, {"to": _one(default)}] if default else rules
 

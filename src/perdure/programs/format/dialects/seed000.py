@@ -28,7 +28,7 @@ def to_definition(document: Any) -> Read:
     steps = _steps(top, names, notes)
     reader = _Reader(names, notes)
     top.ignore("id", "created_at", "updated_at", "created_by", "updated_by", "virtual_mcp_id")
-    definition: dict[str, Any] = {"perdure": 1, "dialect": "000", "name": title(top.text("title"), top.text("name"), top.text("id")), "order": "refs"}
+    definition: dict[str, Any] = {"perdure": 1, "dialect": "000", "name": title(top.text("title", "name"), top.text("id")), "order": "refs"}
     definition |= without_nothing({"description": top.text("description"), "tags": top.texts("tags")})
     if schema := top.inside("input_schema", "inputSchema"):
         definition["input"] = _inputs(schema)

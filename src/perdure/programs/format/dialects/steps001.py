@@ -17,7 +17,8 @@ from perdure.programs.format.dialects.spelling import in_cel, literal, whole
 from perdure.programs.format.dialects.variables001 import Variables
 from perdure.programs.format.finding import closest
 
-BLOCKS = ("conditional", "loop", "parallel")
+BLOCKS = {"conditional": ("then", "else", "steps"), "loop": ("steps",), "parallel": ("steps",)}
+"""The fields with steps of each type that has some; those of a condition stand in `then`, or without it in `steps`."""
 GOES_ON = ("continue", "go_on", "ignore", "skip")
 CONTENT = ("content", "message", "goal", "prompt")
 
@@ -61,14 +62,22 @@ class Steps:
                 near = closest(type_name, self._types)
                 self._notes.error("unknown_type", step.at("type"), f"{type_name[:40]!r} is no type of step; there are {', '.join(self._types)}", near)
         made |= self._safety(step)
-        if one.inside and type_name not in BLOCKS:
-            self._notes.warning("unknown_field", step.at(next(iter(one.inside))), f"steps stand in {', '.join(BLOCKS)} only; these are left out")
+        self._refuse_steps(one, BLOCKS.get(str(type_name), ()))
         step.ignore("id", "type", "outputVariable", "then", "else", "steps")
         step.left()
         name = step.text("outputVariable")
         if not self._variables.is_set(name):
             return [made]
         return [made, {"id": self._variables.names.free(f"{one.called}_set"), "set": {name: whole(one.called)}}]
+
+    def _refuse_steps(self, one: Listed, known: tuple[str, ...]) -> None:
+        """Report the steps that stand where none are run."""
+        for field in one.inside:
+            if field not in known:
+                stand = f"steps stand in {' and '.join(known)} here" if known else f"steps stand in {', '.join(BLOCKS)} only"
+                self._notes.warning("unknown_field", one.step.at(field), f"{stand}; these are left out")
+            elif field == "steps" and "then" in one.inside:
+                self._notes.warning("said_twice", one.step.at(field), "'steps' means the same as 'then', which counts; leave one of them out")
 
     def _safety(self, step: Fields) -> Step:
         retry = step.any("retry")
@@ -266,6 +275,9 @@ class Steps:
         on_error = step.text("onItemError")
         if on_error in ("skip", "null"):
             each["on_error"] = on_error
+        elif on_error not in ("", "fail"):
+            text = f"expected 'fail', 'skip' or 'null', found {on_error[:40]!r}"
+            self._notes.error("unknown_value", step.at("onItemError"), text, closest(on_error, ("fail", "skip", "null")))
         return {"do": self._body(one, named), "each": each}
 
     def _counted(self, one: Listed, most: int | None) -> Step:

@@ -21,19 +21,17 @@ def _trigger(trigger: Fields, notes: Notes) -> dict[str, Any]:
     read: dict[str, Any] = without_nothing({"name": trigger.text("name")})
     if not trigger.flag("enabled", default=True):
         read["enabled"] = False
-    mapping = trigger.mapping("variableMapping")
     trigger.ignore("id", "userId", "workflowId", "lastRunAt", "createdAt", "updatedAt", "type")
     config.ignore("type")
     match type_name:
         case "webhook":
-            read["webhook"] = _webhook(config, mapping, notes)
+            read["webhook"] = _webhook(config, trigger.mapping("variableMapping"), notes)
         case "schedule":
             if config.text("target", default="workflow") != "workflow":
                 notes.warning("unsupported", config.at("target"), "this schedule asks the user's agent and starts no workflow, so it is left out")
                 config.ignore("cron", "timezone", "prompt")
                 return {}
             read["schedule"] = without_nothing({"cron": config.text("cron"), "timezone": config.text("timezone")})
-            config.ignore("prompt")
         case "manual":
             read["manual"] = {}
         case _:
