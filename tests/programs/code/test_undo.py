@@ -695,7 +695,7 @@ def test_killed_at_any_write_a_child_is_undone_all_the_same(always_suspend: bool
     play = Play([family, child], script, always_suspend=always_suspend)
     report = crash_at_every_write(play, MemoryDisk, **budget)
     assert not report.problems, "\n".join(report.problems)
-    assert any("~undo" in key for key in report.repeated)
+    assert budget["once_max"] is not None or any("~undo" in key for key in report.repeated)  # a sample may kill nothing while it is undone
 
 
 @workflow
