@@ -135,6 +135,12 @@ GUARDS = (
     ),
     Guard("old code stops at a newer gate", "programs.code.gates:version", never("way > latest"), suite("programs/code/test_gates.py")),
     Guard("a note of a choice is read on replay", "programs.graph.log:Log.judged", without("self.ask(path, choice)"), DEFINITIONS),
+    Guard(
+        "a step that a turn passes by is null in it",
+        "programs.graph.instance:Instance.pass_by",
+        without("turn.pass_by"),
+        suite("graph/semantics/test_semantics.py", "does_as_the_row_says and cycles"),
+    ),
     Guard("a node behind a join waits for every edge", "programs.graph.walk:Walk._join", always("arrivals.undecided == 0", "wanted"), JOINS),
     # Messages: each takes effect once, in order, and is lost by no one.
     Guard("an answer to an earlier attempt is ignored", "core.decide:_Draft.settle", never("message.attempt"), FAULTS),
