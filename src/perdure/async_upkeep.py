@@ -72,18 +72,20 @@ class AsyncUpkeep:
         workflow: str | None = None,
         archive: Archive | None = None,
         dry_run: bool = False,
+        forget_ids: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Prunes:
         """Remove what executions have done that ended so long ago: logs and mail. Their ids, statuses and times are kept, so that none is begun again.
 
-        The SHA-256 of inputs and results is kept; whoever asks for a result is told that it was removed. With an `archive`, that is given an export of each
-        before. What somebody holds is left as it is, and so is that for which another has waited that has not ended. Large values stay.
+        Of inputs and results the beginning of the SHA-256 is kept; who asks for a result hears that it was removed. With an `archive`, that is given an
+        export of each before. What somebody holds is left as it is, and so is that for which another has waited that has not ended. Large values stay.
+        With `forget_ids`, nothing is kept, not even ids: what is started again under one of them runs again.
 
         Raises:
             BadValue: the duration or a status makes no sense.
         """
         before_s = (await self._store.moment()).now_s - seconds(older_than, "older_than")
-        which = Old(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=frozenset(status), workflow=workflow)
+        which = Old(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=frozenset(status), workflow=workflow, forget_ids=forget_ids)
         return [one async for one in retention.prune(self._store, which, archive, dry_run)]
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:

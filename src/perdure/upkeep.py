@@ -39,7 +39,11 @@ class Upkeep:
         workflow: str | None = None,
         archive: Archive | None = None,
         dry_run: bool = False,
+        forget_ids: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Prunes:
         """See `AsyncUpkeep.prune`."""
-        return self._thread.call(self._inner.prune(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, tenant=tenant))
+        asked = self._inner.prune(
+            older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, forget_ids=forget_ids, tenant=tenant
+        )
+        return self._thread.call(asked)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from perdure.cli.exits import Exit
 from tests.cli.shell import Shell, agrees, steady, transcript
 
 COMMANDS = (
@@ -37,3 +38,11 @@ def test_nothing_is_removed_that_could_not_be_archived(shell: Shell, tmp_path: P
     said = shell.run(f"prune --older-than 0s --archive {tmp_path}/archive/below")
     assert (said.code, "nothing more was removed" in said.err) == (10, True)
     assert shell.run("result ada").out == "Hello Ada\n"
+
+
+def test_ids_are_forgotten_only_after_a_warning(shell: Shell) -> None:
+    asked = shell.run("prune --older-than 0s --workflow greet --forget-ids")
+    assert asked.code != 0 and "runs again, with all its effects" in asked.err
+    assert shell.run("result ada").code == 0
+    assert "forgotten" in shell.run("prune --older-than 0s --workflow greet --forget-ids --yes").out
+    assert shell.run("result ada").code == Exit.NOT_FOUND

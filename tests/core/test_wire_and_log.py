@@ -88,7 +88,7 @@ EVENTS: list[e.Event] = [
     e.Progressed(PAY, 2, b"\x07", NOW_S),
     e.Opened(PAY, Call("pay", heartbeat_s=9.0)),
     e.Settled(PAY, Err("failed", 1, ERROR, 30.0), NOW_S),
-    e.Removed(NOW_S, "ab" * 32, "cd" * 32),
+    e.Removed(NOW_S, 7, NOW_S, NOW_S, 2, "failed", b"ab" * 8, b"", Err("failed", 1, ErrorInfo("ValueError", "it fails"))),
     e.Watched(Parent(OTHER, PAY, 2), NOW_S),
     e.Cancelling(NOW_S, "late", unwanted=True),
     e.Evicted(NOW_S, "it hangs"),

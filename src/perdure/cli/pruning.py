@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,36 +24,50 @@ if TYPE_CHECKING:
 )
 @click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
 @click.option("--archive", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write each to a file there before, as perdure export does.")
+@click.option("--forget-ids", is_flag=True, help="Keep nothing at all, of what was removed before neither: their ids may run again.")
+@click.option("--yes", is_flag=True, help="Do not ask before ids are forgotten.")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @json_option
 @format_option()
 @click.pass_obj
-def prune(
-    settings: Settings, /, *, older_than: str, status: str, workflow: str | None, archive: Path | None, dry_run: bool, as_json: bool, format: str
-) -> None:
+def prune(settings: Settings, /, **given: Any) -> None:
     """Remove what executions have done that ended long ago: their logs and mail.
 
-    Their ids, statuses and times are kept, so that none is begun again under its id, and the SHA-256 of their inputs and results. What another has waited
-    for that goes on, or that would be undone with it, is left as it is. Engines may be at work meanwhile; interrupted, it goes on when it is run again.
+    Their ids, statuses and times are kept, so that none is begun again under its id, and the beginning of the SHA-256 of inputs and results.
+    What another has waited for that goes on, or that would be undone with it, is left as it is. Engines may be at work meanwhile; interrupted, it
+    goes on when it is run again. The space becomes free within the file; perdure db vacuum gives it back to the disk.
     """
     from perdure.cli import output, words
     from perdure.cli.complaints import name
+    from perdure.runtime.host import file_of
+    from perdure.stores.sqlite.vacuum import free_bytes
 
+    forget_ids, dry_run, archive = given["forget_ids"], given["dry_run"], given["archive"]
+    if forget_ids and not dry_run and not given["yes"]:
+        click.confirm(WARNING, abort=True, err=True)
     with settings.client() as client:
         found = client.upkeep.prune(
-            older_than,
-            status=[one.strip() for one in status.split(",")],
-            workflow=workflow,
+            given["older_than"],
+            status=[one.strip() for one in given["status"].split(",")],
+            workflow=given["workflow"],
             archive=None if archive is None else _archive(archive),
             dry_run=dry_run,
+            forget_ids=forget_ids,
             tenant=settings.tenant,
         )
-    form = "json" if as_json else format
+    form = "json" if given["as_json"] else given["format"]
     if form != "table":
         output.listing(form, (name(one.key) for one in found), found, output.no_table)
         return
     size = words.size(sum(one.size_bytes for one in found))
-    click.echo(f"{words.count(len(found), 'execution')} {'would be' if dry_run else 'were' if len(found) != 1 else 'was'} removed, {size}")
+    done = "would be" if dry_run else "were" if len(found) != 1 else "was"
+    click.echo(f"{words.count(len(found), 'execution')} {done} {'forgotten' if forget_ids else 'removed'}, {size} of logs and messages")
+    file = file_of(settings.url())
+    if not dry_run and file is not None and (free := free_bytes(file)):
+        click.echo(f"{words.size(free)} of the file are free now; perdure db vacuum gives them back to the disk")
+
+
+WARNING = "The ids of these executions are forgotten: what is started again under one of them runs again, with all its effects. Go on?"
 
 
 def _archive(directory: Path) -> Archive:

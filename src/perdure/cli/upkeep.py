@@ -31,7 +31,7 @@ def doctor(settings: Settings, /, *, format: str) -> None:
 
 @click.group("db", cls=Group)
 def db() -> None:
-    """Look after the file of the database: where it is, its tables, check, back up, restore, upgrade, encrypt."""
+    """Look after the file of the database: where it is, its tables, check, back up, restore, vacuum, upgrade, encrypt."""
 
 
 @click.command("path", cls=Command)
@@ -116,6 +116,20 @@ def restore(settings: Settings, /, backup: Path, *, replace: bool) -> None:
         click.echo(f"the backup {has} that can't be read; perdure verify names the executions", err=True)
 
 
+@click.command("vacuum", cls=Command)
+@click.pass_obj
+def vacuum(settings: Settings, /) -> None:
+    """Give what is free in the file back to the disk, a little at a time, while engines go on. Interrupted, it goes on when it is run again."""
+    from perdure.cli import words
+    from perdure.stores.sqlite.vacuum import vacuum as give_back
+
+    file = settings.existing_file()
+    done = give_back(file)
+    click.echo(f"{file} had {words.size(done.before_bytes)} and has {words.size(done.after_bytes)}, of which {words.size(done.free_bytes)} free")
+    if not done.emptied:
+        click.echo("the file becomes that small once nobody reads what was there before; end what has been reading for long", err=True)
+
+
 @click.command("upgrade", cls=Command)
 @click.pass_obj
 def upgrade(settings: Settings, /) -> None:
@@ -162,5 +176,5 @@ def new() -> None:
 
 
 key.section("Commands", (new,))
-db.section("Commands", (path, init, check, backup, restore, upgrade))
+db.section("Commands", (path, init, check, backup, restore, vacuum, upgrade))
 db.section("Keys", (keys, rekey, key))

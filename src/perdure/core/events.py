@@ -13,7 +13,7 @@ from perdure.core.attributes import Attributes
 from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
-from perdure.core.ops import OnCancel, Op, Outcome
+from perdure.core.ops import Err, OnCancel, Op, Outcome
 from perdure.core.paths import Key, Path
 from perdure.core.values import NOTHING, Blob, Value
 
@@ -38,6 +38,9 @@ _SHORT = {
     "until_s": "u",
 }
 
+
+_OF_REMOVED = {"ended_at_s": "x", "started_at_s": "y", "status": "q", "input": "j", "result": "l"}
+"""Shorter still: there may be a great many of these."""
 
 RULES = 1
 """The number of the rules that executions are started under: what their events mean, and what programs make of them."""
@@ -264,12 +267,23 @@ class Retained(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     at_s: float
 
 
-class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_SHORT):
-    """What it had done was removed, long after its end; of its input and its result (empty: it had none) their SHA-256 is kept."""
+class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_SHORT | _OF_REMOVED):
+    """What it had done was removed, long after its end. This is the only event that is left, and the one of number `number`.
+
+    It says how the execution ended and when. Of its `input` and its `result` (empty: it had none) the first 16 bytes of their SHA-256 are kept; of a failure
+    or a cancellation the `error`. Without a `started_at_s` it had ended before it began.
+    """
 
     at_s: float
-    input_sha256: str = ""
-    result_sha256: str = ""
+    number: int
+    ended_at_s: float
+    started_at_s: float | None = None
+    version: int = 0
+    status: Literal["completed", "failed", "cancelled"] = "completed"
+    input: bytes = b""
+    result: bytes = b""
+    error: Err | None = None
+    attributes: Attributes = ()
 
 
 class Patched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_SHORT):

@@ -21,6 +21,7 @@ from perdure.core.opened import Opened
 from perdure.core.ops import Call, Keep, Ok, OnCancel, Op, Outcome, Receive, Send, Sleep, Spawn
 from perdure.core.paths import UNDO, Key, Path, Segment
 from perdure.core.promise import Promise, Settlement, State
+from perdure.core.removal import end_of
 from perdure.core.seen import Seen, Watermark, same_parent
 from perdure.core.turns import Turns, is_forgotten
 from perdure.core.undo import UNDOABLE, committed, is_commit, lies_in, retained, undoable
@@ -461,7 +462,10 @@ class Execution:
         self.now_s, self.definition = event.at_s, self.definition if event.refused else event.definition
 
     def _remove(self, event: e.Removed) -> None:
-        self.now_s, self.removed = event.at_s, event
+        self.now_s, self.removed, self.version, self.attributes = event.at_s, event, event.number, event.attributes
+        self.started = None if event.started_at_s is None else e.Started(event.version, event.started_at_s, attributes=event.attributes)
+        self.ended = end_of(event)
+        self.logged_events, self.dead_events = 1, 0
 
     def _refresh(self, event: e.Snapshot) -> None:
         self.version, self.now_s = event.version, event.at_s

@@ -12,6 +12,9 @@ ERROR_TYPE_CHARACTERS_MAX = 500
 ERROR_MESSAGE_CHARACTERS_MAX = 10_000
 """The longest text of an exception that is kept; of a longer one, the beginning and the end."""
 
+REMOVED_ERROR_CHARACTERS_MAX = 300
+"""The longest text of an error that is kept of an execution that was removed."""
+
 ERROR_TRACEBACK_CHARACTERS_MAX = 20_000
 """The longest traceback that is kept; of a longer one, the beginning and the end."""
 

@@ -1,47 +1,49 @@
-"""Tombstones: what is kept of an execution long after its end. A log like any other, of the same version, status and times, with nothing in it.
+"""Tombstones: the one event that is kept of an execution long after its end. It says that there was one of this id, how it ended and when.
 
 Who asks for the result, or joins the execution as its child, is told that it was removed.
 """
 
-from datetime import UTC, datetime
 from hashlib import sha256
 
 import msgspec
 
 from perdure.core import events as e
+from perdure.core import limits
+from perdure.core.error_text import shortened
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.ops import Err, Ok, Outcome
-from perdure.core.values import NOTHING, Blob, Value
-
-REMOVED = "removed"
-"""The kind of the error that stands in the place of a result."""
+from perdure.core.removal import DIGEST_BYTES
+from perdure.core.values import Blob, Value
 
 
-def digest(value: Value) -> str:
-    """The SHA-256 of a value, wherever it is kept."""
-    return value.sha256 if isinstance(value, Blob) else sha256(value).hexdigest()
+def digest(value: Value) -> bytes:
+    """The beginning of the SHA-256 of a value, wherever it is kept."""
+    return (bytes.fromhex(value.sha256) if isinstance(value, Blob) else sha256(value).digest())[:DIGEST_BYTES]
 
 
-def tombstone(execution: Execution, now_s: float) -> tuple[list[e.Event], e.Removed] | None:
-    """What replaces the log of an execution that has ended, and the event that follows it; None if it has not ended, or is one already."""
+def tombstone(execution: Execution, now_s: float) -> e.Removed | None:
+    """The event that replaces the log of an execution that has ended; None if it has not ended, or is one already."""
     ended, started = execution.ended, execution.started
     if ended is None or execution.removed is not None:
         return None
-    result = digest(ended.outcome.value) if isinstance(ended.outcome, Ok) else ""
-    removed = e.Removed(max(now_s, execution.now_s), "" if started is None else digest(started.input), result)
-    kept: list[e.Event] = [] if started is None else [msgspec.structs.replace(started, input=NOTHING, parent=None)]
-    kept.append(e.Ended(ended.status, _without_result(ended.outcome, removed), ended.at_s))
-    return [*kept, e.Snapshot(execution.version, execution.now_s, len(kept), attributes=execution.attributes)], removed
+    begun = {} if started is None else {"started_at_s": started.at_s, "version": started.version, "input": digest(started.input)}
+    return e.Removed(
+        max(now_s, execution.now_s),
+        execution.version + 1,
+        ended.at_s,
+        status=ended.status,
+        result=digest(ended.outcome.value) if isinstance(ended.outcome, Ok) else b"",
+        error=_error(ended.outcome),
+        attributes=execution.attributes,
+        **begun,  # type: ignore[arg-type]  # as they are named
+    )
 
 
-def said(removed: e.Removed) -> str:
-    """That it was removed, in words."""
-    of_result = f", its result had the SHA-256 {removed.result_sha256}" if removed.result_sha256 else ""
-    return f"it was removed at {datetime.fromtimestamp(removed.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC{of_result}"
-
-
-def _without_result(outcome: Outcome, removed: e.Removed) -> Outcome:
-    if isinstance(outcome, Ok):
-        return Err(REMOVED, 1, ErrorInfo("Removed", said(removed)))
-    return msgspec.structs.replace(outcome, error=ErrorInfo(outcome.error.type, outcome.error.message))
+def _error(outcome: Outcome) -> Err | None:
+    """How it failed or why it was cancelled, in short: neither the traceback nor what it carried."""
+    match outcome:
+        case Err(_, _, ErrorInfo() as error):
+            return msgspec.structs.replace(outcome, error=ErrorInfo(error.type, shortened(error.message, limits.REMOVED_ERROR_CHARACTERS_MAX)))
+        case _:
+            return None

@@ -15,6 +15,7 @@ from perdure.core.execution import Execution, Status
 from perdure.core.ops import APPROVAL, Call, Err, Keep, Ok, Op, Outcome, Spawn, asks_a_person, kind, target
 from perdure.core.paths import UNDO, Key, Path, text
 from perdure.core.promise import Promise, Settlement
+from perdure.core.removal import end_of
 
 
 class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,6 +105,11 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             by: dict[str, str | int | float] = {"version": version, **({} if event.definition is None else {"definition": event.definition.sha256[:12]})}
             yield "execution.created", (), by
             yield "execution.started", (), by
+        case e.Removed(version=version):
+            if event.started_at_s is not None:
+                yield "execution.created", (), {"version": version}
+                yield "execution.started", (), {"version": version}
+            yield from _public_life(end_of(event))
         case e.Opened(path, Keep(port="skipped")):
             yield "step.skipped", path, {}
         case e.Opened(path, Keep(role="warning", value=bytes() as raw)):

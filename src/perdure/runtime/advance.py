@@ -177,7 +177,7 @@ async def _decide(engine: "Engine", warm: Warm, item: Item, total: Decision) -> 
     execution, instance = warm.execution, warm.program
     if execution is None or instance is None:
         raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
-    if isinstance(item.message, messages.Undo) and execution.ended is not None and not instance.awake:
+    if isinstance(item.message, messages.Undo) and execution.ended is not None and execution.removed is None and not instance.awake:
         raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
     host = _host(engine, warm, item.message)
     number = 0 if item.mail is None else item.mail.number

@@ -9,6 +9,7 @@ from perdure.core import log
 from perdure.core.errors import DeadlineExceeded, ErrorInfo, ExecutionCancelled, ExecutionFailed, NeedsAttention, NotFound, Removed
 from perdure.core.ops import Err, Ok
 from perdure.core.paths import Key
+from perdure.core.removal import end_of
 from perdure.core.values import Blob
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.watch import Fits, Watch
@@ -98,9 +99,9 @@ async def last_turn(store: Store, head: Head, after: int = 0) -> Turn | None:
         first = max(after, head.version - back)
         found = await store.read(head.key, after=first)
         rows = () if found is None else found.rows
-        turn = next((event for row in reversed(rows) for event in reversed(log.decode(row)) if isinstance(event, TURNS)), None)
+        turn = next((event for row in reversed(rows) for event in reversed(log.decode(row)) if isinstance(event, (*TURNS, e.Removed))), None)
         if turn is not None or first == after:
-            return turn
+            return end_of(turn) if isinstance(turn, e.Removed) else turn
     return None
 
 

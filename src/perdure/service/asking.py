@@ -10,6 +10,7 @@ from perdure.core import messages
 from perdure.core.errors import NoReply, NotFound
 from perdure.core.ops import Keep
 from perdure.core.paths import Key
+from perdure.core.removal import end_of
 from perdure.core.values import Value
 from perdure.service.access import Access
 from perdure.service.fold import Tail
@@ -44,6 +45,8 @@ class Search:
                     raise NoReply(self._key, self._signal.name, "it was dealt with in a turn of a loop that is forgotten")
                 case e.Ended():
                     self._ended = event
+                case e.Removed():
+                    self._ended = end_of(event)
                 case e.Reopened():
                     self._ended = None
         if self._ended is not None:

@@ -99,22 +99,22 @@ async def _start(access: Access, wanted: Start, besides: Sequence[Commit] = ()) 
         send = Send(key, "start", messages.encode(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items())), *besides])
         created = isinstance(answer, Committed) and key in answer.created
-    if wanted.strict and not created and await _input(access, key) not in (None, given, tombstone.digest(given)):
+    if wanted.strict and not created and not await _was_started_with(access, key, given):
         raise InputDiffers(key)
     return created
 
 
-async def _input(access: Access, key: Key) -> Value | str | None:
-    """What an execution was started with, or will be; of what is not kept any more, the SHA-256. None if it has ended without having begun."""
+async def _was_started_with(access: Access, key: Key, given: Value) -> bool:
+    """Whether an execution was started with this input, or will be. One that has ended without having begun is like any other."""
     found = await access.store.read(key)
     events = [] if found is None else log.decode_all(found.rows)
     for event in reversed(events):  # that it was removed is said last
         if isinstance(event, e.Removed):
-            return event.input_sha256 or None
+            return event.input in (b"", tombstone.digest(given))
         if isinstance(event, e.Started):
-            return event.input
+            return event.input == given
     begins = (messages.decode(mail.body) for mail in await access.store.mail(key))
-    return next((begin.input for begin in begins if isinstance(begin, messages.Start)), None)
+    return next((begin.input == given for begin in begins if isinstance(begin, messages.Start)), True)
 
 
 async def send(access: Access, key: Key, signal: messages.Signal, may_come: bool = False) -> Head | None:

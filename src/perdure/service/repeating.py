@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import events as e
-from perdure.core import log, memo, messages, tombstone, values
+from perdure.core import log, memo, messages, removal, values
 from perdure.core.attributes import indexed
 from perdure.core.copies import Fork
 from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
@@ -51,7 +51,7 @@ async def read(access: Access, key: Key) -> Execution:
         raise NotFound(key)
     execution = fold(key, log.decode_all(found.rows), found.head.root)
     if execution.removed is not None:
-        raise Removed(key, tombstone.said(execution.removed))
+        raise Removed(key, removal.said(execution.removed))
     return execution
 
 

@@ -4,8 +4,8 @@ Each is dealt with by one commit, at the version at which it was looked at: an e
 interrupts this has removed some, and it goes on when it is begun again.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from uuid import uuid4
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,9 +19,12 @@ from perdure.core.paths import Key
 from perdure.core.tombstone import tombstone
 from perdure.runtime.endings import ENDED
 from perdure.service.bundle import Bundle
-from perdure.service.exporting import contents, export
+from perdure.service.exporting import export
 from perdure.service.paging import pages
-from perdure.stores.base import Commit, Committed, Filter, Head, Store
+from perdure.stores.base import Commit, Committed, Filter, Head, Moment, Store
+
+BATCH = 200
+"""How many are removed by one transaction of the store."""
 
 PARENTS_MAX = 1000
 """How many of those who have waited for others are remembered."""
@@ -33,16 +36,20 @@ Archive = Callable[[Key, Bundle], None]
 
 
 class Old(msgspec.Struct, frozen=True, kw_only=True):
-    """Which are meant: those in one of these statuses that have ended before a time of the store, in seconds since 1970."""
+    """Which are meant: those in one of these statuses that have ended before a time of the store, in seconds since 1970.
+
+    With `forget_ids`, nothing at all is kept of them, also of those that were removed before: their ids may run again.
+    """
 
     tenant: str
     before_s: float
     statuses: frozenset[str] = DEFAULT
     workflow: str | None = None
+    forget_ids: bool = False
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """An execution that was removed, or would be, with how many bytes its log and its mail took."""
+    """An execution that was removed, or would be, with by how many bytes its log and its mail became shorter."""
 
     key: Key
     status: str
@@ -50,9 +57,18 @@ class Pruned(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
+class _Removal(NamedTuple):
+    """What is to be done with one execution, and what is said of it then."""
+
+    change: Commit
+    pruned: Pruned
+
+
 async def prune(store: Store, which: Old, archive: Archive | None = None, dry_run: bool = False) -> AsyncGenerator[Pruned, None]:
     """Remove what is meant, the newest first, but for what somebody holds, what somebody has waited for who has not ended,
     and what would be undone with whom it was done for: that goes once the other is removed.
+
+    Many are removed by one transaction of the store, each by a commit of its own in it.
 
     Raises:
         BadValue: a status is none of an end.
@@ -60,51 +76,64 @@ async def prune(store: Store, which: Old, archive: Archive | None = None, dry_ru
     if not which.statuses or not which.statuses <= ENDED:
         raise BadValue("status", ", ".join(sorted(which.statuses)), f"some of {', '.join(sorted(ENDED))}")
     waiting = _Waiting(store)
-    async for page in pages(store, Filter(tenant=which.tenant, workflow=which.workflow, statuses=which.statuses)):
-        for head in page:
-            old = head.ended_at_s is not None and head.ended_at_s < which.before_s
-            if old and head.holder is None and (done := await _prune(store, head, waiting, None if dry_run else archive or _nowhere)) is not None:
-                yield done
+    async for page in _behind(pages(store, Filter(tenant=which.tenant, workflow=which.workflow, statuses=which.statuses))):
+        old = [head for head in page if head.ended_at_s is not None and head.ended_at_s < which.before_s and head.holder is None]
+        for start in range(0, len(old), BATCH):
+            moment, found = await store.moment(), list[_Removal]()
+            for head in old[start : start + BATCH]:
+                if (removal := await _removal(store, head, waiting, moment, which.forget_ids)) is not None:
+                    if archive is not None and not dry_run:
+                        archive(head.key, await export(store, head.key))
+                    found.append(removal)
+            for done in found if dry_run else await _carried_out(store, found):
+                yield done.pruned
+                waiting.forget(done.pruned.key)
 
 
-async def _prune(store: Store, head: Head, waiting: "_Waiting", archive: Archive | None) -> Pruned | None:
-    """Remove one, once it is archived; without that, only say what would be removed."""
-    found = await contents(store, head.key)
-    if found is None or found[0].head != head:
+async def _behind(pages: AsyncIterator[list[Head]]) -> AsyncIterator[list[Head]]:
+    """Each page once the next was read: that begins behind its last head, which may then be forgotten."""
+    before: list[Head] = []
+    async for page in pages:
+        yield before
+        before = page
+    yield before
+
+
+async def _carried_out(store: Store, found: Sequence[_Removal]) -> list[_Removal]:
+    """Those that were removed: whatever has changed meanwhile is left as it is."""
+    answers = await store.commit([one.change for one in found]) if found else []
+    return [one for one, answer in zip(found, answers, strict=True) if isinstance(answer, Committed)]
+
+
+async def _removal(store: Store, head: Head, waiting: "_Waiting", moment: Moment, forget_id: bool) -> _Removal | None:
+    """How one is removed; None if it must stay, or has been."""
+    found = await store.read(head.key)
+    if found is None or found.head != head or head.ended_at_s is None:
         return None
-    rows, mail = found[0].rows, found[1]
-    execution = fold(head.key, log.decode_all(rows), head.root)
-    moment = await store.moment()
-    made = tombstone(execution, moment.now_s)
-    if made is None or head.ended_at_s is None or await waiting.need(execution):
+    execution = fold(head.key, log.decode_all(found.rows), head.root)
+    removed = tombstone(execution, moment.now_s)
+    if (removed is None and not forget_id) or await waiting.need(execution):
         return None
-    pruned = Pruned(head.key, head.status, head.ended_at_s, sum(map(len, rows)) + sum(len(letter.body) for letter in mail))
-    if archive is None:
-        return pruned
-    if archive is not _nowhere:
-        archive(head.key, await export(store, head.key))
-    kept, removed = made
+    mail = await store.mail(head.key)
+    row = b"" if forget_id or removed is None else log.encode([removed])
     change = Commit(
         key=head.key,
         epoch=moment.epoch,
-        holder=f"prune-{uuid4().hex}",
+        holder="prune",
         version=head.version,
         program=head.program,
         root=head.root,
-        row=log.encode([removed]),
-        count=1,
-        compacted=log.encode(kept),
+        row=row,
+        count=0 if forget_id else 1,
+        compacted=b"",
         status=head.status,
         ended_at_s=head.ended_at_s,
         release=True,
         acks=tuple(Ack(head.key, letter.key) for letter in mail),
+        forgets=forget_id,
     )
-    (answer,) = await store.commit([change])
-    return pruned if isinstance(answer, Committed) else None
-
-
-def _nowhere(_: Key, __: Bundle) -> None:
-    """No archive is wanted."""
+    size_bytes = sum(map(len, found.rows)) + sum(len(letter.body) for letter in mail) - len(row)
+    return _Removal(change, Pruned(head.key, head.status, head.ended_at_s, size_bytes))
 
 
 class _Waiting:
@@ -121,6 +150,10 @@ class _Waiting:
             if goes_on or execution.key in undoes:
                 return True
         return False
+
+    def forget(self, key: Key) -> None:
+        """What this one has waited for is not undone with it any more."""
+        self._known.pop(key, None)
 
     async def _look(self, key: Key) -> tuple[bool, frozenset[Key]]:
         if key not in self._known:

@@ -72,7 +72,9 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     Takes effect only if the execution is at `version` and the store in `epoch`; with `creates`, only if there is no head
     at all, and the head says that it was created at `created_at_s`, or now if that is earlier. `row` is one log
-    row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before it, and stands for the events up to `version`.
+    row holding `count` events (none when `count` is 0); `compacted`, if given, replaces all rows before it, and stands for the events up to `version`; an empty
+    one leaves none of them, and `row` stands for all. With `forgets`, nothing is left at all: neither the head nor the log, attributes or mail, and an
+    execution may be created anew under this key.
     The head gets `program`, `status`, `wake_at_s` and `ended_at_s` as given. `release` gives the
     execution back if `holder` holds it still; `mail_at_s` is then the due time of the earliest mail left, as it is with `creates`. Without
     `release`, what nobody holds is held by `holder` from then on, so that its death is noticed. With `news`, who waits for the execution
@@ -101,6 +103,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     blobs: tuple[tuple[str, bytes], ...] = ()
     attributes: Indexed | None = None
     unless: tuple[str, ...] = ()
+    forgets: bool = False
 
 
 def creation_time(commit: Commit, now_s: float) -> float:

@@ -269,8 +269,9 @@ class CodedStore:
         if isinstance(change, Post):
             return replace(change, sends=sends, acks=acks, blobs=blobs)
         key, version = change.key, change.version
-        row = self._coding.seal_row(key, version, version + change.count, change.row) if change.count else change.row
-        compacted = None if change.compacted is None else self._coding.seal_row(key, 0, version, change.compacted)
+        before = 0 if change.compacted == b"" else version  # then the row stands for all before it, too
+        row = self._coding.seal_row(key, before, version + change.count, change.row) if change.count else change.row
+        compacted = self._coding.seal_row(key, 0, version, change.compacted) if change.compacted else change.compacted
         return replace(change, row=row, compacted=compacted, sends=sends, acks=acks, blobs=blobs)
 
     def _sent(self, send: Send) -> Send:

@@ -66,6 +66,7 @@ class MemoryStore:
         self._clock = clock
         self._epoch = 1
         self._executions: dict[Key, _Execution] = {}
+        self._created = 0
         self._waiting: Lines[_Execution] = Lines()
         self._programs: set[str] = set()
         self._arrivals = 0
@@ -242,8 +243,10 @@ class MemoryStore:
             execution = self._create(head)
         elif execution is None or commit.creates or answered or execution.head.version != commit.version:
             return Conflict(execution.head if execution else None)
+        if commit.forgets:
+            return self._forget(commit, now_s)
         if commit.compacted is not None:
-            execution.rows = [(commit.version, commit.compacted)]
+            execution.rows = [(commit.version, commit.compacted)] if commit.compacted else []
         version = commit.version + commit.count
         if commit.count:
             execution.rows.append((version, commit.row))
@@ -392,11 +395,20 @@ class MemoryStore:
     # Small things.
 
     def _create(self, head: Head) -> _Execution:
-        execution = self._executions[head.key] = _Execution(len(self._executions), head)
+        self._created += 1
+        execution = self._executions[head.key] = _Execution(self._created, head)
         self._programs.update((head.program,) if needs_of(head.program) else ())
         if place := place_in_line(head):
             self._waiting.join(*place, execution.number, execution)
         return execution
+
+    def _forget(self, commit: Commit, now_s: float) -> Answer:
+        """Leave nothing of an execution."""
+        execution = self._executions.pop(commit.key)
+        if place := place_in_line(execution.head):
+            self._waiting.leave(*place, execution.number)
+        _ = self._mail.pop(commit.key, None)
+        return Committed(commit.version, now_s)
 
     def _change(self, execution: _Execution, head: Head) -> None:
         """Set the head, and keep its place in line if it waits for the same as before."""
@@ -415,6 +427,8 @@ class MemoryStore:
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
         if change.sends or any(isinstance(ack.to, Queue) for ack in change.acks):  # work that is done makes room for other
+            return True
+        if isinstance(change, Commit) and change.forgets:
             return True
         if isinstance(change, Commit) and change.release and self._executions[change.key].head.queue in self._queues:
             return True

@@ -51,6 +51,8 @@ LOCK = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_loc
 MOMENT = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
 CREATE = f"""INSERT INTO heads (address, {HEAD}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
     $10, $11, $12, $13, $14, $15, EXISTS (SELECT 1 FROM queues WHERE name = $13 AND name <> '')) ON CONFLICT DO NOTHING RETURNING number"""
+FORGET = ("DELETE FROM attributes WHERE number = $1", "DELETE FROM log WHERE execution = $1", "DELETE FROM heads WHERE number = $1")
+FORGET_MAIL = f"DELETE FROM mail {_HERE}"
 THERE = f"SELECT 1 FROM mail {_HERE} AND sha256(key) = ANY(SELECT sha256(one) FROM unnest($2::bytea[]) AS one)"
 DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
     {_HERE} AND version = $2 RETURNING number"""
@@ -128,9 +130,13 @@ class Tables:
             number = await self._first(DECIDE, address, commit.version, version, *state)
         if number is None:
             return Conflict(next(map(head_of, await self.fetch(READ, address, 0)), None))
+        if commit.forgets:
+            await self._forget(number, address)
+            return Committed(commit.version, now_s)
         if commit.compacted is not None:
             await self.fetch("DELETE FROM log WHERE execution = $1", number)
-            await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, commit.version, commit.compacted)
+            if commit.compacted:
+                await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, commit.version, commit.compacted)
         if commit.count:
             await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, version, commit.row)
         if commit.attributes is not None:
@@ -142,6 +148,13 @@ class Tables:
         self.stirred |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
         self.news |= commit.news
         return Committed(version, now_s, created)
+
+    async def _forget(self, number: int, address: bytes) -> None:
+        """Leave nothing of an execution."""
+        for forget in FORGET:
+            await self.fetch(forget, number)
+        await self.fetch(FORGET_MAIL, address)
+        self.stirred = True
 
     async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""

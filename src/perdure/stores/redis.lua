@@ -201,6 +201,17 @@ local function carry_out(change)  -- Return the executions that were opened.
   for _, blob in ipairs(change.blobs) do call('HSET', at('blobs'), blob[1], blob[2]) end
   return created
 end
+local function forget(head)  -- Leave nothing of an execution.
+  local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
+  local left, line = place(head), head.queue ~= '' and line_of_head(head)
+  if left then call('ZREM', left, member) end
+  if line then leave('executed', head.queue, line, member) end
+  for _, key in ipairs(call('HKEYS', at('box', address))) do acknowledge({to = head.key, key = key}) end
+  call('DEL', at('log', address))
+  call('ZREM', at('listed'), address)
+  call('HDEL', at('heads'), address)
+  wake = true
+end
 local function commit(change)
   local address, version = pack(change.key), change.version + change.count
   local head, answered = load(address), false
@@ -208,11 +219,15 @@ local function commit(change)
   if answered or not head and not change.creates or head and (change.creates or head.version ~= change.version) then
     return {conflict = true, head = head or nil}
   end
+  if change.forgets then
+    forget(head)
+    return {version = change.version, created = {}}
+  end
   if not head then create(change.key, change.program, change.root, '', {queue = '', lane = '', priority = 0}, change.holder, change.created_at_s) end
   local function append(last, row) call('ZADD', at('log', address), last, numbered(last) .. row) end
   if change.compacted then
     call('DEL', at('log', address))
-    append(change.version, change.compacted)
+    if #change.compacted > 0 then append(change.version, change.compacted) end
   end
   if change.count > 0 then append(version, change.row) end
   local created = carry_out(change)

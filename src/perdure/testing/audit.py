@@ -93,7 +93,7 @@ class Auditor:
         known = self.known.get(commit.key)
         if known is None:
             known = self.known[commit.key] = Known(Execution(commit.key, commit.root))
-        if commit.compacted is not None:
+        if commit.compacted:
             self._compacted(known, commit.compacted)
         events = log.decode(commit.row) if commit.count else []
         self.expect(len(events) == commit.count, lambda: f"{commit.key}: a row of {len(events)} events was written as {commit.count}")

@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import count
@@ -20,13 +19,13 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.stores.base import Commit, Filter
 from perdure.stores.sqlite.backup import backup
-from perdure.stores.sqlite.file import DatabaseFile
 from perdure.stores.sqlite.looking import SqliteLook
 from perdure.stores.sqlite.opening import check, upgrade
 from perdure.stores.sqlite.rekey import key_uses
 from perdure.stores.sqlite.restore import restore
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.write_ahead_log import mismatch
+from tests.stores.sqlite.killed import in_a_child, killed_at
 from tests.stores.sqlite.world import Child, database, key, several, step
 
 OPENERS: list[Callable[[Path], object]] = [SqliteStore, SqliteLook, check, upgrade, key_uses, lambda file: backup(file, file.with_name("other.db"))]
@@ -54,19 +53,6 @@ def killed(file: Path, *commits: list[Commit]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     in_a_child(lambda: asyncio.run(work()), signal.SIGKILL)
-
-
-def in_a_child(do: Callable[[], object], *expected: int) -> int:
-    """Do it in a process of its own; return how that ended."""
-    if not (child := os.fork()):
-        try:
-            do()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert status in expected
-    return status
 
 
 def ids(file: Path) -> dict[str, int]:
@@ -251,33 +237,6 @@ def test_a_database_that_is_in_use_is_not_replaced(crashed: Path, used: Callable
         restore(crashed.with_name("backup.db"), crashed, replace=True)
     assert len(ids(crashed)) == 20
     assert [name for name in beside(crashed) if "restoring" in name] == []
-
-
-EVENTS = {"open", "os.rename", "os.remove", "os.link", "os.chmod", "sqlite3.connect"}
-
-
-class Mortal(sqlite3.Connection):
-    """Has every statement counted."""
-
-    def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        sys.audit("tests.statement")
-        return super().execute(*arguments)
-
-
-def killed_at(number: int, do: Callable[[], object]) -> bool:
-    """Whether a process that does this was killed before its call of the system, or its statement, of this number; there were fewer otherwise."""
-    left = count()
-
-    def heard(event: str, _: object) -> None:
-        if (event in EVENTS or event == "tests.statement") and next(left) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def begin() -> None:
-        DatabaseFile.factory = Mortal
-        sys.addaudithook(heard)
-        do()
-
-    return in_a_child(begin, 0, signal.SIGKILL) != 0
 
 
 def found_in(file: Path) -> str:

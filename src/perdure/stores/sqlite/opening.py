@@ -141,6 +141,17 @@ def _names(connection: sqlite3.Connection) -> set[str]:
     return {name.lower() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")}
 
 
+def expect_version(file: DatabaseFile, connection: sqlite3.Connection) -> None:
+    """Refuse tables of another version.
+
+    Raises:
+        StoreError: they are.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != VERSION:
+        raise StoreError(f"the tables of {file.path} are of version {version}, known here is {VERSION}; perdure db upgrade brings older ones up")
+
+
 def check(path: Path) -> Health:
     """Look at all of a file, without changing it. See `open_database` for the errors."""
     file = existing(path)

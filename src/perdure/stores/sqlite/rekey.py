@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.core import wire
-from perdure.core.errors import SealedPayload, StoreError
+from perdure.core.errors import SealedPayload
 from perdure.core.paths import Key, Queue
 from perdure.stores.coded import Coding
 from perdure.stores.encryption import Encrypted
-from perdure.stores.sqlite.file import DatabaseFile, is_busy
-from perdure.stores.sqlite.schema import VERSION
-from perdure.stores.sqlite.turns import RETRY_S, Turns
+from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.opening import existing, expect_version
+from perdure.stores.sqlite.turns import Turns, begin_in_turn, emptied
 
 BATCH_ROWS, BATCH_BYTES = 200, 2**20
 PASSES_MAX = 3
 """How often the file is walked if engines go on writing with another key."""
-WAIT_MAX_S, WIPE_MAX_S = 30.0, 5.0
+WAIT_MAX_S = 30.0
 HEADER_BYTES = 2 + wire.SPAN_BYTES + 2 + 64
 """What has to be read of a payload to know its key."""
 
@@ -89,9 +89,9 @@ def key_uses(path: Path) -> list[KeyUse]:
     Raises:
         StoreError: the file can't be read, or its tables are of another version.
     """
-    file = _existing(path)
+    file = existing(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
-        _expect_version(file, connection)
+        expect_version(file, connection)
         found: Counter[tuple[str | None, str]] = Counter()
         for kind, table in KINDS.items():
             for (header,) in connection.execute(f"SELECT substr({COLUMNS[kind]}, 1, {HEADER_BYTES}) FROM {table}"):
@@ -109,9 +109,9 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
     Raises:
         StoreError: the file can't be used, its tables are of another version, or others have it locked for too long.
     """
-    file = _existing(path)
+    file = existing(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
-        _expect_version(file, connection)
+        expect_version(file, connection)
         connection.execute("PRAGMA secure_delete = ON")
         walk = _Walk(file, connection, codec, told)
         try:
@@ -124,7 +124,7 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
                     break
             if vacuum:
                 connection.execute("VACUUM")
-            wiped = walk.wipe()
+            wiped = emptied(connection)
         finally:
             walk.turns.close()
     return Rekeyed(walk.done, wiped, left, tuple(walk.refused))
@@ -154,16 +154,6 @@ class _Walk:
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
                 time.sleep(min(time.monotonic() - began_s, 0.1))  # half of the disk's time is for others
             self._told(kind, seen, max(total, seen))
-
-    def wipe(self) -> bool:
-        """Empty the write-ahead log, in attempts so short that nobody has to wait to write; False if somebody reads from it all the time."""
-        self._connection.execute("PRAGMA busy_timeout = 20")
-        ends_s = time.monotonic() + WIPE_MAX_S
-        while True:
-            blocked, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if not blocked or time.monotonic() > ends_s:
-                return not blocked
-            time.sleep(0.05)
 
     def _batch(self, kind: str, after: int, last: int) -> Iterator[tuple[Any, ...]]:
         """The next rows, which are few, or not large in all."""
@@ -202,9 +192,9 @@ class _Walk:
 
     def _replace(self, kind: str, changes: list[_Change]) -> int:
         """Replace what is still as it was read, in one transaction."""
-        self._begin()
+        begin_in_turn(self._connection, self.turns, WAIT_MAX_S)
         try:
-            _expect_version(self._file, self._connection)
+            expect_version(self._file, self._connection)
             replaced = sum(self._replaced(kind, change) for change in changes)
             self._connection.execute("COMMIT")
         except BaseException:
@@ -218,33 +208,3 @@ class _Walk:
             return self._connection.execute(REPLACE[kind], (change.after, change.row, change.before)).rowcount
         self._connection.execute(KEEP_BLOB, (change.renamed, change.after))
         return self._connection.execute(DROP_BLOB, (change.row, change.name)).rowcount
-
-    def _begin(self) -> None:
-        """Begin to write, when it is this process's turn: SQLite itself would let engines starve it."""
-        ends_s = time.monotonic() + WAIT_MAX_S
-        self._connection.execute("PRAGMA busy_timeout = 0")
-        try:
-            while True:
-                try:
-                    self._connection.execute("BEGIN IMMEDIATE")
-                    return
-                except sqlite3.OperationalError as error:
-                    if not is_busy(error) or time.monotonic() > ends_s:
-                        raise
-                self.turns.wait()
-                time.sleep(RETRY_S)
-        finally:
-            self.turns.go()
-            self._connection.execute(f"PRAGMA busy_timeout = {round(WAIT_MAX_S * 1000)}")
-
-
-def _existing(path: Path) -> DatabaseFile:
-    if not path.exists():
-        raise StoreError(f"there is no file {path}; name the database with db= or PERDURE_DB")
-    return DatabaseFile(path.absolute())
-
-
-def _expect_version(file: DatabaseFile, connection: sqlite3.Connection) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != VERSION:
-        raise StoreError(f"the tables of {file.path} are of version {version}, known here is {VERSION}; perdure db upgrade brings older ones up")

@@ -44,6 +44,8 @@ RELEASE = f"""UPDATE heads SET version = ?, holder = iif(holder = ?, NULL, holde
     mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}, limited"""
 EXPECT = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
 COMPACT = "DELETE FROM log WHERE execution = ?"
+FORGET = ("DELETE FROM attributes WHERE number = ?", "DELETE FROM log WHERE execution = ?", "DELETE FROM heads WHERE number = ?")
+FORGET_MAIL = "DELETE FROM mail WHERE address = ?"
 APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
 KEEP = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
 
@@ -108,6 +110,7 @@ class Tables:
                         f"the database was upgraded while it was open (its tables are of version {meta[2]} now, known here is {VERSION}); begin anew"
                     )
                 self.members.reload()
+                self._numbers.clear()  # an execution that was forgotten had one, which another may have now
             if isinstance(self._clock, SteadyClock):
                 self._clock.follow(Anchor(*meta[3:]))
             self._meta = meta
@@ -212,9 +215,12 @@ class Tables:
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
         if number is None or not (commit.creates or self._is_next(commit, number, version)):
             return Conflict(read_head(self._execute, commit.key))
+        if commit.forgets:
+            return self._forget(commit, number, now_s)
         if commit.compacted is not None:
             self._execute(COMPACT, (number,))
-            self._execute(APPEND, (number, commit.version, commit.compacted))
+            if commit.compacted:
+                self._execute(APPEND, (number, commit.version, commit.compacted))
         if commit.count:
             self._execute(APPEND, (number, version, commit.row))
         created = self._carry_out(commit, now_s)
@@ -236,6 +242,16 @@ class Tables:
         if commit.news:
             self.stirred.news = True
         return Committed(version, now_s, created)
+
+    def _forget(self, commit: Commit, number: int, now_s: float) -> Answer:
+        """Leave nothing of an execution."""
+        for forget in FORGET:
+            self._execute(forget, (number,))
+        self._execute(FORGET_MAIL, (text(commit.key),))
+        self._numbers.clear()
+        self._execute(CHANGED)
+        self.stirred.everyone = True  # in a queue, others may have waited for its place
+        return Committed(commit.version, now_s)
 
     def _is_next(self, commit: Commit, number: int, version: int) -> bool:
         """Whether the execution is at the version that was decided at. Without a release, what the commit decides of the head is then in it.

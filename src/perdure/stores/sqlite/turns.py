@@ -7,13 +7,52 @@ its next. Who waits and does not come, because it is stopped, is given some time
 
 import fcntl
 import os
+import sqlite3
+import time
 from pathlib import Path
 
+from perdure.stores.sqlite.file import is_busy
 from perdure.stores.sqlite.modes import database_of, make_directories, make_neighbour, of_directory, of_neighbour
 
 TURN_S = 0.004
 RETRY_S = 0.001
 PATIENCE_S, IMPATIENCE_S = 0.05, 0.5
+EMPTY_MAX_S = 5.0
+"""How long it is tried to empty the write-ahead log while others use the file."""
+
+
+def begin_in_turn(connection: sqlite3.Connection, turns: "Turns", wait_s: float) -> None:
+    """Begin to write, when it is this process's turn: SQLite itself would let engines starve it.
+
+    Raises:
+        sqlite3.OperationalError: others have had the file locked for `wait_s`.
+    """
+    ends_s = time.monotonic() + wait_s
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > ends_s:
+                    raise
+            turns.wait()
+            time.sleep(RETRY_S)
+    finally:
+        turns.go()
+        connection.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
+
+
+def emptied(connection: sqlite3.Connection) -> bool:
+    """Empty the write-ahead log, in attempts so short that nobody has to wait to write; False if somebody reads from it all the time."""
+    connection.execute("PRAGMA busy_timeout = 20")
+    ends_s = time.monotonic() + EMPTY_MAX_S
+    while True:
+        blocked, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not blocked or time.monotonic() > ends_s:
+            return not blocked
+        time.sleep(0.05)
 
 
 class Turns:

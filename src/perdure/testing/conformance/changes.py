@@ -2,6 +2,7 @@
 
 from perdure.core.mail import Ack, Send
 from perdure.core.paths import Address, Key, Queue
+from perdure.core.where import Condition
 from perdure.stores.base import Committed, Conflict, Filter, Post, Superseded
 from perdure.testing.conformance.world import NAMES, World, key, letter, opening, queue
 
@@ -170,6 +171,35 @@ class Changes:
         assert (await world.head(key())).version == 5
         assert await world.rows(key()) == [b"1 to 4", b"5"]
         assert await world.rows(key("other")) == [b"row 1"]
+
+    async def test_compacting_to_nothing_leaves_the_row_that_stands_for_all(self, world: World) -> None:
+        await world.open(key())
+        for version in range(3):
+            await world.commit(key(), version)
+        await world.commit(key(), 3, compacted=b"", row=b"all that is left")
+        assert (await world.head(key())).version == 4
+        assert [await world.rows(key(), after) for after in range(5)] == [[b"all that is left"]] * 4 + [[]]
+        await world.commit(key(), 4, row=b"5")
+        assert await world.rows(key()) == [b"all that is left", b"5"]
+
+    async def test_what_is_forgotten_leaves_nothing_and_may_be_created_anew(self, world: World) -> None:
+        await world.open(key(), key("other"))
+        for one in (key(), key("other")):
+            await world.commit(one, 0, attributes=(("customer", b"c1"),), sends=(letter(one, "unread"),))
+        stale = await world.commit(key(), 0, forgets=True)
+        assert isinstance(stale, Conflict) and await world.rows(key()) == [b"row 1"]
+        gone = await world.commit(key(), 1, count=0, row=b"", compacted=b"", release=True, forgets=True)
+        assert isinstance(gone, Committed)
+        assert await world.store.read(key()) is None
+        assert [head.key for head in await world.store.heads(Filter(where=(Condition("customer", ((b"c1", b"c2"),)),)))] == [key("other")]
+        assert await world.store.mail(key()) == []
+        assert await world.rows(key("other")) == [b"row 1"]
+        await world.open(key("third"))
+        again = await world.commit(key(), 1)
+        assert isinstance(again, Conflict) and again.head is None, "what was decided on it does not change another"
+        created = await world.post(opening(key()))
+        assert created.created == (key(),) and (await world.head(key())).version == 0
+        assert [mail.key for mail in await world.store.mail(key())] == ["start"]
 
     async def test_rows_may_be_large_or_empty(self, world: World) -> None:
         large = bytes(range(256)) * 8192

@@ -1,0 +1,130 @@
+"""What is free in a file is given back while others write; killed anywhere, pruning and giving back lose nothing and go on when they are begun again."""
+
+import asyncio
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from perdure.async_upkeep import AsyncUpkeep
+from perdure.core import events as e
+from perdure.core import log, values
+from perdure.core.errors import StoreError
+from perdure.core.ops import Ok
+from perdure.core.paths import Key
+from perdure.stores.base import Commit, Committed, Filter
+from perdure.stores.sqlite.opening import check, make_beside
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.vacuum import vacuum
+from tests.stores.sqlite.killed import begun, killed_at
+from tests.stores.sqlite.killed import ended as ended_process
+from tests.stores.sqlite.world import database, key, step
+
+ENDED_S = 1_000_000_000.0
+
+
+def ended(number: int, size: int) -> Commit:
+    """An execution that ended long ago."""
+    key = Key("default", "plain", f"n{number:03}")
+    events: list[e.Event] = [e.Started(1, ENDED_S, values.encode("x" * size, "the input")), e.Ended("completed", Ok(values.encode(number, "it")), ENDED_S)]
+    row, state = log.encode(events), {"status": "completed", "ended_at_s": ENDED_S, "release": True, "creates": True}
+    return Commit(key=key, epoch=1, holder="one", version=0, program="plain@1", root=key, row=row, count=2, **state)  # type: ignore[arg-type]  # as they are named
+
+
+def filled(file: Path, executions: int, size: int) -> None:
+    async def fill() -> None:
+        store = SqliteStore(file, synchronous="OFF")
+        await store.commit([ended(number, size) for number in range(executions)])
+        await store.close()
+
+    asyncio.run(fill())
+
+
+def prune(file: Path, forget_ids: bool = False) -> int:
+    async def work() -> int:
+        store = SqliteStore(file, synchronous="OFF")
+        try:
+            return len(await AsyncUpkeep(store).prune("1d", forget_ids=forget_ids))
+        finally:
+            await store.close()
+
+    return asyncio.run(work())
+
+
+def versions(file: Path) -> list[int]:
+    """The versions of all executions, whose records agree."""
+
+    async def look() -> list[int]:
+        store = SqliteStore(file, synchronous="OFF")
+        try:
+            assert await AsyncUpkeep(store).verify() == []
+            return [head.version for head in await store.heads(Filter(limit=1_000))]
+        finally:
+            await store.close()
+
+    return asyncio.run(look())
+
+
+def test_what_was_pruned_is_given_back_to_the_disk(file: Path) -> None:
+    filled(file, 60, 9_000)
+    before = file.stat().st_size
+    assert prune(file) == 60
+    done = vacuum(file)
+    assert done.before_bytes == before and done.free_bytes == 0 and done.emptied
+    assert file.stat().st_size == done.after_bytes < before / 3
+    assert versions(file) == [3] * 60
+    assert vacuum(file).after_bytes == done.after_bytes
+
+
+def test_others_write_meanwhile_and_lose_nothing(file: Path) -> None:
+    filled(file, 150, 20_000)
+
+    async def write() -> None:
+        store = SqliteStore(file, synchronous="OFF")
+        for version in range(1_000):
+            (answer,) = await store.commit([step(key("busy"), version, row=bytes(3_000))])
+            assert isinstance(answer, Committed)
+        await store.close()
+
+    writing = begun(lambda: asyncio.run(write()))
+    assert prune(file) == 150
+    assert vacuum(file).free_bytes < 500_000
+    ended_process(writing, 0)
+    vacuum(file)
+    with database(file) as connection:
+        assert connection.execute("SELECT count(*) FROM log JOIN heads ON number = execution WHERE id = 'busy'").fetchone() == (1_000,)
+    assert check(file).damage == () and check(file).free_bytes == 0
+
+
+def test_the_database_of_another_program_is_not_made_anew_for_it(file: Path) -> None:
+    with database(file) as connection:
+        connection.execute("CREATE TABLE accounts (number)")
+    make_beside(file)
+    with pytest.raises(StoreError, match="was not made for giving pages back"):
+        vacuum(file)
+
+
+EVERY = 41
+"""Of how many places one is tried in the quick run."""
+
+
+@pytest.mark.parametrize("offset", [11, *(pytest.param(offset, marks=pytest.mark.prove) for offset in range(EVERY) if offset != 11)])
+def test_killed_anywhere_each_execution_is_removed_or_not_and_the_rest_follows(tmp_path: Path, offset: int) -> None:
+    file = tmp_path / "perdure.db"
+    filled(file, 12, 9_000)
+    content = file.read_bytes()
+    for forget_ids, left in ((False, {2, 3}), (True, {2})):
+        for number in count(offset, EVERY):
+            died = killed_at(number, lambda forget_ids=forget_ids: (prune(file, forget_ids), vacuum(file)))  # type: ignore[misc]  # mypy can't infer the default
+            assert check(file).damage == ()
+            assert set(versions(file)) <= left
+            prune(file, forget_ids)
+            vacuum(file)
+            assert versions(file) == ([] if forget_ids else [3] * 12)
+            assert check(file).free_bytes == 0
+            for one in tmp_path.glob("perdure.db-*"):
+                one.unlink()
+            file.write_bytes(content)
+            if not died:
+                break
+        assert number > EVERY, "it was killed at least once"
