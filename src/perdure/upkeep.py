@@ -43,7 +43,5 @@ class Upkeep:
         tenant: str = DEFAULT_TENANT,
     ) -> Prunes:
         """See `AsyncUpkeep.prune`."""
-        asked = self._inner.prune(
-            older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, forget_ids=forget_ids, tenant=tenant
-        )
+        asked = self._inner.prune(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, forget_ids=forget_ids, tenant=tenant)
         return self._thread.call(asked)
