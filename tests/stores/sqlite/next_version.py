@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from perdure.stores.sqlite import opening, rekey, tables
+from perdure.stores.sqlite import opening, tables
 from perdure.stores.sqlite.schema import STEPS, VERSION, Step
 
 NEXT = VERSION + 1
@@ -30,5 +30,5 @@ def plant(planted: pytest.MonkeyPatch, step: Step = STEP) -> None:
     """Have this process believe that the version of `step` is the present one."""
     planted.setattr(opening, "STEPS", (*STEPS, step))
     planted.setattr(opening, "differences", _nothing)
-    for module in (opening, rekey, tables):
+    for module in (opening, tables):
         planted.setattr(module, "VERSION", step.version)

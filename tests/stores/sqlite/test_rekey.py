@@ -23,6 +23,7 @@ from perdure.stores.codecs import Codec, Compressed
 from perdure.stores.coded import CodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.sqlite import rekey as rekeying
+from perdure.stores.sqlite import turns
 from perdure.stores.sqlite.backup import backup
 from perdure.stores.sqlite.opening import check
 from perdure.stores.sqlite.rekey import KeyUse, key_uses, rekey
@@ -133,14 +134,14 @@ async def test_where_encryption_is_required_what_is_plain_is_not_taken_for_true(
 async def test_what_an_engine_writes_between_reading_and_replacing_is_not_overwritten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(file, Encrypted(OLD), 3)
     with database(file) as other:
-        begin = rekeying._Walk._begin
+        begin = rekeying.begin_in_turn
 
-        def changed_before(walk: Any) -> None:
+        def changed_before(*given: Any) -> None:
             other.execute("UPDATE log SET row = x'01' WHERE rowid = 7")
             other.execute("DELETE FROM mail WHERE number = 2")
-            begin(walk)
+            begin(*given)
 
-        monkeypatch.setattr(rekeying._Walk, "_begin", changed_before)
+        monkeypatch.setattr(rekeying, "begin_in_turn", changed_before)
         monkeypatch.setattr(rekeying, "PASSES_MAX", 1)
         done = rekey(file, Encrypted(NEW | OLD))
         assert other.execute("SELECT row FROM log WHERE rowid = 7").fetchone() == (b"\x01",)
@@ -208,6 +209,7 @@ import sys
 from pathlib import Path
 from perdure.stores.encryption import Encrypted, parse_keys
 from perdure.stores.sqlite import rekey as rekeying
+from perdure.stores.sqlite import turns
 rekeying.BATCH_ROWS = 5
 print("begun", flush=True)
 rekeying.rekey(Path(sys.argv[1]), Encrypted(parse_keys(sys.stdin.readline())))
@@ -308,7 +310,7 @@ def under_old(file: Path) -> int:
 
 
 async def test_a_reader_that_holds_an_old_moment_sees_the_old_payloads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rekeying, "WIPE_MAX_S", 0.2)
+    monkeypatch.setattr(turns, "EMPTY_MAX_S", 0.2)
     await fill(file, Encrypted(OLD), 2)
     with database(file) as reader:
         reader.execute("BEGIN")
