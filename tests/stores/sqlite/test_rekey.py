@@ -134,7 +134,7 @@ async def test_where_encryption_is_required_what_is_plain_is_not_taken_for_true(
 async def test_what_an_engine_writes_between_reading_and_replacing_is_not_overwritten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(file, Encrypted(OLD), 3)
     with database(file) as other:
-        begin = rekeying.begin_in_turn
+        begin = turns.begin_in_turn
 
         def changed_before(*given: Any) -> None:
             other.execute("UPDATE log SET row = x'01' WHERE rowid = 7")
@@ -209,7 +209,6 @@ import sys
 from pathlib import Path
 from perdure.stores.encryption import Encrypted, parse_keys
 from perdure.stores.sqlite import rekey as rekeying
-from perdure.stores.sqlite import turns
 rekeying.BATCH_ROWS = 5
 print("begun", flush=True)
 rekeying.rekey(Path(sys.argv[1]), Encrypted(parse_keys(sys.stdin.readline())))
