@@ -16,8 +16,8 @@ from perdure.core.masks import NO_MASK, Find, Mask
 from perdure.core.messages import Work
 from perdure.core.ops import Outcome
 from perdure.core.paths import UNDO
+from perdure.core.thread_calls import carried
 from perdure.core.values import NOTHING, Blob
-from perdure.programs.code.failures import carried
 from perdure.runtime.beats import Beats
 from perdure.runtime.payloads import Payloads
 from perdure.runtime.perform import of_what_is_undone, payload

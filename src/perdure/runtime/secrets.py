@@ -14,7 +14,7 @@ import msgspec
 from perdure.core import values
 from perdure.core.errors import LogDamaged, MissingSecret
 from perdure.core.masks import CHARACTERS_MIN, Find, Mask, maskable, nothing
-from perdure.programs.code.failures import carried
+from perdure.core.thread_calls import carried
 from perdure.programs.code.info import StepLife
 from perdure.runtime.masked_logs import mask_logs
 

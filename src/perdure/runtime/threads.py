@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
-from perdure.programs.code.failures import carried
+from perdure.core.thread_calls import carried
 
 P = ParamSpec("P")
 T = TypeVar("T")

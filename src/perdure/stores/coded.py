@@ -23,6 +23,7 @@ from perdure.core import wire
 from perdure.core.errors import SealedPayload
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
+from perdure.core.thread_calls import carried
 from perdure.stores.base import (
     ALL,
     Answer,
@@ -286,7 +287,7 @@ class CodedStore:
 
 async def _elsewhere(do: Callable[[], T], payloads: Iterable[bytes]) -> T:
     """Do it in another thread if there is much to do."""
-    return await asyncio.to_thread(do) if sum(map(len, payloads)) >= ELSEWHERE_BYTES_MIN else do()
+    return await asyncio.to_thread(carried(do)) if sum(map(len, payloads)) >= ELSEWHERE_BYTES_MIN else do()
 
 
 async def _here(do: Callable[[], T], _: Iterable[bytes]) -> T:

@@ -8,7 +8,8 @@ from perdure import Context, Err, Fatal, Retry, Rollback, StepFailed, step, work
 from perdure.core.error_text import shortened
 from perdure.core.limits import ERROR_MESSAGE_CHARACTERS_MAX
 from perdure.core.masks import Mask
-from perdure.programs.code.failures import carried, error_info
+from perdure.core.thread_calls import carried
+from perdure.programs.code.failures import error_info
 from tests.hostile import EXCEPTIONS, Kept, TwoNeeded
 from tests.programs.code.engines import virtually, world
 

@@ -3,7 +3,7 @@
 Nothing that user code raises can fail here: its text is repaired and bounded, and of what can't be read a placeholder is kept.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from traceback import StackSummary, TracebackException, walk_tb
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, ParamSpec, TypeVar
@@ -155,18 +155,6 @@ def _class(name: str, declared: str, classes: Sequence[type[Exception]]) -> type
 def _builtin(kind: type, method: str, of: type) -> Any:
     """A method of the nearest class above that is not written in Python."""
     return next(found for one in kind.__mro__ if isinstance(found := one.__dict__.get(method), of))
-
-
-def carried(fn: Callable[P, T]) -> Callable[P, T]:
-    """`fn` for a thread: a `StopIteration` comes as a `RuntimeError`, since asyncio's futures can't carry it and would never be done."""
-
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return fn(*args, **kwargs)
-        except StopIteration as error:
-            raise RuntimeError("a function in a thread raised StopIteration, as next() does on an empty iterator; give next() a default") from error
-
-    return call
 
 
 def refused(error: BaseException) -> bytes:

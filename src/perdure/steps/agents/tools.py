@@ -10,9 +10,10 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core.errors import BadValue
+from perdure.core.thread_calls import carried
 from perdure.expr import schema as schemas
+from perdure.expr.values import cut
 from perdure.programs.code.declare import CodeWorkflow, Step
-from perdure.programs.code.failures import carried
 from perdure.programs.graph.kind import Count, Kind, Result
 from perdure.steps.models.messages import ToolCall, ToolSpec
 
@@ -152,7 +153,7 @@ def judged(call: ToolCall, tools: Mapping[str, Tool], asking: Sequence[str]) -> 
     """What is made of a call, held against the tools that may be used and their schemas."""
     tool = tools.get(call.name)
     if tool is None:
-        return Verdict("unauthorized", f"tried to use {call.name!r}, which is unauthorized; allowed are {', '.join(tools) or 'none'}")
+        return Verdict("unauthorized", f"tried to use {cut(call.name)!r}, which is unauthorized; allowed are {', '.join(tools) or 'none'}")
     if wrong := schemas.problems(dict(tool.schema), call.args):
         return Verdict("unfit", f"its arguments do not fit: {'; '.join(wrong[:5])}")
     count = tool.counts(call.args) if tool.counts is not None else None

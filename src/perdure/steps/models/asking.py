@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from perdure.core.thread_calls import carried
 from perdure.programs.code.info import step_info
 from perdure.steps.deployment import Deployment
 from perdure.steps.models import translating, usage
@@ -38,7 +39,7 @@ async def ask(request: Request, deployment: Deployment) -> Answer:
     if callable(given):
         return _of_function(await given(request), request)
     where = source(deployment.models, request.model)
-    key = await asyncio.to_thread(_key, where, request.model, deployment)
+    key = await asyncio.to_thread(carried(_key), where, request.model, deployment)
     model = await clients().model(where, key)
     from pydantic_ai.direct import model_request  # here, as it takes a library that is optional
 
