@@ -2,16 +2,20 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from perdure import AsyncClient, Definition, step
+from perdure import AsyncClient, Definition, step, step_info
+from perdure.core import events as e
 from perdure.core import messages
 from perdure.core.errors import MissingCapabilities
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Patch, Start
+from perdure.core.ops import Call, Err
 from perdure.core.paths import Key
+from perdure.core.program import needs_of
 from perdure.core.values import encode
 from perdure.stores.base import Post
 from tests.runtime.cluster import Cluster, until
@@ -145,37 +149,86 @@ async def test_what_is_started_in_an_engine_without_its_tools_is_refused(c: Clus
 
 
 FLEETS = 40
+KINDS = ("bare", "half", "whole", "whole 1", "whole 2", "half 2")
+"""What engines of a fleet have: no tool, the first, or both, of no version or of this one."""
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(4, FLEETS))])
+class Fleet:
+    """Engines that come and go, each with other tools; `said` has by which each call of each execution was begun."""
+
+    def __init__(self, c: Cluster, draw: random.Random) -> None:
+        self.c, self.draw = c, draw
+        self.engines: list[Any] = []
+        self.said: dict[str, list[tuple[str, str]]] = {}
+
+    def definition(self, kind: str, version: str = "1.0.0", second: str = "price") -> Definition:
+        """The definition with the tools of an engine of this kind."""
+        has, _, number = kind.partition(" ")
+        names = {"bare": (), "half": ("price",), "whole": ("price", "truck")}[has]
+        return priced(*(self._tool(name, kind, int(number) if number else None) for name in names), version=version, second=second)
+
+    def _tool(self, name: str, kind: str, version: int | None) -> Any:
+        @step(name=name, version=version, idempotent=True)
+        async def called() -> str:
+            self.said.setdefault(step_info().execution.id, []).append((kind, name))
+            await asyncio.sleep(0.7)
+            return name
+
+        return called
+
+    async def deploy(self, kind: str) -> None:
+        """An engine comes to work, which has the definition, or a newer one too."""
+        newer = [self.definition(kind, "2.0.0", "truck")] if self.draw.random() < 0.3 else []
+        self.engines.append(await self.c.engine(*newer, self.definition(kind), idle_s=self.draw.choice([0.0, 60.0]), lease_s=5.0, poll_s=1.0))
+
+    async def trouble(self) -> None:
+        """One dies, perhaps in the midst of a call, or stops, and perhaps begins again with what it is given then."""
+        if len(self.engines) > 2:
+            gone = self.engines.pop(self.draw.randrange(len(self.engines)))
+            await (gone.kill() if self.draw.random() < 0.6 else gone.stop())
+            if self.draw.random() < 0.5:
+                await self.deploy(self.draw.choice(KINDS))
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(2, FLEETS))])
 def test_in_a_mixed_fleet_every_execution_ends_as_with_one_right_engine(seed: int) -> None:
     @virtually
     async def claim(c: Cluster) -> None:
-        draw = random.Random(seed)
-        said: list[str] = []
-
-        def engine_of(kind: str) -> Definition:
-            match kind:
-                case "bare":
-                    return priced()
-                case "half":
-                    return priced(tool("price", said, "half"))
-                case _:
-                    return priced(tool("price", said, "whole"), tool("truck", said, "whole"))
-
-        fleet = []
-        keys = []
+        fleet = Fleet(c, draw := random.Random(seed))
+        keys, seconds = [], {}
         for number in range(30):
-            if number % 5 == 0:
-                fleet.append(await c.engine(engine_of(draw.choice(["bare", "half", "whole"])), idle_s=draw.choice([0.0, 60.0])))
-            if len(fleet) > 2 and draw.random() < 0.3:
-                gone = fleet.pop(draw.randrange(len(fleet)))
-                await (gone.kill() if draw.random() < 0.5 else gone.stop())
-            keys.append(await started(c, priced(second=draw.choice(["price", "truck"])), str(number)))
+            if number % 4 == 0:
+                await fleet.deploy(draw.choice(KINDS))
+            if draw.random() < 0.4:
+                await fleet.trouble()
+            seconds[str(number)] = draw.choice(["price", "truck"])
+            keys.append(await started(c, fleet.definition("bare", second=seconds[str(number)]), str(number)))
+            if draw.random() < 0.2:
+                await asyncio.sleep(draw.uniform(0.0, 12.0))
+                await patched(c, keys[-1], fleet.definition("bare", version="1.1.0", second="truck"))
             await asyncio.sleep(draw.uniform(0.0, 3.0))
-        _ = await c.engine(engine_of("whole"))
+        for kind in ("whole", "whole 1", "whole 2"):
+            await fleet.deploy(kind)
         for key in keys:
             await came(c, key)
-        assert "half:truck" not in said
+            is_as_with_one_right_engine(await c.events(key), fleet.said[key.id], seconds[key.id])
+            pinned = [need.partition("@")[2] for need in needs_of((await c.head(key)).program) if need.startswith("tool:price@")]
+            versions = {kind.partition(" ")[2] for kind, name in fleet.said[key.id] if name == "price"}
+            assert not pinned or versions == set(pinned), f"{key} has begun with version {pinned} of a tool, and was continued with {versions}"
 
     claim()
+
+
+async def patched(c: Cluster, key: Key, definition: Definition) -> None:
+    """Have an execution go on by another definition, if it is not too late for that."""
+    patch = Patch(definition.graph.definition or b"", "", "a truck")
+    await c.store.commit([Post(sends=(Send(key, "patch", messages.encode(patch)),))])
+
+
+def is_as_with_one_right_engine(events: Sequence[e.Event], said: list[tuple[str, str]], second: str) -> None:
+    """It called what its definition says, once each by the log, where there was the tool."""
+    taken = any(isinstance(event, e.Patched) and not event.refused for event in events)
+    called = [event.op.target for event in events if isinstance(event, e.Opened) and isinstance(event.op, Call)]
+    assert called == ["price", "truck" if taken else second]
+    assert {event.outcome for event in events if isinstance(event, e.Settled) and isinstance(event.outcome, Err)} == set()
+    assert not [kind for kind, name in said if kind.startswith("bare") or (kind.startswith("half") and name == "truck")]
