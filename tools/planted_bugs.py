@@ -326,6 +326,48 @@ GUARDS = (
     Guard(
         "the loser of a race is not waited for", "core.decide:_Draft._dropped", never("lost"), suite("programs/code/test_in_flight.py", "loser_has_no_grace")
     ),
+    Guard(
+        "a try that is cancelled while it waits for a thread is not begun",
+        "programs.code.info:StepInfo.begin",
+        Instead("not self.life.over", "True"),
+        suite("programs/code/test_in_flight.py", "waits_for_a_thread"),
+    ),
+    Guard(
+        "a try whose function was not called is not in doubt",
+        "runtime.flights:_perform",
+        Instead("life.begun or not flight.is_cancelled", "True"),
+        suite("programs/code/test_in_flight.py", "waits_for_a_thread"),
+    ),
+    Guard(
+        "undoing waits for what is in flight",
+        "programs.code.undo:undo",
+        Instead("instance.execution.opened.cancelled()", "()"),
+        simulator("--no-faults", worlds=20),
+    ),
+    Guard(
+        "what is in doubt is undone",
+        "core.undo:_is_wanted",
+        Instead("not _was_never_begun(known.outcome)", "False"),
+        simulator("--no-faults", worlds=20),
+    ),
+    Guard(
+        "what has not begun is not undone",
+        "core.undo:_is_wanted",
+        Instead("not _was_never_begun(known.outcome)", "True"),
+        simulator("--no-faults", worlds=20),
+    ),
+    Guard(
+        "what is stopped after its deadline is undone",
+        "core.decide:_Draft.tick",
+        Instead("e.Stopped(self.now_s)", "self._deadline_exceeded(why)"),
+        suite("programs/code/test_deadline.py"),
+    ),
+    Guard(
+        "a workflow that was cancelled has its grace before its deadline stops it",
+        "core.execution:Execution.deadline_due_s",
+        Instead("max(self.deadline_at_s, self.cancelling.at_s + self.grace_s)", "self.deadline_at_s"),
+        suite("programs/code/test_deadline.py"),
+    ),
     Guard("a step in flight at the end is told so", "runtime.flights:act", without("flight.cancel()"), suite("programs/code/test_in_flight.py")),
     Guard(
         "a step dropped in the commit that opened it is not begun",

@@ -296,6 +296,20 @@ ROWS = [
         children=(("alarm", "completed", "no"),),
     ),
     Row(
+        "who is told of a failure has until the grace after the deadline is over",
+        """
+        order: listed
+        limits: {deadline: 60s, grace: 5s}
+        on_failure: {call: alarm}
+        steps:
+          - {id: f, fail: "no"}
+        """,
+        calls=("name: alarm\ninput: {error: {}, execution: {}}\nsteps:\n  - {id: s, sleep: 1d}",),
+        failed="deadline_exceeded: not ended",
+        children=(("alarm", "cancelled", None),),
+        took=65.0,
+    ),
+    Row(
         "on_failure is not called when all goes well",
         """
         on_failure: {call: FAIL}
