@@ -556,6 +556,25 @@ GUARDS = (
         suite("stores/sqlite/test_modes.py"),
     ),
     Guard("what is beside a database is read by nobody else", "stores.sqlite.modes:of_neighbour", Returns("0o666"), suite("stores/sqlite/test_modes.py")),
+    # People: what is recorded is not contradicted, and what an engine has taken up is not taken back.
+    Guard(
+        "a decision that is recorded is not contradicted",
+        "service.approvals:message",
+        never("decided_by is not None"),
+        suite("service/test_approvals.py", "kept_until_an_engine"),
+    ),
+    Guard(
+        "a patch that an engine has judged is not said to be withdrawn",
+        "service.patching:withdraw",
+        never("Patched"),
+        suite("service/test_patching.py", "taken_up"),
+    ),
+    Guard(
+        "a content that was changed is not taken for the one of its hash",
+        "content_directory:ContentDirectory.__getitem__",
+        never("hexdigest"),
+        suite("test_content_directory.py", "named_by_a_hash"),
+    ),
 )
 
 
