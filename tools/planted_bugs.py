@@ -575,6 +575,21 @@ GUARDS = (
         never("hexdigest"),
         suite("test_content_directory.py", "named_by_a_hash"),
     ),
+    # What people are shown: one view of the log, and every attempt in it.
+    Guard(
+        "a log that does not replay has no view",
+        "programs.graph.view:at",
+        never("isinstance(diverged, Diverged)"),
+        suite("testing/definitions/test_view_checks.py", "does_not_replay"),
+        quick=True,
+    ),
+    Guard(
+        "a view of an early moment knows from which turns a compacted log goes on",
+        "core.rebuild:rebuild",
+        Instead("_resumes(whole[life:])", "_resumes(events[life:])"),
+        DEFINITIONS,
+    ),
+    Guard("a try that was parked has an event", "core.views:_public", Instead("'step.parked'", "'step.noticed'"), PARKED),
 )
 
 
