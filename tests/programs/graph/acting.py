@@ -86,6 +86,7 @@ VALUES: dict[str, Any] = {
     "retry": {"max": 7},
     "timeout": 77,
     "idempotent": False,
+    "on_rejected": "go_on",
     "undo": "SAY",
     "on_error": "go_on",
     "next": "after",
@@ -207,22 +208,22 @@ _OF_THE_TEXT = re.compile(r"Blob\(sha256='[0-9a-f]+', size_bytes=\d+\)")
 """What a log has of the definition's own text, which is another one with each field."""
 
 
-def log_of(document: dict[str, Any]) -> str:
+def log_of(document: dict[str, Any], approves: bool = True) -> str:
     """All that a run of a definition does, as its log has it: who waits for a person, a message or a worker is given it."""
     kinds = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "file", "llm", "pipeline")}
     called = Definition.of(CHILD, tools={"SAY": say})
     definition = Definition.of(document, tools={"SAY": say}, kinds=kinds, calls=[called], deployment=deployed(default=Script("answer", "again")))
     with World() as world:
         world.mock("work", returns={"n": 1})
-        return _log_of(world, definition)
+        return _log_of(world, definition, approves)
 
 
-def _log_of(world: World, definition: Definition) -> str:
+def _log_of(world: World, definition: Definition, approves: bool) -> str:
     run = world.start(definition)
     world.skip("10s")
     for promise in list(folded(world, run).open.values()):
         if isinstance(promise.op, Spawn) and promise.op.workflow == "perdure.approval":
-            world.run_of(run.key._replace(workflow="perdure.approval", id=promise.op.id)).send("vote", Vote("ada", True))
+            world.run_of(run.key._replace(workflow="perdure.approval", id=promise.op.id)).send("vote", Vote("ada", approves))
     if run.status not in ("completed", "failed", "cancelled"):
         run.send("go", 1)
         world.skip("200s")
