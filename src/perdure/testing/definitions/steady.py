@@ -46,6 +46,8 @@ class Slower:
                 slow["timeout"] = step["timeout"] + self._longer(LONG_S)
         elif isinstance(step.get("sleep"), int | float):
             slow["sleep"] = step["sleep"] + self._longer(self._late_s)
+        elif isinstance(asked := step.get("approve"), dict) and "timeout" in asked:  # while no engine runs, a decision may come first that is later
+            slow["approve"] = {**asked, "timeout": asked["timeout"] + self._longer(self._late_s)}
         return slow
 
     def script(self, script: Script) -> Script:
