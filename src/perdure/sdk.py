@@ -116,7 +116,7 @@ class Workflow(Generic[P, R_co]):
 
     async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
         from perdure.runtime.host import hosting  # here, so that importing a workflow costs no engine
-        from perdure.service.running import run_here
+        from perdure.service.local_run import run_here
         from perdure.service.secrets.chain import providers
         from perdure.service.starting import wanted
 

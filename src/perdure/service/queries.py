@@ -22,8 +22,8 @@ from perdure.runtime import presence
 from perdure.runtime.endings import ENDED
 from perdure.service import pending_votes
 from perdure.service.access import Access
+from perdure.service.blockers import living, missing_engine, missing_worker
 from perdure.service.fold import Fold
-from perdure.service.missing import living, missing_engine, missing_worker
 from perdure.service.paging import pages
 from perdure.stores.base import Filter, Head, Lease
 

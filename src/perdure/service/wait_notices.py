@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from perdure.core.errors import StoreError
 from perdure.core.paths import Key
-from perdure.service.missing import MissingParts
+from perdure.service.blockers import MissingParts
 from perdure.stores.base import Store
 
 logger = logging.getLogger("perdure.client")
