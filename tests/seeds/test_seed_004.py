@@ -86,7 +86,8 @@ claim   where
 114     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer, test_the_context_is_what_the_step_names
 115     graph/test_agents: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
         steps/agents/test_program: test_what_it_used_can_be_seen_while_it_works
-116     steps/agents/test_own: test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told; steps/pipeline/test_operations: test_there_are_eleven_primitives;
+116     steps/agents/test_own: test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told;
+        steps/pipeline/test_operations: test_there_are_eleven_primitives;
         steps/pipeline/test_kind: test_a_pipeline_as_the_seed_writes_it_runs_as_it_stands
 117     steps/agents/test_patching: test_the_execution_goes_on_by_what_its_agent_adds, test_a_definition_is_only_proposed;
         the patch of the seed: test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once below
