@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
+from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
 from perdure.stores.base import Commit, Filter
@@ -117,13 +118,39 @@ def test_a_database_that_was_copied_with_its_log_is_opened(crashed: Path) -> Non
     assert len(ids(other)) == 20
 
 
+async def sell(user: sqlite3.Connection, store: SqliteStore, id: Key, *, times: int, ends: str) -> None:
+    """A user's transaction, in which so many others of the store lie."""
+    user.execute("BEGIN IMMEDIATE")
+    user.execute("INSERT INTO sales VALUES (1)")
+    for version in range(times):
+        async with store.join(user) as within:
+            await within.commit([step(id, version)])
+    user.execute(ends)
+
+
+async def test_a_user_s_transaction_is_counted_once_whatever_lies_in_it(file: Path) -> None:
+    store = SqliteStore(file, synchronous="OFF")
+    await store.commit([step(key("a"))])
+    with closing(sqlite3.connect(file, isolation_level=None)) as user:
+        user.execute("CREATE TABLE sales (number INTEGER)")
+        assert user.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        await sell(user, store, key("b"), times=3, ends="COMMIT")
+        assert mismatch(file, wal(file)) == ""
+        (counted,) = user.execute("SELECT writes FROM meta").fetchone()
+        await sell(user, store, key("c"), times=2, ends="ROLLBACK")
+        await sell(user, store, key("d"), times=2, ends="COMMIT")
+        assert user.execute("SELECT writes FROM meta").fetchone() == (counted + 1,)
+    await store.close()
+
+
 @pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(3, 60))])
 async def test_a_log_always_belongs_to_its_own_database_whatever_carries_it_over(file: Path, seed: int) -> None:
     rng, versions = random.Random(seed), dict.fromkeys(several(8), 0)
     stores = [SqliteStore(file, synchronous="OFF") for _ in range(2)]
-    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
-        for _ in range(60):
-            match rng.randrange(6):
+    with closing(sqlite3.connect(file, isolation_level=None)) as reader, closing(sqlite3.connect(file, isolation_level=None)) as user:
+        user.execute("CREATE TABLE sales (number INTEGER)")
+        for number in range(60):
+            match rng.randrange(7):
                 case 0 if not reader.in_transaction:
                     reader.execute(f"PRAGMA wal_checkpoint({rng.choice(['PASSIVE', 'FULL', 'RESTART', 'TRUNCATE'])})").fetchall()
                 case 0:
@@ -131,6 +158,8 @@ async def test_a_log_always_belongs_to_its_own_database_whatever_carries_it_over
                 case 1 if not reader.in_transaction:
                     reader.execute("BEGIN")
                     reader.execute("SELECT epoch FROM meta").fetchall()
+                case 2:
+                    await sell(user, rng.choice(stores), key(f"sale{number}"), times=rng.randint(0, 3), ends=rng.choice(["COMMIT", "ROLLBACK"]))
                 case _:
                     chosen = rng.sample(sorted(versions), rng.randint(1, 8))
                     row = bytes(rng.choice([10, 9_000]))

@@ -3,12 +3,15 @@
 The statements are those of every other transaction (`Tables`). A savepoint keeps what fails from leaving half of itself; how the
 connection was set up is put aside meanwhile. Where the transaction has not read or written anything yet, the first statement here is one
 that writes, so that SQLite waits for others as long as the connection says, instead of refusing at once what it had let read.
+
+The file counts its transactions (see `write_ahead_log`), and several of these may lie in one of the user's, which counts once. What was counted before it is
+what a connection of its own reads, since that sees only what is committed.
 """
 
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any, TypeVar
 
 from perdure.core.errors import BadValue
@@ -25,14 +28,18 @@ T = TypeVar("T")
 
 WRITES = "DELETE FROM mail WHERE 0"
 """Takes the lock of who writes, and writes nothing."""
+COUNTED = "SELECT writes FROM meta"
 STALE = "the transaction had read before somebody else wrote, so SQLite lets it write no more: roll it back and begin it with BEGIN IMMEDIATE"
 
 
 class SqliteJoined:
     """The file as it is in the transaction that is open on `connection`. See `Joined`. `posted` has what was sent first."""
 
-    def __init__(self, connection: sqlite3.Connection, elsewhere: Any, lay: Callable[[sqlite3.Connection], Tables], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, elsewhere: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connection], Tables], clock: Callable[[], float]
+    ) -> None:
         self.tables = lay(connection)
+        self._file = file
         self.posted: tuple[str, str] | None = None
         self._connection, self._elsewhere, self._clock = connection, elsewhere, clock
         self._began = False
@@ -101,12 +108,21 @@ class SqliteJoined:
         if not connection.in_transaction:  # it has failed so badly that SQLite has rolled it back
             return
         if keeps:
-            self.tables.end()
+            self.tables.end(self._counted() if self.tables.has_changed and not self._began else None)
         else:
             connection.execute("ROLLBACK TO perdure")
         connection.execute("RELEASE perdure")
         if self._began and not keeps:
             connection.execute("ROLLBACK")
+
+    def _counted(self) -> int | None:
+        """How many transactions had changed the file before this one; None if that can't be read now, as it can't in a file without a write-ahead log."""
+        try:
+            with closing(self._file.connect()) as connection:
+                (count,) = connection.execute(COUNTED).fetchone()
+        except sqlite3.OperationalError:
+            return None
+        return int(count)
 
     async def _do(self, do: Callable[[], T]) -> T:
         """Do it on the connection, in its thread, with rows and texts as they are wanted here."""
@@ -135,7 +151,7 @@ async def joined(given: Any, file: DatabaseFile, lay: Callable[[sqlite3.Connecti
         elsewhere, connection = connection._execute, connection._conn  # there is no public way to do several things in its thread
     if not is_sqlite(connection):
         raise BadValue("connection=", given, f"a connection to {file.path}: give {KINDS}, on that file")
-    within = SqliteJoined(connection, elsewhere, lay, clock)
+    within = SqliteJoined(connection, elsewhere, file, lay, clock)
     await within._do(lambda: _must_be_to(connection, given, file))
     await within.enter()
     try:

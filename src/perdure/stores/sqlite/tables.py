@@ -27,6 +27,7 @@ META = "SELECT epoch, membership, version, time_s, monotonic_s, boot FROM meta"
 ANCHOR = "UPDATE meta SET time_s = ?, monotonic_s = ?, boot = ?"
 EPOCH = "UPDATE meta SET epoch = ?"
 WROTE = "UPDATE meta SET writes = writes + 1"
+COUNTED = "UPDATE meta SET writes = ?"
 
 _FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
 _READY_AT = "coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)"
@@ -117,9 +118,16 @@ class Tables:
         if self.members.announced is not self._presence.row and self.members.announce():
             self._members_changed()
 
-    def end(self) -> None:
-        """Count the transaction, if it has changed anything."""
-        if self._connection.total_changes != self._changes_before:
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was changed since it began."""
+        return self._connection.total_changes != self._changes_before
+
+    def end(self, counted: int | None = None) -> None:
+        """Count the transaction, if it has changed anything; `counted` are those before it, where parts of it may have been counted already."""
+        if counted is not None:
+            self._execute(COUNTED, (counted + 1,))
+        elif self.has_changed:
             self._execute(WROTE)
 
     def forget(self) -> None:
