@@ -166,5 +166,5 @@ def _shared(target: Path) -> Path:
 
 def _leftovers(target: Path) -> list[Path]:
     """What restorings that were interrupted have left. The lock is held, so that none is being made."""
-    begins = f".{target.name}."
+    begins = f".{target.name}.", f"..{target.name}."  # a copy, and the file that becomes one
     return [one for one in target.parent.iterdir() if one.name.startswith(begins) and ".restoring" in one.name]
