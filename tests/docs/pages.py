@@ -2,9 +2,10 @@
 
     python -m tests.docs.pages docs/quickstart.md
 
-runs one page in the directory where it is started. Blocks of ``python`` share a namespace; one that begins with ``# name.py`` is a file. Of ``sh``
-blocks those with a ``perdure`` or ``python`` in them are run, a worker in the background until the next one takes its place. What they print is held against
-the ``#>`` lines in them, or against the ``text`` behind them; ``…`` stands for anything. A comment right before a block says what is special:
+runs one page in the directory where it is started. Blocks of ``python`` share a namespace; one that begins with ``# name.py`` is a file, as is a block
+of ``yaml`` that begins with ``# name.yaml``. Of ``sh`` blocks those with a ``perdure`` or ``python`` in them are run, a worker in the background until the
+next one takes its place. What they print is held against the ``#>`` lines in them, or against the ``text`` behind them; ``…`` stands for anything. A comment
+right before a block says what is special:
 
     <!-- fails: StepFailed -->      it raises this error, and the text behind it is what that says
     <!-- exits: 40 -->              its last command ends so
@@ -31,7 +32,7 @@ import msgspec
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"((?:^<!-- [^\n]* -->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARKER = re.compile(r"<!-- (not run|fails|exits|again): (.+?) -->")
-FILE = re.compile(r"# ([\w/]+\.py)\n")
+FILE = re.compile(r"# ([\w/]+\.(?:py|yaml))\n")
 PROMISED = re.compile(r"^\s*#>(?: |$)(.*)$", re.MULTILINE)
 RUNS = re.compile(r"\b(?:perdure|python) ")
 ABOUT_THE_MACHINE = re.compile(r"(?:pip|uv|make|eval) ")
@@ -130,6 +131,10 @@ class Reader:
                 (self.directory / (name[1] if name else self.stage.files[number])).write_text(text)
                 return
             said = self._python(block, text)
+        elif block.language == "yaml":
+            if name := FILE.match(text):
+                (self.directory / name[1]).write_text(text)
+            return
         elif block.language == "sh" and RUNS.search(text):
             said, until_s = self._shell(block, text), time.monotonic() + AGAIN_S
             while "again" in block.marks and behind is not None and not alike(behind.text, said) and time.monotonic() < until_s:

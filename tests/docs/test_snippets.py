@@ -56,6 +56,7 @@ def read(text: str, directory: Path) -> None:
         "<!-- not run: it is wrong on purpose -->\n```python\n1 / 0\n```\n",
         "<!-- exits: 3 -->\n```sh\npython -c 'print(5); exit(3)'\n```\n\n```text\n5\n```\n",
         "```python\n# there.py\nvalue = 3\n```\n\n```python\nfrom there import value\n```\n",
+        "```yaml\n# there.yaml\nvalue: 3\n```\n\n```sh\npython -c 'print(open(\"there.yaml\").read())'\n```\n\n```text\n# there.yaml value: 3\n```\n",
     ],
 )
 def test_a_page_that_is_right_passes(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
