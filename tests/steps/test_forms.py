@@ -19,7 +19,9 @@ def test_each_kind_has_a_form_whose_inputs_are_named_and_told_of(name: str) -> N
 def test_a_form_of_requests_says_by_what_each_is_asked_for() -> None:
     form = {one.name: one for one in SHOWN["http"].form}
     assert form["url"] == Input("url", "text", form["url"].help, required=True, references=True)
-    assert form["as"].choices == ("json", "text", "base64") and form["redirects"].default == 5 and form["idempotency_key"].means == "flag"
+    assert (
+        form["as"].choices == ("json", "text", "csv", "lines", "xml", "base64") and form["redirects"].default == 5 and form["idempotency_key"].means == "flag"
+    )
     (header,) = form["headers"].of
     assert form["headers"].means == "mapping" and header.secrets and not form["query"].of[0].secrets
 
