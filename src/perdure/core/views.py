@@ -129,18 +129,8 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
         case e.Parked(reason, _, _, path) if path in execution.open:
             yield "step.parked", path, {"attempt": execution.open[path].attempt, "reason": reason}
             yield from _public_life(event)
-        case e.Settled(path, outcome) if path[0] == UNDO and isinstance(execution.open[path].op, Call):
-            name = "step.undo_failed" if isinstance(outcome, Err) else "step.undone"
-            yield name, path[1:], {"attempt": execution.open[path].attempt, **_error(outcome)}
-        case e.Settled(path, Err("abandoned" | "cancelled")) if execution.open[path].grace_until_s is not None:
-            yield from _abandoned(execution.open[path], event.outcome)
-        case e.Settled(path, outcome) if isinstance(execution.open[path].op, Call):
-            name = "step.failed" if isinstance(outcome, Err) else "step.completed"
-            yield name, path, {"attempt": execution.open[path].attempt, **_error(outcome)}
-        case e.Settled(path, Ok(port="approved" | "rejected" as decision)) if asks_a_person(execution.open[path].op):
-            yield f"approval.{decision}", path, {}
-        case e.Settled(path, Ok(port="timeout")) if asks_a_person(execution.open[path].op):
-            yield "approval.expired", path, {}
+        case e.Settled(path, outcome):
+            yield from _public_settled(execution.open[path], outcome)
         case e.Dropped(path, until_s, begun) if path in execution.open and isinstance(execution.open[path].op, Call):
             yield "step.cancelled", path, {} if until_s is None else {"until_s": until_s}
             if until_s is None and begun:
@@ -153,6 +143,24 @@ def _public(execution: Execution, event: e.Event) -> Iterator[Named]:
             yield "message.received", (), {"number": number, "name": name}
         case _:
             yield from _public_life(event)
+
+
+def _public_settled(promise: Promise, outcome: Outcome) -> Iterator[Named]:
+    """The public events of an operation that settles: a step, its undo, or an approval."""
+    path, op = promise.path, promise.op
+    match outcome:
+        case _ if path[0] == UNDO and isinstance(op, Call):
+            name = "step.undo_failed" if isinstance(outcome, Err) else "step.undone"
+            yield name, path[1:], {"attempt": promise.attempt, **_error(outcome)}
+        case Err("abandoned" | "cancelled") if promise.grace_until_s is not None:
+            yield from _abandoned(promise, outcome)
+        case _ if isinstance(op, Call):
+            name = "step.failed" if isinstance(outcome, Err) else "step.completed"
+            yield name, path, {"attempt": promise.attempt, **_error(outcome)}
+        case Ok(port="approved" | "rejected" as decision) if asks_a_person(op):
+            yield f"approval.{decision}", path, {}
+        case Ok(port="timeout") if asks_a_person(op):
+            yield "approval.expired", path, {}
 
 
 def _abandoned(promise: Promise, outcome: Outcome | None = None) -> Iterator[Named]:
