@@ -45,7 +45,7 @@ PURE_MODULES = set(
 # a greenlet only moves control between functions of one thread.
 PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
 # Text in YAML is read, and documents are patched, by libraries that only turn data into data.
-PURE_IN_FORMAT = {"jsonpatch", "jsonpointer", "ruamel"}
+PURE_IN_FORMAT = {"cronsim", "jsonpatch", "jsonpointer", "ruamel"}
 # Libraries that give values from values, and are imported when the first expression of their kind is compiled.
 # `warnings` only silences those that reading Python's source gives.
 PURE_IN_EXPRESSIONS = {"cel_expr_python", "jsonpath", "jsonschema_rs", "re2", "warnings"}
