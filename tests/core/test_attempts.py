@@ -9,9 +9,13 @@ from perdure import Context, Fatal, Retry, step, workflow
 from perdure.core import events as e
 from perdure.core import log, views
 from perdure.core.attempts import attempts
+from perdure.core.errors import ErrorInfo
+from perdure.core.folding import fold
+from perdure.core.ops import Call, Err
 from perdure.core.paths import text
 from perdure.testing import World
 from perdure.testing.attempt_checks import problems
+from tests.core.stories import KEY
 
 tries: list[str] = []
 
@@ -95,6 +99,16 @@ def test_what_is_taken_over_from_an_earlier_life_is_no_attempt_of_the_next(world
     recalled = [event.subject for event in run.events() if event.type == "step.recalled"]
     started = [event.subject for event in run.events() if event.type == "step.started"]
     assert set(recalled).isdisjoint(started[-2:])
+
+
+def test_a_try_that_was_taken_back_before_it_began_is_counted_nowhere() -> None:
+    started, at = e.Started(1, 1.0, b"\x92\x90\x80", 0), (("reserve", 1),)
+    again = [e.Interrupted(at, 1, 2.0, 2.0), e.Tried(at, 2, 2.0, "engine")]
+    for before, tries_begun in (([], 0), (again, 1)):
+        dropped = [e.Dropped(at, 30.0), e.Settled(at, Err("cancelled", tries_begun, ErrorInfo("Cancelled", "it was not begun")), 3.0)]
+        events = [started, e.Opened(at, Call("reserve"), "engine"), *before, *dropped]
+        (shown,) = views.steps(fold(KEY, events))
+        assert shown.attempt == len(attempts(KEY, events)) == tries_begun
 
 
 @pytest.mark.parametrize("hidden", ["step.started", "step.retrying", "step.abandoned", "step.undone"])

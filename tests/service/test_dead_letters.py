@@ -160,6 +160,34 @@ async def test_items_of_a_map_are_alike_and_the_workflow_s_own_errors_are_not_of
     assert (ids(own), own.path, own.type) == (["b1"], "", "KeyError")
 
 
+@step(retry=Retry(max=1))
+async def beside(takes_s: float, fails: bool) -> None:
+    await asyncio.sleep(takes_s)
+    if fails:
+        raise OSError("too late to be the cause")
+
+
+@workflow
+async def charges_beside(ctx: Context, takes_s: float, fails: bool) -> None:
+    _ = asyncio.ensure_future(ctx.step(beside, takes_s, fails))
+    await ctx.sleep("1s")
+    await ctx.step(charge, "x", 5000)
+
+
+@pytest.mark.parametrize(("takes_s", "fails"), [(10.0, True), (1000.0, False)])
+def test_what_was_given_up_with_the_failure_is_not_its_cause(takes_s: float, fails: bool) -> None:
+    @virtually
+    async def claim(c: Cluster, client: AsyncClient) -> None:
+        await c.engine(charges_beside)
+        handle = await client.start(charges_beside, takes_s, fails)
+        with pytest.raises(ExecutionFailed):
+            await handle.result()
+        (group,) = await client.dead_letters.groups()
+        assert (group.path, group.type, group.reason, group.letters[0].tries) == ("charge", "ValueError", "max_retries_exceeded", 1)
+
+    claim()
+
+
 @virtually
 async def test_a_parent_and_its_child_are_two_groups(c: Cluster, client: AsyncClient) -> None:
     await world(c)

@@ -306,8 +306,8 @@ class Execution:
         self._settle_as(promise, event.outcome, ())
 
     def _settle_as(self, promise: Promise, outcome: Outcome | None, letters: tuple[Letter, ...]) -> None:
-        opened_at_s, taken = promise.opened_at_s, promise.events + 1
-        self.settled[promise.path] = Settlement(promise.op, outcome, letters, opened_at_s, self.now_s, promise.attempt, taken, promise.number)
+        opened_at_s, taken, begun = promise.opened_at_s, promise.events + 1, tries.begun(promise, outcome)
+        self.settled[promise.path] = Settlement(promise.op, outcome, letters, opened_at_s, self.now_s, begun, taken, promise.number)
 
     def _receive(self, event: e.Received) -> None:
         self.now_s = event.at_s

@@ -44,7 +44,7 @@ class Promise(msgspec.Struct, gc=False):
 class Settlement(msgspec.Struct, frozen=True, gc=False):
     """A settled operation: its outcome, or the messages that it received, with the numbers of those that were completed since.
 
-    `events` counts what it takes in the log; `number` its place in the order of opening.
+    `attempt` counts the tries that were begun; `events` what it takes in the log; `number` is its place in the order of opening.
     """
 
     op: Op

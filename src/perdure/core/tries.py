@@ -5,7 +5,7 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo
-from perdure.core.ops import Call, Err
+from perdure.core.ops import Call, Err, Outcome
 from perdure.core.paths import UNDO, Key, text
 from perdure.core.promise import Promise
 
@@ -52,6 +52,11 @@ def abandoned(promise: Promise, begun: bool = True) -> Err:
     tries = promise.attempt - promise.in_flight
     again = "again " if tries else ""
     return Err("cancelled", tries, ErrorInfo("Cancelled", f"it was not begun {again}before nobody waited for it any more"))
+
+
+def begun(promise: Promise, outcome: Outcome | None) -> int:
+    """How many tries were begun of what settles so. A call that is cancelled says it itself: its last try may have been taken back before it began."""
+    return outcome.attempts if isinstance(promise.op, Call) and isinstance(outcome, Err) and outcome.kind == "cancelled" else promise.attempt
 
 
 def grace_s(op: Call, of_execution_s: float | None) -> float:

@@ -5,7 +5,7 @@ the next. Off the list is what was retried, and what was discarded: that is canc
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -36,6 +36,9 @@ FINGERPRINT_DIGITS = 10
 
 OF_STEPS = frozenset(("StepFailed", "ChildFailed", "JoinFailed", "RaceFailed", "Timeout"))
 """The errors with which a workflow fails because something in it has: that one says more."""
+
+GIVEN_UP = ("cancelled", "abandoned")
+"""How calls settle that were dropped: that follows from a failure, or from the end of a race."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -222,12 +225,21 @@ def _cause(execution: Execution, ended: e.Ended) -> tuple[Path, ErrorInfo]:
     error = ended.outcome.error
     if execution.definition is None and error.type not in OF_STEPS:
         return (), error
-    failed = [(one.at_s, one.number, path, one.outcome.error) for path, one in execution.settled.items() if isinstance(one.outcome, Err) and path[0] != UNDO]
+    failed = list(_failures(execution))
     if execution.definition is not None:  # of a step that is done for each item, the item that failed first
         failed = [one for one in failed if one[3] == error and one[2][: len(ended.path)] == ended.path and ended.path and not is_noted(one[2])]
         return min(failed, key=lambda one: one[:2])[2] if failed else ended.path, error
     _, _, path, cause = max(failed, key=lambda one: one[:2], default=(0.0, 0, (), error))
     return path, cause
+
+
+def _failures(execution: Execution) -> Iterator[tuple[float, int, Path, ErrorInfo]]:
+    """What has failed before the ending began, in the order in which it settled. What was given up is no cause, nor what failed within its grace."""
+    for path, one in execution.settled.items():
+        if path[0] == UNDO:
+            return
+        if isinstance(one.outcome, Err) and not (isinstance(one.op, Call) and one.outcome.kind in GIVEN_UP):
+            yield one.at_s, one.number, path, one.outcome.error
 
 
 def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:

@@ -52,12 +52,15 @@ def _steps(execution: Execution, events: Sequence[e.Event], payload: Payload) ->
 
 def _of_steps(listed: Sequence[Attempt], execution: Execution, steps: Sequence[StepView]) -> Iterator[str]:
     shown = {step.path: step for step in steps}
+    last = {one.path: one.number for one in listed if one.life == execution.reopened}
     for one in listed:
         if one.life != execution.reopened:
             continue
         step = shown.get(text(one.path))
         if step is None or step.attempt < one.number:
             yield f"attempt {one.number} of {text(one.path)} is not among the steps: {step}"
+        elif step.attempt > last[one.path]:
+            yield f"{text(one.path)} is shown with {step.attempt} tries, of which there were {last[one.path]}"
         elif not one.ending and step.settled_at_s is not None:
             yield f"attempt {one.number} of {text(one.path)} is in flight, and its step is {step.state}"
 
