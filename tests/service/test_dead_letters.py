@@ -169,9 +169,10 @@ async def beside(takes_s: float, fails: bool) -> None:
 
 @workflow
 async def charges_beside(ctx: Context, takes_s: float, fails: bool) -> None:
-    _ = asyncio.ensure_future(ctx.step(beside, takes_s, fails))
+    other = asyncio.ensure_future(ctx.step(beside, takes_s, fails))
     await ctx.sleep("1s")
     await ctx.step(charge, "x", 5000)
+    await other
 
 
 @pytest.mark.parametrize(("takes_s", "fails"), [(10.0, True), (1000.0, False)])
