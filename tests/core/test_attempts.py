@@ -103,10 +103,10 @@ def test_what_is_taken_over_from_an_earlier_life_is_no_attempt_of_the_next(world
 
 def test_a_try_that_was_taken_back_before_it_began_is_counted_nowhere() -> None:
     started, at = e.Started(1, 1.0, b"\x92\x90\x80", 0), (("reserve", 1),)
-    again = [e.Interrupted(at, 1, 2.0, 2.0), e.Tried(at, 2, 2.0, "engine")]
+    again: list[e.Event] = [e.Interrupted(at, 1, 2.0, 2.0), e.Tried(at, 2, 2.0, "engine")]
     for before, tries_begun in (([], 0), (again, 1)):
-        dropped = [e.Dropped(at, 30.0), e.Settled(at, Err("cancelled", tries_begun, ErrorInfo("Cancelled", "it was not begun")), 3.0)]
-        events = [started, e.Opened(at, Call("reserve"), "engine"), *before, *dropped]
+        dropped: list[e.Event] = [e.Dropped(at, 30.0), e.Settled(at, Err("cancelled", tries_begun, ErrorInfo("Cancelled", "it was not begun")), 3.0)]
+        events: list[e.Event] = [started, e.Opened(at, Call("reserve"), "engine"), *before, *dropped]
         (shown,) = views.steps(fold(KEY, events))
         assert shown.attempt == len(attempts(KEY, events)) == tries_begun
 
