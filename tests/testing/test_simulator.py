@@ -29,6 +29,8 @@ handed over again, killed after, killed at a time, killed before, lost ring, pau
 settled in the grace, abandoned after the grace, never begun, Stopped, undone, undone in doubt
 """.replace("\n", " ")
 
+SEEDS_OF_ALL_FAULTS = (0, 1, 14, 19, 23, 89)
+
 DIGESTS = """
 from perdure.testing.simulator import drawn, simulate
 for seed in range(4):
@@ -63,11 +65,9 @@ def test_where_nothing_fails_each_effect_happens_as_often_as_predicted(first: in
 def test_every_kind_of_fault_happens() -> None:
     happened: Counter[str] = Counter()
     wanted = {fault.strip() for fault in FAULTS.split(",")}
-    for seed in range(200):
+    for seed in SEEDS_OF_ALL_FAULTS:
         happened.update(world(seed).counts)
-        if all(happened[fault] for fault in wanted):
-            break
-    assert {fault for fault in wanted if not happened[fault]} == set()
+    assert {fault for fault in wanted if not happened[fault]} == set(), "if other worlds are drawn now, look for seeds that have all faults"
 
 
 def test_a_seed_is_the_same_world_again() -> None:

@@ -301,9 +301,10 @@ class Simulation:
             case.judge()
 
     def _hidden(self, key: Key) -> list[str]:
-        """Which attempts of an execution are missing from what people are shown of it."""
+        """Which attempts of an execution are missing from what people are shown of it; work that the world sent again runs without its knowledge."""
         rows = [log.decode(row) for row in self.store.rows(key)]
-        ran = {(path, attempt) for (of, path, attempt), times in self.auditor.runs.items() if of == key and times}
+        runs = {run for run, times in self.auditor.runs.items() if run[0] == key and times} - self.store.lines.strays
+        ran = {(path, attempt) for _, path, attempt in runs}
         return attempt_checks.problems(key, rows, self._payload, ran)
 
     def _payload(self, value: Value) -> bytes:
