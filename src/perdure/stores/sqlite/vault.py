@@ -1,16 +1,14 @@
 """The vault in a file. SQLite overwrites what is deleted where it is told to; what was written ahead is in the write-ahead log still, until that is emptied."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
 from perdure.stores.sqlite.file import DatabaseFile, Execute
 from perdure.stores.sqlite.tables import Tables
+from perdure.stores.sqlite.turns import emptied
 from perdure.stores.vault import Sealed
-
-WIPE_MAX_S = 5.0
 
 READ = "SELECT tenant, name, version, sealed, set_at_s FROM vault WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR name = ?2) ORDER BY tenant, name"
 FIRST = "INSERT INTO vault (tenant, name, version, sealed, set_at_s) VALUES (?, ?, 1, ?, ?) ON CONFLICT (tenant, name) DO NOTHING"
@@ -63,12 +61,5 @@ def _overwriting(execute: Execute, sql: str, arguments: tuple[object, ...]) -> b
 
 
 def _emptied(file: DatabaseFile) -> bool:
-    """Empty the write-ahead log, in attempts so short that nobody has to wait to write; False if somebody reads from it all the time."""
     with file.said_clearly(), closing(file.connect()) as connection:
-        connection.execute("PRAGMA busy_timeout = 20")
-        ends_s = time.monotonic() + WIPE_MAX_S
-        while True:
-            blocked, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if not blocked or time.monotonic() > ends_s:
-                return not blocked
-            time.sleep(0.05)
+        return emptied(connection)
