@@ -233,7 +233,7 @@ def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(line: n.Line, an_
     assert counts["kills"] > 60 and counts["handed over"] > 50 and counts["handed over again"] > 0
 
 
-FOUND = {353: True, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
+FOUND = {73: False, 353: True, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
 """Worlds in which something was found, and whether they always suspend."""
 
 

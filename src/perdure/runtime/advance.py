@@ -206,6 +206,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
     release, attributes = warm.parks, _attributes(warm, execution)
     sends, given_up = decision.mail()
     unless = _unheard(given_up, acks) if given_up else ()
+    asked_s = asyncio.get_running_loop().time()
     change = Commit(
         key=warm.key,
         epoch=engine.epoch,
@@ -219,7 +220,7 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         count=len(decision.events),
         compacted=compacted,
         status=execution.status,
-        wake_at_s=execution.wake_at(warm.threads.keys()),
+        wake_at_s=warm.wake_at(engine.clock, asked_s),
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=release,
         news=not NEWS.isdisjoint(map(type, decision.events)),
@@ -230,7 +231,6 @@ async def _write(engine: "Engine", warm: Warm, decision: Decision, acks: tuple[A
         unless=unless,
     )
     taken, postponed = warm.taken, tuple(warm.postponing)
-    asked_s = asyncio.get_running_loop().time()
     (answer,) = await engine.store.commit([change])
     match answer:
         case Committed(version, now_s):

@@ -62,6 +62,10 @@ class StoreClock:
         monotonic_s = self._monotonic()
         return TimeBounds(monotonic_s + self._offset_min_s, monotonic_s + self._offset_max_s)
 
+    def surely_past(self, when_s: float) -> float:
+        """The store's time that comes after `when_s` of the monotonic clock, in seconds since 1970."""
+        return when_s + self._offset_max_s + ROUNDING_S
+
     def at(self, when_s: float) -> float:
         """When it is surely that time of the store, on the monotonic clock."""
         at_s = when_s - self._offset_min_s

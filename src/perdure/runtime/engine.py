@@ -443,9 +443,9 @@ class Engine:
         warm.touched_s = loop.time()
         warm.stop_timer()
         if execution is not None and warm.held and not self.stopping:
-            ring_s = warm.ring_at(self.clock, warm.touched_s)
-            if ring_s is not None:
-                warm.timer = loop.call_at(ring_s, self.deliver, warm, messages.Tick())
+            due_s = warm.wake_at(self.clock, warm.touched_s)
+            if due_s is not None:
+                warm.timer = loop.call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
         if execution is not None and (execution.ended is not None or execution.parked is not None or not warm.held):
             self._endings.tell(warm.key, execution.ended)
         if execution is not None and not warm.held:

@@ -6,7 +6,6 @@ It may be thrown away at any time and read again from the log; the messages in h
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from math import inf
 from typing import Any
 
 import msgspec
@@ -207,14 +206,14 @@ class Warm:
                 young[path] = life.began_s + has_s
         return young
 
-    def ring_at(self, clock: StoreClock, now_s: float) -> float | None:
-        """When time alone will make it go on, on the monotonic clock, which says `now_s`."""
-        if self.execution is None or (due_s := self.execution.wake_at(self.threads.keys())) is None:
-            return None
-        if (ring_s := clock.at(due_s)) > now_s or not (young := self.young(now_s)):
-            return ring_s
-        due_s = self.execution.wake_at(self.threads.keys(), young.keys())
-        return min(*young.values(), *(() if due_s is None else (clock.at(due_s),)), inf)
+    def wake_at(self, clock: StoreClock, now_s: float) -> float | None:
+        """When time alone will make it go on, by the store's clock, where the monotonic one says `now_s`; of tries that are young, when they are no more."""
+        due_s = None if self.execution is None else self.execution.wake_at(self.threads.keys())
+        if self.execution is None or due_s is None or clock.at(due_s) > now_s or not (young := self.young(now_s)):
+            return due_s
+        other_s = self.execution.wake_at(self.threads.keys(), young.keys())
+        end_s = clock.surely_past(min(young.values()))
+        return end_s if other_s is None else min(end_s, other_s)
 
     def stop_timer(self) -> None:
         """Wait for no time."""
