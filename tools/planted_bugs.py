@@ -178,6 +178,26 @@ GUARDS = (
     Guard("nothing settles during a pause", "core.decide:_Draft._at_once", never("self.execution.parked"), DECIDE, quick=True),
     Guard("what is ready after a pause goes on", "core.decide:_Draft._feed", never("e.Resumed"), FAULTS),
     Guard("a cancelled execution ends as cancelled", "core.decide:_Draft._finish", never("cancelling is not None"), DECIDE),
+    Guard(
+        "a try that began late is not looked at again before its time is over",
+        "runtime.warm:Warm.wake_at",
+        Instead("clock.surely_past(min(young.values()))", "due_s"),
+        suite("testing/test_simulator.py", "does_not_come_back and 73"),
+    ),
+    # A file and its write-ahead log.
+    Guard(
+        "a log is its own database's",
+        "stores.sqlite.write_ahead_log:_difference",
+        never("span.first.file"),
+        suite("stores/sqlite/test_restore.py", "copied_over"),
+    ),
+    Guard(
+        "a user's transaction is counted once",
+        "stores.sqlite.joined:SqliteJoined._leave",
+        Instead("self._counted()", "None"),
+        suite("stores/sqlite/test_restore.py", "counted_once"),
+    ),
+    Guard("a database in use is not replaced", "stores.sqlite.restore:_alone", without("_lock"), suite("stores/sqlite/test_restore.py", "in_use")),
     # Undo.
     Guard("what was done last is undone first", "core.undo:undoable", Instead("reversed", "list"), suite("programs/code/test_undo.py")),
     Guard("what was undone is done again after a retry", "core.memo:still_done", always("path not in undone"), suite("programs/code/test_undo.py")),

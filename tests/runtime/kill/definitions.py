@@ -46,7 +46,7 @@ steps:
 """
 
 
-@step(retry=PATIENT)
+@step(retry=PATIENT, idempotent=True)
 async def act(number: int, what: str) -> dict[str, Any]:
     with doing([number, what]):
         await asyncio.sleep(0.001)

@@ -77,7 +77,7 @@ async def test_it_ends_when_its_shell_ends_and_nothing_is_left(shell: Shell, com
     began_s = time.monotonic()
     found = await shell.run(command)
     assert (found["exit_code"], shell.left()) == (5, [])
-    assert time.monotonic() - began_s < 1.5
+    assert time.monotonic() - began_s < 30
 
 
 async def test_what_will_not_end_is_killed_when_its_grace_is_over(shell: Shell) -> None:

@@ -58,7 +58,7 @@ async def test_ending_it_waits_for_nothing_but_its_keepers_and_the_next_command_
     first = pid()
     began_s = time.monotonic()
     nursery.end()
-    assert not lives(first) and first not in children(os.getpid()) and time.monotonic() - began_s < 2
+    assert not lives(first) and first not in children(os.getpid()) and time.monotonic() - began_s < 10
     await shell.run("true")
     assert pid() != first
 

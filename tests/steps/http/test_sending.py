@@ -216,7 +216,7 @@ async def test_silence_and_a_byte_at_a_time_end_when_the_time_is_over(server: Se
         began_s = time.monotonic()
         with pytest.raises(Unanswered, match=r"no whole answer within 0\.18 s"):
             await caller(server.url(path), timeout_s=0.2)
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < 6
     with pytest.raises(InDoubt, match="no whole answer"):
         await caller(server.url("/a"), timeout_s=0.2, **UNSAFE)
 
