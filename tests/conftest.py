@@ -1,7 +1,8 @@
 """What holds for all tests.
 
 Properties that set no number of their own are tried with few examples in each run; long searches are marked `prove`.
-What the collection of the tests has made (some 14,000 tests and the modules under them) stays until the end: the garbage collector leaves it alone, so a full collection, which many tests ask for, takes milliseconds instead of a second.
+What the collection of the tests has made (some 14,000 tests and the modules under them) stays until the end: the garbage collector leaves it alone.
+A full collection, which many tests ask for, then takes milliseconds instead of a second.
 """
 
 import gc
