@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.content_directory import ContentDirectory
+from perdure.core.error_text import summary
 from perdure.core.errors import BadValue
 from perdure.programs.code.declare import Step
 from perdure.programs.format import reading
@@ -207,6 +208,6 @@ def imported(name: str) -> Step[Any, Any, Any]:
     module, _, attribute = name.removeprefix("py:").rpartition(".")
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, ValueError, AttributeError) as error:
-        raise BadValue("call", name, f"a function that can be imported: {error}") from error
+    except BaseException as error:  # the module is the user's, and may raise anything
+        raise BadValue("call", name, f"a function that can be imported: {summary(error)}") from error
     return dataclasses.replace(found, name=name) if isinstance(found, Step) else Step(found, name=name)

@@ -2,8 +2,11 @@
 
 ENTRIES: dict[str, tuple[str, str]] = {
     "SealedPayload": (
-        "Something is encrypted with a key that is not known here, was changed since it was written, or is plain where only encrypted payloads are taken.",
-        "Put the key that the message names into `PERDURE_KEYS`. Nothing was changed; what waits for the key goes on once it is there.",
+        (
+            "Something is encrypted with a key that is not known here, was changed since it was written, or is plain where only encrypted payloads are taken; "
+            "or a codec of your own has failed."
+        ),
+        "Put the key that the message names into `PERDURE_KEYS`, or mend the codec. Nothing was changed; what waits goes on once that is done.",
     ),
     "MissingSecret": (
         "A step reads a secret that was set nowhere: not by the definition, in the environment, in a file, or in the store.",
@@ -121,6 +124,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
     "OutputTooLarge": (
         "Source text in a sandbox returned more than it may: 16 MiB of JSON.",
         "Return less, or store it elsewhere and return where it is.",
+    ),
+    "KindFailed": (
+        "A kind of steps of a package or of your own has `check`, `written`, `idempotent` or `counts`, and that raised an error or returned something else.",
+        "Mend the kind. The step has failed for good without having begun; retry the execution once an engine with the mended kind runs.",
     ),
     "SandboxFailed": (
         "A sandbox, or the process that keeps shell commands, failed by itself while it did a step's work: it crashed, or met what it does not expect.",

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Definition, Kind, Retry, step
+from perdure import BadDefinition, Definition, Kind, Retry, step
 from perdure.agent import Agent, Budget
+from perdure.async_client import AsyncClient
 from perdure.core import limits
+from perdure.runtime.engine import Engine
 from perdure.steps.deployment import Deployment
 from perdure.steps.models.messages import Answer, Request, ToolCall, Usage
 from perdure.stores.memory import MemoryStore
@@ -47,6 +49,9 @@ def all_or_sample(all_of: Iterable[str], sample: Iterable[str]) -> pytest.MarkDe
 
 
 everything = all_or_sample(MADE, (*EXCEPTION_SAMPLE, *(f"value: {name}" for name in VALUE_SAMPLE)))
+
+
+exceptions = all_or_sample(EXCEPTIONS, EXCEPTION_SAMPLE)
 
 
 def named(verb: str, **more: Any) -> Definition:
@@ -174,3 +179,102 @@ async def test_whatever_a_tool_is_called_by_a_model_it_is_told_that_there_is_non
         is_named(name, found)
     else:
         assert found.startswith("told: True: ") and "unauthorized" in found
+
+
+# the functions that a kind brings beside its work, which an engine asks; conditions of definitions
+
+
+KIND_FUNCTIONS = ("written", "idempotent", "counts")
+
+
+@exceptions
+@pytest.mark.parametrize("function", KIND_FUNCTIONS)
+async def test_whatever_a_function_of_a_kind_raises_fails_its_step_by_name(function: str, names: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    def fails(config: Any, *_: Any) -> Any:
+        return given(config if config in MADE else of["name"])
+
+    of = {"name": ""}
+    kind = Kind("asked", lambda config, input=None: None, **{function: fails})  # type: ignore[arg-type]  # mypy can't know which it is
+    document = {"perdure": 1, "name": "asks", "input": {"name": {}}, "steps": [{"id": "a", "task": {"type": "asked", "config": "@input.name"}}]}
+    definition = Definition.of(document, kinds={"asked": kind})
+    for name in names:
+        of["name"] = name  # `written` is given the reference
+        (error,) = (await ends(definition, {name: {"name": name}})).values()
+        is_named(name, error)
+        assert f"{function} of the kind asked failed: " in str(error), (name, error)
+    assert not [record.getMessage() for record in caplog.records if "defect of Perdure" in record.getMessage() or record.name == "asyncio"]
+
+
+@exceptions
+@pytest.mark.parametrize("function", ["check", "check_step"])
+def test_whatever_a_check_of_a_kind_raises_is_wrong_with_the_definition(function: str, names: list[str]) -> None:
+    document = {"perdure": 1, "name": "checked", "steps": [{"id": "a", "task": {"type": "asked", "config": 1}}]}
+    for name in names:
+        kind = Kind("asked", lambda config, input=None: None, **{function: lambda _, name=name: given(name)})  # type: ignore[arg-type]  # as above
+        with pytest.raises(BadDefinition, match=rf"steps\[0\].*: {function} of the kind asked failed: "):
+            Definition.of(document, kinds={"asked": kind})
+
+
+class Vault:
+    """Finds secrets, and fails."""
+
+    def __init__(self, name: str, at: str) -> None:
+        self.name, self.at = name, at
+
+    def of(self, tenant: str) -> Any:
+        return given(self.name) if self.at == "of" else lambda name: given(self.name)
+
+
+@pytest.mark.parametrize("at", ["of", "find"])
+@exceptions
+async def test_whatever_finds_secrets_raises_fails_the_step_by_name(at: str, names: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    document = {"perdure": 1, "name": "told", "steps": [{"id": "a", "tool": "broken", "with": {"name": "@secrets.TOKEN"}, "retry": {"max": 1}}]}
+    definition = Definition.of(document, tools=[broken])
+    for name in [*names, "value: an object"]:
+        engine = Engine(store := MemoryStore(), [definition.code], secrets=Vault(name, at))
+        running = asyncio.create_task(engine.run())
+        await engine.ready()
+        async with AsyncClient(store) as client, asyncio.timeout(ENDS_S):
+            is_named(name, (await asyncio.gather(client.run(definition), return_exceptions=True))[0])
+        engine.stop()
+        await running
+    assert not [record.getMessage() for record in caplog.records if "defect of Perdure" in record.getMessage() or record.name == "asyncio"]
+
+
+CONDITIONS: dict[str, Any] = {
+    "division by 0": {"expr": "1 / 0 == 1"},
+    "an overflow": {"expr": "9223372036854775807 + int(input.v) > 0"},
+    "no time": {"expr": "timestamp('x') > timestamp('y')"},
+    "a time beyond all": {"expr": "timestamp('9999-12-31T23:59:59Z') + duration('99999h') > timestamp('0001-01-01T00:00:00Z')"},
+    "an expression that is none": {"expr": "'a'.matches(input.v)"},
+    "no element": {"expr": "[1][5] == 1"},
+    "no number": {"expr": "int(input.v) > 0"},
+    "no text": {"expr": "string(b'\\xff') == 'x'"},
+    "other types": {"expr": "input.v < 1"},
+    "a comparison of other types": {"ref": "@input.v", "gt": "@input.v"},
+    "a pattern": {"ref": "@input.v", "contains": "@input.v"},
+    "a member of nothing": {"ref": "@input.v", "in": "@input.v"},
+    "a path": {"ref": "$.steps[?@.a == @.b].x.y.z", "eq": 1},
+}
+CONDITION_INPUTS: list[Any] = [{"a": 1}, [1, [2, "x"]], "(", "(a+)+$", None, 5, 1e300, True, 10**18, [[[[[[]]]]]]]
+
+
+@pytest.mark.parametrize("where", ["when", "while", "rule"])
+async def test_whatever_a_condition_comes_upon_it_holds_or_not_or_its_step_fails_by_name(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    for name, condition in CONDITIONS.items():
+        step: dict[str, Any] = {"id": "a", "set": {"x": 1}}
+        match where:
+            case "when":
+                step |= {"when": condition}
+            case "while":
+                step |= {"repeat": {"while": condition, "max": 2}}
+            case _:
+                step |= {"next": [{"when": condition, "to": "b"}]}
+        order = {"order": "ports"} if where == "rule" else {}
+        document = {"perdure": 1, "name": "judged", "input": {"v": {}}, **order, "steps": [step, {"id": "b", "set": {"y": 1}}]}
+        definition = Definition.of(document)
+        found = await ends(definition, {str(number): {"v": value} for number, value in enumerate(CONDITION_INPUTS)})
+        for one in found.values():
+            if isinstance(one, Exception):
+                is_named(name, one)
+    assert not [record.getMessage() for record in caplog.records if "defect of Perdure" in record.getMessage() or record.name == "asyncio"]

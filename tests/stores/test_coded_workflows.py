@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import pytest
 from perdure import Context, SealedPayload, step, workflow
 from perdure.async_client import AsyncClient
 from perdure.client import Client
-from perdure.core import messages
+from perdure.core import limits, messages
 from perdure.core.errors import BadValue, PerdureError, StepFailed, StoreUnavailable
 from perdure.core.mail import Send
 from perdure.core.messages import Work
 from perdure.core.paths import Key, Queue
+from perdure.runtime import quarantine
 from perdure.runtime.engine import Engine
 from perdure.runtime.holder import persistently
 from perdure.runtime.host import open_store
@@ -25,9 +26,11 @@ from perdure.stores.base import Post, Store
 from perdure.stores.codecs import Compressed
 from perdure.stores.coded import CodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
+from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.backup import backup
 from perdure.stores.sqlite.opening import check
 from perdure.stores.sqlite.store import SqliteStore
+from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS, Hostile
 from tests.stores.sqlite.world import run
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
@@ -127,7 +130,10 @@ async def test_without_encryption_it_would_be_found(tmp_path: Path) -> None:
     assert {"perdure.db", "backup.db"} <= {*traces(tmp_path)}
 
 
-async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quarantine, "SEALED_RETRY_S", 0.05)
     file = tmp_path / "perdure.db"
     store = CodedStore(SqliteStore(file), Encrypted(OLD))
     async with AsyncClient(store) as client:
@@ -263,3 +269,71 @@ async def test_a_payload_whose_key_is_missing_is_asked_for_again_and_is_no_faile
         return answer
 
     assert await persistently(ask) == b"payload"
+
+
+class Failing:
+    """A codec whose methods do what `encode` and `decode` say, if they say anything."""
+
+    def __init__(self) -> None:
+        self.does: dict[str, Callable[[], Any]] = {}
+
+    def encode(self, raw: bytes, about: bytes) -> Any:
+        return self.does["encode"]() if "encode" in self.does else raw[::-1]
+
+    def decode(self, stored: bytes, about: bytes) -> Any:
+        return self.does["decode"]() if "decode" in self.does else stored[::-1]
+
+
+def raising(make: Callable[[], BaseException]) -> Callable[[], Any]:
+    def fails() -> Any:
+        raise make()
+
+    return fails
+
+
+CODEC_FAILURES: dict[str, Callable[[], Any]] = {
+    **{name: raising(EXCEPTIONS[name]) for name in EXCEPTION_SAMPLE},
+    "returns None": lambda: None,
+    "returns text": lambda: "\ud800",
+    "returns a bytearray": lambda: bytearray(b"x"),
+    "returns what fails when it is looked at": Hostile,
+}
+
+
+@workflow
+async def waits_for_word(ctx: Context) -> Any:
+    return await ctx.listen("word")
+
+
+@pytest.mark.parametrize("method", ["encode", "decode"])
+async def test_whatever_a_codec_raises_or_returns_is_an_error_of_the_store_and_all_goes_on_once_it_is_mended(
+    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With an engine that has nothing in memory, since what it reads is decoded."""
+    monkeypatch.setattr(quarantine, "SEALED_RETRY_S", 0.01)
+    codec = Failing()
+    store = CodedStore(MemoryStore(), codec)
+    engine = Engine(store, [waits_for_word.code], idle_s=0, poll_s=0.01)
+    running = asyncio.create_task(engine.run())
+    await engine.ready()
+    async with AsyncClient(store) as client, asyncio.timeout(30):
+        for name, does in CODEC_FAILURES.items():
+            handle = await client.start(waits_for_word.with_(id=name))
+            while not await handle.steps():
+                await asyncio.sleep(0.001)
+            codec.does = {method: does} if method == "decode" else {}
+            await handle.send("word", name)
+            codec.does = {method: does}
+            refused_act = client.start(waits_for_word.with_(id=f"{name}, refused")) if method == "encode" else store.read(handle.key)
+            with pytest.raises(SealedPayload, match=rf"could not be coded: Failing.{method} r.*Mend the codec") as refused:
+                await refused_act
+            assert len(str(refused.value)) < 2 * limits.ERROR_MESSAGE_CHARACTERS_MAX
+            if method == "encode":
+                with pytest.raises(SealedPayload):
+                    await engine.start(Key("default", "waits_for_word", f"{name}, here"), waits_for_word.code.codec.encode_args((), {}, "input"))
+            await asyncio.sleep(0.03)
+            codec.does = {}
+            assert await handle.result() == name
+    engine.stop()
+    await running
+    assert "defect of Perdure" not in caplog.text and "asyncio" not in {record.name for record in caplog.records}

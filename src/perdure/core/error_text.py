@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from perdure.core import limits
+
 Cut = Callable[[str, str], tuple[str, str]]
 """Takes the two sides of a cut through a text, and returns them as they may be shown, such as `Mask.cut`."""
 
@@ -30,6 +32,12 @@ def said_by(error: BaseException) -> str:
     """What an exception says of itself; a placeholder, where its `__str__` fails."""
     name = text_of(lambda: type(error).__qualname__, "exception")
     return text_of(lambda: str(error), f"(the text of this {name} can't be read: its __str__ failed)")
+
+
+def summary(error: BaseException) -> str:
+    """The class of an exception and what it says, storable and bounded, for the message of another error."""
+    name = text_of(lambda: type(error).__qualname__, "an exception")
+    return f"{shortened(name, limits.ERROR_TYPE_CHARACTERS_MAX)}: {shortened(said_by(error), limits.ERROR_MESSAGE_CHARACTERS_MAX)}"
 
 
 def shortened(text: str, characters_max: int, cut: Cut | None = None) -> str:

@@ -19,6 +19,7 @@
     │   ├── SandboxLimit        ... or took more than a sandbox has
     │   │   └── OutOfTime, OutOfMemory, OutputTooLarge
     │   ├── SandboxFailed       the sandbox itself failed while it ran source text; it would again
+    │   ├── KindFailed          a function that a kind of steps brings has failed
     │   ├── NotAllowed          a step does what is not allowed where it runs
     │   ├── CommandRefused      a shell command can't be run here
     │   ├── BadDefinition       a definition is not valid; it has all that is wrong with it
@@ -442,6 +443,14 @@ class NotReplayable(ProgrammingError):
         self.key, self.number, self.diff = key, number, tuple(diff)
 
 
+class KindFailed(ProgrammingError):
+    """A function that a kind of steps brings, such as its `idempotent` or `check`, has raised an error or returned what is not of its type."""
+
+    def __init__(self, kind: str, function: str, why: str) -> None:
+        super().__init__(f"{function} of the kind {kind} failed: {why}. Mend the kind")
+        self.kind, self.function, self.why = kind, function, why
+
+
 class SandboxLost(PerdureError):
     """There was no sandbox to be had, or it died of something else than what it ran; what was asked of it may be asked again."""
 
@@ -488,7 +497,7 @@ class LogDamaged(StoreError):
 
 
 class SealedPayload(StoreError):
-    """A payload was encoded by a codec, and can't be decoded here; it stays as it is. `key_id` names the key that it was encrypted with, if it was."""
+    """The codec that is given here can't decode a payload, or encode it; what is stored stays as it is. `key_id` names its key, if it was encrypted."""
 
     def __init__(self, what: str, why: str, key_id: str | None = None) -> None:
         super().__init__(f"{what} {why}")

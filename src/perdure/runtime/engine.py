@@ -392,6 +392,9 @@ class Engine:
     async def _set_aside(self, warm: Warm, error: StoreError) -> None:
         """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
         self._reports.report(warm.key, "", error)
+        if not warm.exists:
+            self._doom(warm, error)
+            return
         changed: dict[str, Any] = {} if isinstance(error, SealedPayload) else {"status": "needs_attention"}
         await self._give_back_to(warm, changed, retry_s(error))
 

@@ -24,6 +24,7 @@ from perdure.runtime.claims import LOOK_S, Claims
 from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
 from perdure.runtime.loans import ENDS, UNKNOWN, Beat, Borrower, End, Gone, Loan, Loans, Past, fingerprint, given
 from perdure.runtime.payloads import Payloads
+from perdure.runtime.perform import failure
 from perdure.runtime.presence import here
 from perdure.runtime.secrets import Secrets, finding
 from perdure.stores.base import Committed, Post, Store
@@ -219,6 +220,10 @@ class Lender:
             loan.given, loan.mask = await given(loan.work, self._payloads, finding(self._secrets, loan.work.execution.tenant))
         except (ProgrammingError, LogDamaged, ValueError) as error:
             self.refuse(loan, error)
+        except BaseException as error:  # what finds a secret may raise anything
+            if isinstance(error, StoreError) or ((task := asyncio.current_task()) is not None and task.cancelling()):
+                raise
+            self._finish(loan, answers.settled(loan.work, failure(None, error, loan.mask), {}), "answered")
         return loan.id in self.loans.open
 
     def refuse(self, loan: Loan, error: Exception) -> None:

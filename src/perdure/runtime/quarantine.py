@@ -34,7 +34,7 @@ class Reports:
         self._reported: dict[tuple[Address, str], None] = {}
 
     def report(self, address: Address, key: str, error: StoreError) -> None:
-        """Log that the mail with this `key`, or with an empty one the log of the execution, can't be read."""
+        """Log that the mail with this `key`, or with an empty one the log of the execution, can't be read, or that a codec fails."""
         if self._is_new(address, key):
             what = f"mail {key} to {address}" if key else f"execution {address}"
             self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, retry_s(error), error)

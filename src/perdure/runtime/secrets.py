@@ -7,12 +7,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from perdure.core import values
-from perdure.core.errors import LogDamaged, MissingSecret
+from perdure.core.errors import BadValue, LogDamaged, MissingSecret
 from perdure.core.masks import CHARACTERS_MIN, Find, Mask, maskable, nothing
 from perdure.core.thread_calls import carried
 from perdure.programs.code.info import StepLife
@@ -39,13 +40,16 @@ def finding(secrets: Secrets | None, tenant: str, own: Find | None = None) -> Fi
     if secrets is None and own is None:
         return nothing
     mask_logs()  # a step may also ask for one by its name
-    others = nothing if secrets is None else secrets.of(tenant) if isinstance(secrets, ByTenant) else secrets
-    if own is None:
-        return others
+    if own is None and not isinstance(secrets, ByTenant):
+        return nothing if secrets is None else secrets
+
+    @cache
+    def others() -> Find:  # not before one is looked for: `of` may block, and fail
+        return secrets.of(tenant) if isinstance(secrets, ByTenant) else secrets or nothing
 
     def find(name: str) -> str | None:
-        found = own(name)
-        return others(name) if found is None else found
+        found = None if own is None else own(name)
+        return others()(name) if found is None else found
 
     return find
 
@@ -56,7 +60,7 @@ def revealed(raw: bytes, places: Sequence[str], find: Find) -> tuple[bytes, Mask
     It may block, as `find` does. A secret that is too short to be hidden is put in as well, and a warning says so.
 
     Raises:
-        MissingSecret: nothing finds a secret of a name.
+        MissingSecret, BadValue: nothing finds a secret of a name, or it is no text.
         LogDamaged: nothing stands at a place.
     """
     args, named = msgspec.msgpack.decode(raw)
@@ -90,6 +94,8 @@ def _found(name: str, find: Find) -> str:
     found = find(name)
     if found is None:
         raise MissingSecret(name)
+    if not isinstance(found, str):
+        raise BadValue(f"the value of the secret {name}", type(found).__name__, "text; mend what finds it")
     if not maskable(found):
         logger.warning("the secret %s has fewer than %d characters, so it is not hidden in what steps say; set a longer one", name, CHARACTERS_MIN)
     return found

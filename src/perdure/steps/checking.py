@@ -13,7 +13,7 @@ from perdure.programs.format.finding import Finding, closest, error, joined, pla
 from perdure.programs.format.reading import Definition
 from perdure.programs.format.shapes import is_template
 from perdure.programs.format.steps import Placed, placed, verb_of
-from perdure.programs.graph.kind import Kind
+from perdure.programs.graph.kind import Kind, wrong
 from perdure.steps.registry import Registry
 
 
@@ -42,7 +42,7 @@ def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Fi
             kind, pointer, config = found
             if verb_of(one.step) == "task":  # what stands behind another verb, the format itself says
                 yield from (error("bad_config", pointer, f"{place(document, one.pointer)}: {kind.name}: {why}") for why in _unfit(kind, config))
-            for where, why in (*kind.check(config), *kind.check_step(one.step)):
+            for where, why in wrong(kind, config, one.step):
                 at = pointer + where
                 yield error("bad_config", at, f"{place(document, one.pointer)}: {_named(verb_of(one.step), where)}{why}")
 

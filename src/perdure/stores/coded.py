@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.core import wire
+from perdure.core.error_text import summary, text_of
 from perdure.core.errors import SealedPayload
 from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
@@ -60,7 +61,7 @@ SPAN = Struct(">QQ")
 
 
 class Coding:
-    """How payloads are framed and bound to their places, around what a codec makes of them."""
+    """How payloads are framed and bound to their places, around what a codec makes of them. A codec that fails in any way is a `SealedPayload`."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -69,7 +70,7 @@ class Coding:
 
     def seal_row(self, key: Key, start: int, end: int, row: bytes) -> bytes:
         """A log row that holds the events of `key` behind version `start` up to version `end`."""
-        return ROW + SPAN.pack(start, end) + self._codec.encode(row, _about("row", key, start, end))
+        return ROW + SPAN.pack(start, end) + self._encode(row, _about("row", key, start, end))
 
     def open_row(self, key: Key, stored: bytes) -> tuple[bytes, tuple[int, int] | None]:
         """A row, and which versions it stands between; None if it was written without a codec."""
@@ -78,11 +79,11 @@ class Coding:
         if stored[:2] != ROW or len(stored) < 2 + SPAN.size:
             raise _altered(_about("row", key))
         start, end = SPAN.unpack_from(stored, 2)
-        return self._codec.decode(stored[2 + SPAN.size :], _about("row", key, start, end)), (start, end)
+        return self._decode(stored[2 + SPAN.size :], _about("row", key, start, end)), (start, end)
 
     def seal_mail(self, to: Address, key: str, body: bytes) -> bytes:
         """The body of mail."""
-        return WHOLE + self._codec.encode(body, _about("mail", to, key))
+        return WHOLE + self._encode(body, _about("mail", to, key))
 
     def open_mail(self, to: Address, key: str, stored: bytes) -> bytes:
         """What `seal_mail` was given."""
@@ -90,7 +91,7 @@ class Coding:
 
     def seal_blob(self, name: str, payload: bytes) -> bytes:
         """A blob that will be kept as `name`."""
-        return WHOLE + self._codec.encode(payload, _about("blob", name))
+        return WHOLE + self._encode(payload, _about("blob", name))
 
     def open_blob(self, name: str, stored: bytes) -> bytes:
         """What `seal_blob` was given. What was written without a codec has to have the hash that it is called by."""
@@ -122,7 +123,26 @@ class Coding:
             return self._plain(stored, about)
         if stored[:2] != WHOLE:
             raise _altered(about)
-        return self._codec.decode(stored[2:], about)
+        return self._decode(stored[2:], about)
+
+    def _encode(self, raw: bytes, about: bytes) -> bytes:
+        return self._made("encode", lambda: self._codec.encode(raw, about), about)
+
+    def _decode(self, stored: bytes, about: bytes) -> bytes:
+        return self._made("decode", lambda: self._codec.decode(stored, about), about)
+
+    def _made(self, verb: str, make: Callable[[], bytes], about: bytes) -> bytes:
+        """What a method of the codec returns, which is code of the user."""
+        codec = text_of(lambda: type(self._codec).__qualname__, "codec")
+        try:
+            made = make()
+        except SealedPayload:
+            raise
+        except BaseException as error:
+            raise _failed(about, f"{codec}.{verb} raised {summary(error)}") from error
+        if type(made) is not bytes:
+            raise _failed(about, f"{codec}.{verb} returned {text_of(lambda: type(made).__name__, 'an object')} in place of bytes")
+        return made
 
     def _plain(self, stored: bytes, about: bytes) -> bytes:
         if self._required:
@@ -305,6 +325,10 @@ def _payloads(change: Commit | Post) -> Iterable[bytes]:
 def _about(*place: object) -> bytes:
     """What a payload is and where it belongs: no two places are the same bytes."""
     return _encode(place)
+
+
+def _failed(about: bytes, why: str) -> SealedPayload:
+    return SealedPayload(shown(about), f"could not be coded: {why}. Mend the codec; what is stored has not changed, and the work is tried again by itself")
 
 
 def _altered(about: bytes) -> SealedPayload:

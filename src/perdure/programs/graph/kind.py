@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.core.error_text import summary
+from perdure.core.errors import KindFailed
 from perdure.programs.code.declare import Retry, Step
 from perdure.programs.code.durations import Duration
 
@@ -120,5 +122,51 @@ class Kind:
         return self.run if isinstance(self.run, Step) else Step(self.run, name=self.name, retry=self.retry, timeout=self.timeout)
 
     def may_repeat(self, config: Any) -> bool:
-        """Whether a step of this config may be done again after an interruption, if it does not say so itself."""
-        return self.step.may_repeat and self.idempotent(config)
+        """Whether a step of this config may be done again after an interruption, if it does not say so itself.
+
+        Raises:
+            KindFailed: `idempotent` failed.
+        """
+        return self.step.may_repeat and bool(_asked(self, "idempotent", bool, lambda config: bool(self.idempotent(config)), config))
+
+
+def written(kind: Kind, config: Any) -> Any:
+    """What the `written` of a kind makes of a config.
+
+    Raises:
+        KindFailed: it failed.
+    """
+    return _asked(kind, "written", object, kind.written, config)
+
+
+def counted(kind: Kind, written: Any, config: Any) -> Count | None:
+    """What the `counts` of a kind says of a config.
+
+    Raises:
+        KindFailed: it failed.
+    """
+    found: Count | None = _asked(kind, "counts", Count | None, kind.counts, written, config)
+    return found
+
+
+def wrong(kind: Kind, config: Any, step: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `check` and `check_step` of a kind find wrong with a step; that one of them failed is wrong with it too."""
+    found: list[tuple[str, str]] = []
+    for name, check, given in (("check", kind.check, config), ("check_step", kind.check_step, step)):
+        try:
+            found += _asked(kind, name, list, lambda given, check=check: [(str(where), str(why)) for where, why in check(given)], given)
+        except KindFailed as failed:
+            found.append(("", str(failed)))
+    return found
+
+
+def _asked(kind: Kind, name: str, of: Any, function: Callable[..., Any], *given: Any) -> Any:
+    """What a function of the kind says, which is code of the user and runs in the engine."""
+    try:
+        found = function(*given)
+        if isinstance(found, of):
+            return found
+        why = f"it returned {type(found).__name__}"
+    except BaseException as error:
+        why = summary(error)
+    raise KindFailed(kind.name, name, why)

@@ -11,6 +11,7 @@ from perdure.expr.marks import places
 from perdure.programs.code.declare import Step
 from perdure.programs.format.sources import SOURCES
 from perdure.programs.graph import counting, ir, tools
+from perdure.programs.graph import kind as kinds
 from perdure.programs.graph.doing import Doing
 from perdure.programs.graph.kind import Count, Kind
 from perdure.programs.graph.names import Done
@@ -29,13 +30,13 @@ class Given(NamedTuple):
 
 def work(run: "Instance", doing: Doing, kind: Kind, given: Given) -> None:
     """Have a step done as its kind does it, and settle as that does."""
-    given = given._replace(config=kind.written(given.config))
     step = prepared(run, doing.node, kind)
     counts = list[Count]()
 
     def made() -> Call:
-        found = arguments(run, doing, kind.name, given)
-        counts.extend(one for one in (kind.counts(given.config, found.values["config"]),) if one is not None)
+        written = given._replace(config=kinds.written(kind, given.config))
+        found = arguments(run, doing, kind.name, written)
+        counts.extend(one for one in (kinds.counted(kind, written.config, found.values["config"]),) if one is not None)
         return called(doing, kind, step, found)
 
     op = run.log.attempted(doing.path, made)

@@ -8,6 +8,7 @@ from perdure.core.errors import Fatal
 from perdure.programs.code.declare import Step
 from perdure.programs.code.info import step_info
 from perdure.programs.code.resources import opened
+from perdure.programs.graph import kind as kinds
 from perdure.programs.graph.kind import Count, Kind
 from perdure.steps.agents.patching import patch_workflow
 from perdure.steps.agents.tools import Tool, performed, tool_of, tool_of_kind
@@ -67,7 +68,7 @@ def _pipeline(around: Around) -> Tool:
 
     def counts(args: Mapping[str, Any]) -> Count | None:
         kind, config = around.kinds.get("pipeline"), _pipelined(args)
-        return None if kind is None else kind.counts(kind.written(config), config)
+        return None if kind is None else kinds.counted(kind, kinds.written(kind, config), config)
 
     return Tool("execute_pipeline", step, about, schema, leads=leads, counts=counts)
 
