@@ -14,6 +14,9 @@ INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
 	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
 
+# Tests begin hundreds of processes: each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A Python that has gone away takes its environment with it.
 $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 

@@ -27,6 +27,9 @@ from tools import mutation_sample, proof_page
 from tools.source_hash import ROOT, source_hash
 
 STATE = ROOT / ".prove.json"
+PROOFS = "prove or (hypothesis and not real)"
+"""Which tests are run: those marked as proofs, and every property, with more examples than in each run of the tests (tests/conftest.py)."""
+
 UNKNOWN_S = 3.0
 """What a test is taken to last that has never been run."""
 
@@ -78,12 +81,12 @@ def key_of(test: str, source: str) -> str:
 
 
 def collected() -> list[str]:
-    """The ids of all tests marked `prove`.
+    """The ids of all proofs.
 
     Raises:
         subprocess.CalledProcessError: the tests cannot be collected.
     """
-    command = [sys.executable, "-m", "pytest", "-m", "prove", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-m", PROOFS, "--collect-only", "-q", "-p", "no:cacheprovider"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [line for line in listed.splitlines() if "::" in line]
 
@@ -135,7 +138,21 @@ def run(order: list[str], state: State, source: str, jobs: int, limit_s: float) 
             "PERDURE_PROVE_UNTIL": str(time.time() + limit_s),
             "PERDURE_FIGURES": str(files["figures"]),
         }
-        options = ["-q", "-m", "prove", "-p", "no:cacheprovider", "-p", "tools.prove_plugin", "-n", str(jobs), "--maxschedchunk", "1"]
+        options = [
+            "-q",
+            "-m",
+            PROOFS,
+            "--hypothesis-profile",
+            "long",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tools.prove_plugin",
+            "-n",
+            str(jobs),
+            "--maxschedchunk",
+            "1",
+        ]
         command = [sys.executable, "-m", "pytest", *options, *dict.fromkeys(test.partition("::")[0] for test in order)]
         process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
         try:

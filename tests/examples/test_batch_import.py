@@ -275,7 +275,7 @@ SCRAPS = st.sampled_from([b"1", b"x", b",", b",", b"\n", b"\n", b'"', b"\r\n", b
 HEADS = st.sampled_from([Header(["a", "b"], ",", 0, 1), Header(["a"], ",", 0, 1), JSON])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.lists(SCRAPS, max_size=40).map(b"".join), HEADS)
 def test_whatever_a_file_is_reading_it_in_pages_is_reading_it_at_once(content: bytes, head: Header) -> None:
     whole, pages = read(content, head), list[Row | Reject]()

@@ -265,7 +265,7 @@ def fuzzed(kind: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_stands_behind_a_verb_is_refused_or_runs_and_is_never_a_defect(kind: str, world_of: Any, data: st.DataObject) -> None:
     fuzz(kind, world_of, data)

@@ -341,7 +341,7 @@ def is_a_list_of_findings(document: Any) -> None:
 
 
 @given(VALUES)
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_garbage_gives_findings(document: Any) -> None:
     is_a_list_of_findings(document)
     is_a_list_of_findings({"perdure": 1, "name": "a", "steps": document})
@@ -366,13 +366,13 @@ def broken(name: str, data: st.DataObject) -> Any:
 
 
 @given(st.sampled_from(sorted(EXAMPLES)), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 def test_an_example_with_garbage_in_it_gives_findings(name: str, data: st.DataObject) -> None:
     is_a_list_of_findings(broken(name, data))
 
 
 @given(st.sampled_from(sorted(EXAMPLES)), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 def test_what_has_no_error_can_be_read_and_reads_back(name: str, data: st.DataObject) -> None:
     document = broken(name, data)
     if all(finding.severity == "warning" for finding in checked(document)):
@@ -394,13 +394,13 @@ REAL = [*(parsed(text).document for text in EXAMPLES.values()), *(example.docume
 
 
 @given(documents())
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 def test_any_document_made_of_the_fields_of_the_format_is_read_or_refused(document: Any) -> None:
     is_read_or_refused(document)
 
 
 @given(st.sampled_from(REAL).flatmap(mutated))
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 def test_a_document_of_any_dialect_with_changes_in_it_is_read_or_refused(document: Any) -> None:
     is_read_or_refused(document)
 

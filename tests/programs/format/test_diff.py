@@ -98,7 +98,7 @@ TREES = st.builds(
 
 
 @given(TREES, TREES)
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_nothing_is_told_exactly_if_the_hashes_are_equal(one: list[Any], other: list[Any]) -> None:
     before, after = ({"perdure": 1, "name": "x", "steps": steps} for steps in (one, other))
     assert (diff(before, after) == []) == (hash_of(before) == hash_of(after))

@@ -247,7 +247,7 @@ OPERATIONS = st.fixed_dictionaries(
 
 
 @given(st.lists(OPERATIONS, max_size=4), st.sampled_from([PORTS, REFS]))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 def test_whatever_is_asked_for_gives_a_valid_definition_or_is_refused(operations: list[Any], definition: dict[str, Any]) -> None:
     before = copy.deepcopy(definition)
     for change in (edited, patched):

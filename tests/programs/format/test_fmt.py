@@ -191,7 +191,7 @@ def holds(value: dict[str, Any], random_: random.Random) -> None:
 
 
 @given(st.dictionaries(TEXTS, DATA, min_size=1, max_size=4), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_no_comment_and_no_value_is_lost(value: dict[str, Any], random_: random.Random) -> None:
     holds(value, random_)
 

@@ -151,7 +151,7 @@ def test_bytes_are_utf_8_with_or_without_its_mark() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=200) | st.text("abc:-[]{}&*!|>'\"%@`#?,\n\t 0~<", max_size=60) | st.binary(max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_any_text_gives_data_or_findings(text: str | bytes) -> None:
     found = parsed(text)
     assert found.document is None or not found.findings
@@ -172,7 +172,7 @@ def counted(value: Any) -> int:
 
 
 @given(PLAIN, st.sampled_from([None, 1, 3]))
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 def test_json_comes_back_as_it_was_with_a_place_for_everything(value: Any, indent: int | None) -> None:
     found = parsed(json.dumps({"a": value}, indent=indent, ensure_ascii=indent == 1))
     assert found.document == {"a": value}

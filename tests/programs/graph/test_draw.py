@@ -233,7 +233,7 @@ def test_svg_of_thousands_says_what_is_left_out() -> None:
     assert "… and 2,000 more steps" in drawn
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(structures(), nests()), st.lists(st.sampled_from(sorted(SIGNS)), min_size=1))
 def test_any_graph_can_be_drawn_without_overlaps(document: dict[str, Any], states: list[State]) -> None:
     try:

@@ -15,7 +15,7 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
     return [raw[one:other] for one, other in pairwise(ends)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.binary(max_size=400) | st.text(max_size=200).map(str.encode), st.lists(st.integers(0, 400), max_size=12), st.integers(1, 60))
 def test_however_it_is_cut_up_the_beginning_and_the_end_are_kept_and_the_rest_is_counted(raw: bytes, places: list[int], half: int) -> None:
     stream, whole = Stream(2 * half), raw.decode("utf-8", "replace")

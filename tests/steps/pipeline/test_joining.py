@@ -36,7 +36,7 @@ def nested(left: Rows, right: Rows, how: str) -> Rows:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "anti"])
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(LEFT, RIGHT)
 def test_a_join_is_what_nested_loops_find(how: str, left: Rows, right: Rows) -> None:
     assert piped(left, {"join": {"with": "other", "on": {"id": "key"}, "how": how}}, other=right) == nested(left, right, how)

@@ -138,7 +138,7 @@ OPS = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(deadline=None)
 @given(st.lists(OPS, max_size=3))
 def test_whatever_stands_in_a_pipeline_it_gives_rows_or_a_clear_error_and_checking_gives_only_findings(ops: list[Any]) -> None:
     said = list(check(ops))
@@ -153,7 +153,7 @@ def test_whatever_stands_in_a_pipeline_it_gives_rows_or_a_clear_error_and_checki
         assert said == [] or "@" in repr(ops)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(JSON)
 def test_any_config_is_checked_to_findings(config: Any) -> None:
     assert all(isinstance(what, str) for _, what in check(config))
