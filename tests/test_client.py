@@ -36,6 +36,7 @@ from perdure import (
     workflow,
 )
 from perdure.async_dead_letters import AsyncDeadLetterOffice
+from perdure.async_selection import AsyncSelection
 from perdure.async_upkeep import AsyncUpkeep
 from perdure.core.errors import BadName, BadValue, StoreUnavailable
 from perdure.core.paths import Key
@@ -43,6 +44,7 @@ from perdure.dead_letters import DeadLetterOffice
 from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
 from perdure.runtime.host import hosting, open_store
+from perdure.selection import Selection
 from perdure.stores.base import Store
 from perdure.upkeep import Upkeep
 
@@ -368,7 +370,10 @@ def test_bad_arguments_are_refused_with_nothing_changed() -> None:
 # The two faces.
 
 
-@pytest.mark.parametrize(("sync", "twin"), [(Client, AsyncClient), (Handle, AsyncHandle), (DeadLetterOffice, AsyncDeadLetterOffice), (Upkeep, AsyncUpkeep)])
+@pytest.mark.parametrize(
+    ("sync", "twin"),
+    [(Client, AsyncClient), (Handle, AsyncHandle), (DeadLetterOffice, AsyncDeadLetterOffice), (Selection, AsyncSelection), (Upkeep, AsyncUpkeep)],
+)
 def test_each_verb_of_the_async_face_has_a_twin_with_the_same_parameters(sync: type, twin: type) -> None:
     def verbs(of: type) -> dict[str, list[str]]:
         own = {name: one for name, one in vars(of).items() if not name.startswith("_") and inspect.isfunction(one)}

@@ -212,6 +212,9 @@ GUARDS = (
         never("message.expires_at_s", "self.now.earliest_s"),
         suite("service/test_pending.py"),
     ),
+    Guard(
+        "what an engine takes while it is withdrawn is told to end", "service.requests:post", never("missed"), suite("service/test_bulk.py", "an_engine_takes")
+    ),
     Guard("of a singleton one runs at a time", "service.operations:start", never("row[0].status"), suite("service/test_pending.py")),
     # Transactions with a user's data, and files that are not Perdure's.
     Guard("who lost an execution commits no transaction", "stores.sqlite.transactions:may", never("HELD"), suite("stores/sqlite/test_transactions.py")),

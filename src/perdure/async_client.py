@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
+from perdure.async_selection import AsyncSelection
 from perdure.async_upkeep import AsyncUpkeep, secret_of
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
@@ -27,6 +28,7 @@ from perdure.sdk import Workflow
 from perdure.service import approvals, checking, joining, operations, queries, starting
 from perdure.service.access import Access
 from perdure.service.approvals import Approval
+from perdure.service.bulk import Which
 from perdure.service.queries import EngineView, Listed
 from perdure.service.queues import UNCHANGED, change
 from perdure.stores.base import QueueStand, Store
@@ -190,6 +192,37 @@ class AsyncClient:
             where=where,
             internal=internal,
         )
+
+    def select(
+        self,
+        *,
+        keys: Iterable[Key] | None = None,
+        workflow: Workflow[..., Any] | str | None = None,
+        status: str | Iterable[str] | None = None,
+        id_prefix: str = "",
+        since: Duration | datetime | None = None,
+        where: Where | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> AsyncSelection:
+        """All executions that fit, as `list` says, or those of `keys`, to be told the same in batches: ``client.select(workflow="order").cancel("sold out")``.
+
+        Without any of these, it means all executions of the tenant on which the verb has an effect, but for Perdure's own.
+
+        Raises:
+            BadValue: there are both keys and a filter.
+        """
+        if keys is not None and (workflow, status, id_prefix, since, where) != (None, None, "", None, None):
+            raise BadValue("select(keys=…)", "keys and a filter", "keys alone: leave the filter out, or the keys")
+        which = Which(
+            tenant=checked_name(tenant, "tenant"),
+            keys=None if keys is None else tuple(keys),
+            workflow=None if workflow is None else name_of(workflow),
+            status=status if status is None or isinstance(status, str) else tuple(status),
+            id_prefix=id_prefix,
+            since=since,
+            where=where,
+        )
+        return AsyncSelection(self._access, which)
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Which execution people mean by an id, the beginning of one, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

@@ -24,7 +24,9 @@ from perdure.programs.code.options import DEFAULT_TENANT, NamedWorkflow
 from perdure.programs.code.queues import Rate
 from perdure.programs.code.results import Means
 from perdure.sdk import Workflow
+from perdure.selection import Selection
 from perdure.service.approvals import Approval
+from perdure.service.bulk import Told
 from perdure.service.checking import Checked
 from perdure.service.dead_letters import DeadLetter, DeadLetters
 from perdure.service.following import Emitted
@@ -36,7 +38,7 @@ from perdure.upkeep import Upkeep
 
 __all__ = [
     "Approval", "AsyncClient", "AsyncHandle", "Checked", "Client", "DeadLetter", "DeadLetters", "Emitted", "EngineView", "Handle", "Listed", "PublicEvent",
-    "Status", "StepView",
+    "Selection", "Status", "StepView", "Told",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -116,6 +118,21 @@ class Client:
         which: dict[str, Any] = {"workflow": workflow, "status": status, "id_prefix": id_prefix, "since": since, "older_than": older_than, "where": where}
         which["internal"] = internal
         return self._thread.call(self._inner.list(**which, limit=limit, tenant=tenant))
+
+    def select(
+        self,
+        *,
+        keys: Iterable[Key] | None = None,
+        workflow: Workflow[..., Any] | str | None = None,
+        status: str | Iterable[str] | None = None,
+        id_prefix: str = "",
+        since: Duration | datetime | None = None,
+        where: Where | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Selection:
+        """See `AsyncClient.select`."""
+        which = self._inner.select(keys=keys, workflow=workflow, status=status, id_prefix=id_prefix, since=since, where=where, tenant=tenant)
+        return Selection(self._thread, which)
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """See `AsyncClient.find`."""

@@ -1,11 +1,14 @@
 """What the commands say with which people decide and mend, word for word: see `shell` for how the golden files are rewritten."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from perdure.cli import many
-from perdure.client import Client
+from perdure.client import Client, Selection, Told
+from perdure.core.errors import StoreUnavailable
+from perdure.service import bulk
 from tests.cli.conftest import flows
 from tests.cli.shell import DESK, Shell, agrees, steady, transcript
 from tests.cli.test_live import working
@@ -196,8 +199,30 @@ def test_those_that_were_started_by_others_hear_last_that_they_are_cancelled(des
 def test_one_that_fails_does_not_keep_the_others_from_being_told(desk: Shell) -> None:
     said = desk.run("undo --all --status completed,failed --prefix o")
     assert (said.code, said.out, said.err.count("has ended (failed)")) == (20, "", 0)
+    said = desk.run("undo --all --status completed,waiting_approval --yes")
+    assert (said.code, said.out.splitlines()[:1], said.err.count("cancel one that has not ended")) == (10, ["pays/fine is told to undo"], 3)
+
+
+def test_what_had_ended_is_counted_and_is_no_error(desk: Shell) -> None:
     said = desk.run("undo --all --status completed,failed --yes --workflow pays")
-    assert (said.code, said.out, said.err.count("has ended (failed)")) == (10, "pays/fine is told to undo\n", 13)
+    assert (said.code, said.out, said.err) == (0, "pays/fine is told to undo\n", "perdure: 13 executions had ended before; undo has no effect there\n")
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (StoreUnavailable("the disk is full"), 50)])
+def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(desk: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+    monkeypatch.setattr(bulk, "BATCH", 2)
+    retry, batches = Selection.retry, list[Selection]()
+
+    def second_fails(selection: Selection, *given: Any, **options: Any) -> Told:
+        batches.append(selection)
+        if len(batches) == 2:
+            raise error
+        return retry(selection, *given, **options)
+
+    monkeypatch.setattr(Selection, "retry", second_fails)
+    said = desk.run("retry --all --workflow pays --yes")
+    assert (said.code, said.out.count("is told to retry")) == (code, 2)
+    assert "perdure: 2 of 13 executions were told to retry, and the next 2 may have been\nrun the command again for the rest" in said.err
 
 
 def test_far_along_is_counted_where_it_can_be_seen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,8 @@ OTHERS = {
     "DeadLetter": "perdure.client",
     "DeadLetters": "perdure.client",
     "AsyncDeadLetterOffice": "perdure.async_dead_letters",
+    "AsyncSelection": "perdure.async_selection",
+    "Told": "perdure.client",
 }
 """What is returned and never made by users, and where it is."""
 

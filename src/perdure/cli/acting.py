@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ from perdure.cli.root import Command
 from perdure.cli.settings import F, Settings, choice_options, id_argument, id_arguments, status_option, value_format, where_option
 
 if TYPE_CHECKING:
-    from perdure.client import Client, Handle
+    from perdure.client import Client, Handle, Selection
 
 
 @click.command("send", cls=Command)
@@ -50,23 +49,22 @@ def act_options(command: F) -> F:
     return id_arguments(choice_options(status_option(where_option("With --all: only those that are found")(command))))
 
 
-ACTIVE = ("pending", "running", "waiting", "waiting_approval", "ending", "undoing")
-STUCK = ("paused", "needs_attention")
-DEAD = ("failed", "needs_attention")
-
-
-def act(settings: Settings, given: dict[str, Any], done: str, statuses: Sequence[str], tell: Callable[[Handle[Any]], Callable[..., None]], **how: Any) -> None:
-    """Have each execution that is meant do what the method says that `tell` chooses; `statuses` are those on which that has an effect."""
+def act(settings: Settings, given: dict[str, Any], done: str, **how: Any) -> None:
+    """Have each execution that is meant do what the command is called, which is also the name of the method of a handle and of a selection."""
     from perdure.cli import many
     from perdure.cli.complaints import name
 
     verb = click.get_current_context().info_name or ""
+    said = done if given["wait"] else f"is told to {verb}"
 
-    def do(client: Client, handle: Handle[Any]) -> None:
-        tell(handle)(given["reason"], **how, wait=given["wait"], timeout=given["timeout"])
-        click.echo(f"{name(handle.key)} {done if given['wait'] else f'is told to {verb}'}")
+    def do_all(them: Handle[Any] | Selection) -> Any:
+        return getattr(them, verb)(given["reason"], **how, wait=given["wait"], timeout=given["timeout"])
 
-    many.tell(settings, given, verb, statuses, do)
+    def do(_: Client, handle: Handle[Any]) -> None:
+        do_all(handle)
+        click.echo(f"{name(handle.key)} {said}")
+
+    many.tell(settings, given, many.Wish(verb, do, do_all, said))
 
 
 @click.command("cancel", cls=Command)
@@ -75,7 +73,7 @@ def act(settings: Settings, given: dict[str, Any], done: str, statuses: Sequence
 @click.pass_obj
 def cancel(settings: Settings, /, *, no_undo: bool, **given: Any) -> None:
     """Have executions unwind, undo what they have done, and end as cancelled."""
-    act(settings, given, "is cancelled", (*ACTIVE, *STUCK), lambda handle: handle.cancel, undo=not no_undo)
+    act(settings, given, "is cancelled", undo=not no_undo)
 
 
 @click.command("terminate", cls=Command)
@@ -83,7 +81,7 @@ def cancel(settings: Settings, /, *, no_undo: bool, **given: Any) -> None:
 @click.pass_obj
 def terminate(settings: Settings, /, **given: Any) -> None:
     """End executions at once, as cancelled; the workflows get no say."""
-    act(settings, given, "is terminated", (*ACTIVE, *STUCK), lambda handle: handle.terminate)
+    act(settings, given, "is terminated")
 
 
 @click.command("undo", cls=Command)
@@ -91,7 +89,7 @@ def terminate(settings: Settings, /, **given: Any) -> None:
 @click.pass_obj
 def undo(settings: Settings, /, **given: Any) -> None:
     """Undo what completed executions have done; their results stay. Of failed and cancelled ones, what could not be undone when they ended."""
-    act(settings, given, "is undone", ("completed",), lambda handle: handle.undo)
+    act(settings, given, "is undone")
 
 
 @click.command("pause", cls=Command)
@@ -99,7 +97,7 @@ def undo(settings: Settings, /, **given: Any) -> None:
 @click.pass_obj
 def pause(settings: Settings, /, **given: Any) -> None:
     """Have executions begin nothing more until they are resumed."""
-    act(settings, given, "is paused", ACTIVE, lambda handle: handle.pause)
+    act(settings, given, "is paused")
 
 
 @click.command("evict", cls=Command)
@@ -110,7 +108,7 @@ def evict(settings: Settings, /, **given: Any) -> None:
 
     Async steps in progress there are cancelled and begun again, which is not counted; sync ones are finished first.
     """
-    act(settings, given, "is evicted", (*ACTIVE, *STUCK), lambda handle: handle.evict)
+    act(settings, given, "is evicted")
 
 
 @click.command("resume", cls=Command)
@@ -128,7 +126,7 @@ def resume(settings: Settings, /, *, decision: str | None, approval: str | None,
     if decision is None:
         if approval is not None or by is not None:
             raise click.UsageError(f"--{'as' if approval is None else 'approval'} goes with --decision")
-        act(settings, given, "goes on", STUCK, lambda handle: handle.resume)
+        act(settings, given, "goes on")
         return
     from perdure.cli.approving import answer
 
@@ -146,4 +144,4 @@ def retry(settings: Settings, /, *, step: str | None, **given: Any) -> None:
 
     One that needs attention goes on from where it stands.
     """
-    act(settings, given, "goes on", DEAD, lambda handle: handle.retry, from_step=step)
+    act(settings, given, "goes on", from_step=step)

@@ -56,5 +56,5 @@ async def _checked(settings: Settings, against: str | None, code: Code, which: W
         with counting(len(heads)) as count:
             async for one in checking.check(looking, checking.known(workflow.code for workflow in code.workflows), heads):
                 found.append(one)
-                count()
+                count(1)
     return found

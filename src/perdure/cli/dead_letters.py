@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.acting import DEAD, act_options
+from perdure.cli.acting import act_options
 from perdure.cli.root import Command, Group
 from perdure.cli.settings import F, Settings, format_option, json_option
 
 if TYPE_CHECKING:
-    from perdure.client import Client, Handle
+    from perdure.client import Client, Handle, Selection, Told
 
 
 @click.command("dead-letters", cls=Command)
@@ -73,14 +73,18 @@ def requeue(settings: Settings, /, *, pairs: tuple[str, ...], target: str | None
     hints = {} if workflow is None else {one.name: one.annotation for one in values.parameters(workflow.code.fn)}
     edits = values.named(pairs, hints)
 
+    goes_on = "goes on" if given["wait"] else "is told to go on"
+
     def do(client: Client, handle: Handle[Any]) -> None:
         follows = client.dead_letters.requeue(
             handle.key, given["reason"], edits=edits, workflow=workflow, wait=given["wait"], timeout=given["timeout"], tenant=settings.tenant
         )
-        said = f"is begun in place of {name(handle.key)}" if follows.key != handle.key else "goes on" if given["wait"] else "is told to go on"
-        click.echo(f"{name(follows.key)} {said}")
+        click.echo(f"{name(follows.key)} {goes_on if follows.key == handle.key else f'is begun in place of {name(handle.key)}'}")
 
-    many.tell(settings, given, "requeue", DEAD, do)
+    def do_all(letters: Selection) -> Told:
+        return letters.requeue(given["reason"], wait=given["wait"], timeout=given["timeout"])
+
+    many.tell(settings, given, many.Wish("requeue", do, None if edits else do_all, goes_on))
 
 
 @click.command("discard", cls=Command)
@@ -91,11 +95,16 @@ def discard(settings: Settings, /, **given: Any) -> None:
     from perdure.cli import many
     from perdure.cli.complaints import name
 
+    said = f"is {'' if given['wait'] else 'told to be '}discarded"
+
     def do(client: Client, handle: Handle[Any]) -> None:
         client.dead_letters.discard(handle.key, given["reason"], wait=given["wait"], timeout=given["timeout"], tenant=settings.tenant)
-        click.echo(f"{name(handle.key)} is {'' if given['wait'] else 'told to be '}discarded")
+        click.echo(f"{name(handle.key)} {said}")
 
-    many.tell(settings, given, "discard", DEAD, do)
+    def do_all(letters: Selection) -> Told:
+        return letters.discard(given["reason"], wait=given["wait"], timeout=given["timeout"])
+
+    many.tell(settings, given, many.Wish("discard", do, do_all, said))
 
 
 @click.command("reprocess", cls=Command)

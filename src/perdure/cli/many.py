@@ -1,4 +1,4 @@
-"""Many at once: executions that are meant by a filter in place of ids, asked about beforehand, and dealt with one after the other.
+"""Many at once: executions that are meant by a filter in place of ids, asked about beforehand, and told in batches; those of ids one after the other.
 
 What goes wrong with one does not keep the others from it; the first failure gives the exit code.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -17,10 +17,11 @@ from perdure.cli.complaints import complaint, name
 from perdure.cli.exits import Exit, Outcome
 from perdure.cli.progress import counting
 from perdure.cli.settings import Settings
-from perdure.client import Client, Handle, Listed
+from perdure.client import Client, Handle, Selection, Told
 from perdure.core.errors import PerdureError
 from perdure.core.paths import Key
 from perdure.core.where import parsed
+from perdure.service import bulk
 from perdure.service.dead_letters import DeadLetters
 
 T = TypeVar("T")
@@ -28,36 +29,78 @@ T = TypeVar("T")
 UNASKED_MAX = 10
 """More than these are not dealt with before somebody has said yes."""
 
-PAGE = 500
+
+class Wish(NamedTuple):
+    """What executions are to do: the `verb` that a person types, what is done to the execution of an id, and to a batch of all that are meant (None: they are
+    dealt with one after the other as well); and what is `said` of each in a batch."""
+
+    verb: str
+    do: Callable[[Client, Handle[Any]], None]
+    do_all: Callable[[Selection], Told] | None
+    said: str
 
 
-def tell(settings: Settings, given: Mapping[str, Any], verb: str, statuses: Sequence[str], do: Callable[[Client, Handle[Any]], None]) -> None:
-    """Do something to each execution that is meant: by its id, or with --all by a filter, which without --status means those that `statuses` has.
+def tell(settings: Settings, given: Mapping[str, Any], wish: Wish) -> None:
+    """Have executions do something: those of the ids, or with --all those of a filter, which without --status means those on which it has an effect.
 
     Whoever has started others is older than they are, and hears of it first; what is to be done again is done by those first that were started.
     """
     check(given)
     with settings.client() as client:
-        found = wanted(client, settings, given, statuses)
+        found = wanted(client, settings, given, bulk.STATUSES[wish.verb])
         if found is None:
-            one_by_one(texts(given["ids"]), _doing(lambda text: client.get(client.find(text, tenant=settings.tenant)), client, given, verb, do))
+            one_by_one(texts(given["ids"]), _doing(lambda text: client.get(client.find(text, tenant=settings.tenant)), client, given, wish))
+            return
+        keys = found if wish.verb in bulk.NEWEST_FIRST else found[::-1]
+        confirm(len(keys), wish.verb, given)
+        if wish.do_all is None or given["dry_run"]:
+            one_by_one(keys, _doing(client.get, client, given, wish), len(keys))
         else:
-            keys = found if verb in ("retry", "requeue") else found[::-1]
-            confirm(len(keys), verb, given)
-            one_by_one(keys, _doing(client.get, client, given, verb, do), len(keys))
+            in_batches(client, keys, wish.do_all, wish)
 
 
-def _doing(
-    get: Callable[[T], Handle[Any]], client: Client, given: Mapping[str, Any], verb: str, do: Callable[[Client, Handle[Any]], None]
-) -> Callable[[T], None]:
+def _doing(get: Callable[[T], Handle[Any]], client: Client, given: Mapping[str, Any], wish: Wish) -> Callable[[T], None]:
     def doing(thing: T) -> None:
         handle = get(thing)
         if given["dry_run"]:
-            click.echo(f"{name(handle.key)} {would(verb)}")
+            click.echo(f"{name(handle.key)} {would(wish.verb)}")
         else:
-            do(client, handle)
+            wish.do(client, handle)
 
     return doing
+
+
+def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection], Told], wish: Wish) -> None:
+    """Do something to all, a batch in one commit after the other; end with the code of the first failure, if there is one.
+
+    Who interrupts it is told how far it came, and so is whoever loses the store.
+    """
+    failure, ended, told = Exit.OK, 0, 0
+    try:
+        with counting(len(keys), between=True) as count:
+            for first in range(0, len(keys), bulk.BATCH):
+                batch = keys[first : first + bulk.BATCH]
+                result = do_all(client.select(keys=batch))
+                told += len(result.told)
+                ended += len(result.ended)
+                _say(result, wish.said)
+                failure = failure or next((exits.of_error(type(error)) for error in result.failed.values()), Exit.OK)
+                count(len(batch))
+    except (KeyboardInterrupt, PerdureError):
+        so_far = f"{told:,} of {words.count(len(keys), 'execution')} {'was' if told == 1 else 'were'} told to {wish.verb}"
+        click.echo(f"perdure: {so_far}, and the next {bulk.BATCH} may have been\nrun the command again for the rest", err=True)
+        raise
+    if ended:
+        click.echo(f"perdure: {words.count(ended, 'execution')} had ended before; {wish.verb} has no effect there", err=True)
+    if failure:
+        raise Outcome(failure)
+
+
+def _say(result: Told, said: str) -> None:
+    if result.told:
+        click.echo("\n".join(f"{name(key)} {said}" for key in result.told))
+    for error in result.failed.values():
+        click.echo(f"perdure: {complaint(error)}", err=True)
 
 
 def check(given: Mapping[str, Any]) -> None:
@@ -84,22 +127,15 @@ def wanted(client: Client, settings: Settings, given: Mapping[str, Any], statuse
         return [letter.key for letter in group.letters if not given["status"] or letter.status in _split(given["status"])]
     if not given["everything"]:
         return None
-    found: list[Listed] = []
-    while not found or len(found) % PAGE == 0:
-        page = client.list(
-            workflow=given["workflow"],
-            status=_split(given["status"]) or statuses,
-            id_prefix=given["prefix"],
-            since=given["since"],
-            where=parsed(given["where"]),
-            limit=PAGE,
-            older_than=found[-1].key if found else None,
-            tenant=settings.tenant,
-        )
-        found += page
-        if not page:
-            break
-    return [one.key for one in found]
+    selection = client.select(
+        workflow=given["workflow"],
+        status=_split(given["status"]) or statuses,
+        id_prefix=given["prefix"],
+        since=given["since"],
+        where=parsed(given["where"]),
+        tenant=settings.tenant,
+    )
+    return selection.keys()
 
 
 def say_if_cut(groups: Sequence[DeadLetters], limit: int | None = None) -> None:
@@ -148,6 +184,6 @@ def one_by_one(things: Iterable[T], do: Callable[[T], None], total: int | None =
             except PerdureError as error:
                 click.echo(f"perdure: {explain(error)}", err=True)
                 failure = failure or exits.of_error(type(error))
-            count()
+            count(1)
     if failure:
         raise Outcome(failure)

@@ -12,10 +12,10 @@ UNCOUNTED_MAX = 10
 """So few are done before anybody could read how far that is."""
 
 
-def counting(total: int | None, *, between: bool = False) -> AbstractContextManager[Callable[[], None]]:
-    """What counts one more, if standard error is a terminal, and there is much to be done. Where something else is printed `between` that is left alone."""
+def counting(total: int | None, *, between: bool = False) -> AbstractContextManager[Callable[[int], None]]:
+    """What counts so many more, if standard error is a terminal, and there is much to be done. Where something else is printed `between` that is left alone."""
     if total is None or total <= UNCOUNTED_MAX or not sys.stderr.isatty() or (between and sys.stdout.isatty()):
-        return nullcontext(lambda: None)
+        return nullcontext(lambda _: None)
     return _Counter(total)
 
 
@@ -24,11 +24,11 @@ class _Counter:
         self._total = total
         self._done = 0
 
-    def __enter__(self) -> Callable[[], None]:
+    def __enter__(self) -> Callable[[int], None]:
         return self._count
 
-    def _count(self) -> None:
-        self._done += 1
+    def _count(self, more: int) -> None:
+        self._done += more
         click.echo(f"\r{self._done:,} of {self._total:,}", err=True, nl=False)
 
     def __exit__(self, *_: object) -> None:

@@ -53,5 +53,5 @@ async def _verified(settings: Settings, ids: tuple[str, ...]) -> tuple[int, list
             async for one in verifying.verified(looking, [head.key for head in heads]):
                 found += one.findings
                 names -= one.blobs
-                count()
+                count(1)
         return len(heads), found + verifying.unreferenced(names)

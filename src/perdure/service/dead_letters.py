@@ -23,11 +23,12 @@ from perdure.programs import inputs
 from perdure.programs.code.durations import Duration
 from perdure.programs.workflows import Workflow
 from perdure.runtime.quarantine import UNREADABLE
-from perdure.service import operations, queries, repeating
+from perdure.service import operations, queries, repeating, requests
 from perdure.service.access import Access
 from perdure.service.queries import Listed
 from perdure.service.repeating import Repeat, read
-from perdure.stores.base import Filter
+from perdure.service.requests import Request
+from perdure.stores.base import Filter, Head
 
 DEAD = ("failed", "needs_attention")
 PAGE = 500
@@ -290,15 +291,38 @@ async def discard(access: Access, key: Key, reason: str = "", wait: bool = False
     Raises:
         NotFound, BadValue: it is no dead letter.
     """
-    if (await access.head(key)).status != "cancelled":
-        await _expect(access, key)
-        await operations.discard(access, key, reason, wait)
+    await operations.ask(access, to_discard(await access.head(key), reason), wait)
 
 
 async def _expect(access: Access, key: Key) -> None:
-    status = (await access.head(key)).status
-    if status not in DEAD:
-        raise BadValue("dead letter", str(key), f"an execution that has failed or needs attention: it is {status}")
+    _must_be_dead(await access.head(key))
+
+
+def _must_be_dead(head: Head) -> None:
+    if head.status not in DEAD:
+        raise BadValue("dead letter", str(head.key), f"an execution that has failed or needs attention: it is {head.status}")
+
+
+async def to_requeue(access: Access, head: Head, reason: str) -> Request:
+    """A request that runs it again from what failed.
+
+    Raises:
+        BadValue: it is no dead letter.
+    """
+    _must_be_dead(head)
+    return await requests.to_retry(access, head, reason)
+
+
+def to_discard(head: Head, reason: str) -> Request | None:
+    """A request that cancels it as it stands; None if it was cancelled before.
+
+    Raises:
+        BadValue: it is no dead letter.
+    """
+    if head.status == "cancelled":
+        return None
+    _must_be_dead(head)
+    return requests.to_discard(head, reason)
 
 
 async def _edited(access: Access, key: Key, edits: Mapping[str, Any], code: Workflow | None) -> bytes:

@@ -3,10 +3,9 @@
 An answer means that the message is durable; what it makes happen is an engine's business.
 """
 
-import asyncio
 import inspect
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -15,23 +14,20 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import log, messages, tombstone, values
 from perdure.core.attributes import Attributes, indexed
-from perdure.core.errors import BadValue, HasEnded, InputDiffers, NeedsAttention, NotFound, Undecodable
+from perdure.core.errors import BadValue, HasEnded, InputDiffers, NotFound, Undecodable
 from perdure.core.mail import Opening, Send
 from perdure.core.messages import Message
-from perdure.core.paths import Key, Path
+from perdure.core.paths import Key
 from perdure.core.program import program_name
-from perdure.core.undo import not_undone
 from perdure.core.values import Value
 from perdure.programs.code.declare import Signal, checked_name
 from perdure.programs.workflows import Workflow
-from perdure.runtime.endings import ENDED, last_turn
-from perdure.service import pending
+from perdure.runtime.endings import ENDED
+from perdure.service import pending, requests
 from perdure.service.access import Access
-from perdure.service.repeating import SEED_BITS, place, read
+from perdure.service.repeating import SEED_BITS
+from perdure.service.requests import Request
 from perdure.stores.base import Commit, Committed, Filter, Head, Post
-
-HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
-"""The shortest and the longest wait before the mail is looked at again, for whether a message was handled."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +124,8 @@ async def send(access: Access, key: Key, signal: messages.Signal, may_come: bool
         raise HasEnded(key, head.status, f"the message {signal.name!r}")
     blobs: dict[str, bytes] = {}
     light = msgspec.structs.replace(signal, body=values.offload(signal.body, blobs))
-    await _post(access, key, f"message:{signal.key}", light, blobs)
+    post = Post(sends=(Send(key, f"message:{signal.key}", messages.encode(light)),), blobs=tuple(blobs.items()))
+    _ = await access.store.commit([post])
     return head
 
 
@@ -155,7 +152,7 @@ async def cancel(access: Access, key: Key, reason: str, wait: bool, undo: bool =
     Raises:
         NotFound, HasEnded: there is nothing to cancel.
     """
-    await _end(access, key, messages.Cancel(reason, undo), "cancel", wait)
+    await ask(access, requests.to_cancel(await access.head(key), reason, undo), wait)
 
 
 async def terminate(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -164,20 +161,7 @@ async def terminate(access: Access, key: Key, reason: str, wait: bool) -> None:
     Raises:
         NotFound, HasEnded: there is nothing to terminate.
     """
-    await _end(access, key, messages.Terminate(reason), "terminate", wait)
-
-
-async def _end(access: Access, key: Key, message: messages.Cancel | messages.Terminate, mail_key: str, wait: bool) -> None:
-    head = await access.head(key)
-    if head.status == "cancelled":
-        return
-    if head.status in ENDED:
-        raise HasEnded(key, head.status, mail_key)
-    if await pending.withdraw(access, key, message):
-        return
-    await _post(access, key, mail_key, message)
-    if wait:
-        _ = await access.watch.until(key, lambda head: head is None or head.status in ENDED)
+    await ask(access, requests.to_terminate(await access.head(key), reason), wait)
 
 
 async def discard(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -186,8 +170,7 @@ async def discard(access: Access, key: Key, reason: str, wait: bool) -> None:
     Raises:
         NotFound: there is no such execution.
     """
-    _ = await access.head(key)
-    await _go_through(access, key, messages.Discard(reason), "discard", wait)
+    await ask(access, requests.to_discard(await access.head(key), reason), wait)
 
 
 async def pause(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -215,7 +198,9 @@ async def resume(access: Access, key: Key, reason: str, wait: bool) -> int:
         NotFound, HasEnded: there is nothing to resume.
         NeedsAttention: with `wait`, it was resumed and is parked again.
     """
-    return await _go_on(access, key, messages.Resume(reason), "resume", wait)
+    head = await access.head(key)
+    await ask(access, requests.to_tell(head, messages.Resume(reason), "resume"), wait)
+    return head.version
 
 
 async def retry(access: Access, key: Key, reason: str, wait: bool, step: str | None = None) -> int:
@@ -226,13 +211,9 @@ async def retry(access: Access, key: Key, reason: str, wait: bool, step: str | N
         BadValue: it has not come to that step, or is parked, and does not go back.
         NeedsAttention: with `wait`, it went on and is parked again.
     """
-    before: Path = ()
-    execution = await read(access, key)
-    if step is not None:
-        before = place(execution, step)
-        if execution.ended is None:
-            raise BadValue("retry from a step", str(key), f"a failed execution; it is {execution.status}: fork it from that step")
-    return await _go_on(access, key, messages.Retry(reason, before), "retry", wait)
+    head = await access.head(key)
+    await ask(access, await requests.to_retry(access, head, reason, step), wait)
+    return head.version
 
 
 async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
@@ -243,47 +224,26 @@ async def undo(access: Access, key: Key, reason: str, wait: bool) -> None:
         NotFound, HasEnded, BadValue: there is nothing to undo, or it has not ended, and is to be cancelled.
         NeedsAttention: with `wait`, something could not be undone.
     """
-    head = await access.head(key)
-    if head.status in ("failed", "cancelled") and not not_undone((await read(access, key)).settled):
-        raise HasEnded(key, head.status, "undo")
-    if head.status not in ("completed", "failed", "cancelled", "undoing"):
-        raise BadValue("undo", f"{key}, which is {head.status},", "a completed execution; cancel one that has not ended, and it is undone")
-    _ = await read(access, key)  # which must be there to be undone
-    await _go_through(access, key, messages.Undo(reason), "undo", wait)
-    if wait:
-        found = await access.watch.until(key, lambda head: head is None or head.status in ENDED | {"needs_attention"})
-        turn = None if found is None else await last_turn(access.store, found, head.version)
-        if isinstance(turn, e.Parked):
-            raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
-
-
-async def _go_on(access: Access, key: Key, message: messages.Resume | messages.Retry, what: str, wait: bool) -> int:
-    before = (await access.head(key)).version
-    head = await tell(access, key, message, what, wait)
-    if wait and head.status == "needs_attention":
-        turn = await last_turn(access.store, head, before)
-        if isinstance(turn, e.Parked):
-            raise NeedsAttention(key, turn.reason, "; ".join(turn.detail))
-    return before
+    await ask(access, await requests.to_undo(access, await access.head(key), reason), wait)
 
 
 async def tell(access: Access, key: Key, message: Message, what: str, wait: bool) -> Head:
-    """Post a message; with `wait`, return once it was handled, with the head as it is then."""
+    """Post a message; with `wait`, return once it was handled, with the head as it is then.
+
+    Raises:
+        NotFound, HasEnded: it would have no effect.
+    """
     head = await access.head(key)
-    if head.status in ENDED and not (head.status == "failed" and isinstance(message, messages.Retry)):
-        raise HasEnded(key, head.status, what)
-    await _go_through(access, key, message, what, wait)
+    await ask(access, requests.to_tell(head, message, what), wait)
     return await access.head(key) if wait else head
 
 
-async def _go_through(access: Access, key: Key, message: Message, what: str, wait: bool) -> None:
-    """Post a message; with `wait`, return once it was handled."""
-    mail_key = f"{what}:{uuid4().hex}"  # pause, resume and pause again are three, even while no engine reads them
-    await _post(access, key, mail_key, message)
-    wait_s = HANDLED_MIN_S
-    while wait and any(mail.key == mail_key for mail in await access.store.mail(key)):
-        await asyncio.sleep(wait_s)
-        wait_s = min(2 * wait_s, HANDLED_MAX_S)
+async def ask(access: Access, request: Request | None, wait: bool) -> None:
+    """Post a request, if there is one; with `wait`, return once it has taken effect."""
+    if request is not None:
+        await requests.post(access, [request])
+        if wait:
+            await requests.has_taken_effect(access, request)
 
 
 async def _present(access: Access, key: Key, may_come: bool) -> Head | None:
@@ -293,7 +253,3 @@ async def _present(access: Access, key: Key, may_come: bool) -> Head | None:
         if may_come:
             return None
         raise
-
-
-async def _post(access: Access, key: Key, mail_key: str, message: Message, blobs: Mapping[str, bytes] | None = None) -> None:
-    _ = await access.store.commit([Post(sends=(Send(key, mail_key, messages.encode(message)),), blobs=tuple((blobs or {}).items()))])
