@@ -34,37 +34,37 @@ class AsyncSelection:
         return await bulk.chosen(self._access, self._which)
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Have each unwind, undo what it has done unless that is not wanted, and end as cancelled. See `AsyncHandle.cancel`."""
+        """Have each unwind, undo what it has done unless that is not wanted, and end as cancelled, as `AsyncHandle.cancel` does."""
         return await bulk.tell(self._access, self._which, bulk.cancel(reason, undo), wait, timeout)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """End each as cancelled, at once. See `AsyncHandle.terminate`."""
+        """End each as cancelled, at once, as `AsyncHandle.terminate` does."""
         return await bulk.tell(self._access, self._which, bulk.terminate(reason), wait, timeout)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Have each begin nothing more until it is resumed. See `AsyncHandle.pause`."""
+        """Have each begin nothing more until it is resumed, as `AsyncHandle.pause` does."""
         return await bulk.tell(self._access, self._which, bulk.pause(reason), wait, timeout)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Have each go on that is paused or needs attention. See `AsyncHandle.resume`."""
+        """Have each go on that is paused or needs attention, as `AsyncHandle.resume` does."""
         return await bulk.tell(self._access, self._which, bulk.resume(reason), wait, timeout)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Have each leave the engine that has it, and go on from its log. See `AsyncHandle.evict`."""
+        """Have each leave the engine that has it, and go on from its log, as `AsyncHandle.evict` does."""
         return await bulk.tell(self._access, self._which, bulk.evict(reason), wait, timeout)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Have each go on from what failed, or from where it is parked. See `AsyncHandle.retry`."""
+        """Have each go on from what failed, or from where it is parked, as `AsyncHandle.retry` does."""
         return await bulk.tell(self._access, self._which, bulk.retry(reason, from_step), wait, timeout)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Undo what each has done. See `AsyncHandle.undo`."""
+        """Undo what each has done, as `AsyncHandle.undo` does."""
         return await bulk.tell(self._access, self._which, bulk.undo(reason), wait, timeout)
 
     async def requeue(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Run each dead letter again, from what failed. See `AsyncDeadLetterOffice.requeue`."""
+        """Run each dead letter again, from what failed, as `AsyncDeadLetterOffice.requeue` does."""
         return await bulk.tell(self._access, self._which, bulk.requeue(reason), wait, timeout)
 
     async def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> Told:
-        """Cancel each dead letter as it stands. See `AsyncDeadLetterOffice.discard`."""
+        """Cancel each dead letter as it stands, as `AsyncDeadLetterOffice.discard` does."""
         return await bulk.tell(self._access, self._which, bulk.discard(reason), wait, timeout)
