@@ -117,11 +117,11 @@ class Definition(Workflow[..., Any]):
         if find is not None and deployment.secret is NOTHING_MORE.secret:
             deployment = dataclasses.replace(deployment, secret=find)
         registry = Registry(deployment, [Kind(PYTHON, _judged), *(_kind(name, one) for name, one in (kinds or {}).items())])
-        read = checking.read(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs))
+        toolbox = steps(tools)
+        read = checking.read(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs), toolbox)
         raw, sha256 = bytes_of(read.canonical), read.hash.removeprefix("sha256:")
         plan = planned(sha256, {sha256: raw})
         release = Release(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s, plan.ir.limits.grace_s)
-        toolbox = steps(tools)
         rules = policy if isinstance(policy, Policy) else Policy.read(policy)
         graph = GraphWorkflow(
             name=plan.ir.name,

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from perdure.core.errors import MissingExtra
 from perdure.expr import schema
+from perdure.programs.code.declare import Step
 from perdure.programs.format import reading
 from perdure.programs.format.finding import Finding, closest, error, joined, place, warning
 from perdure.programs.format.reading import Definition
@@ -16,26 +17,35 @@ from perdure.programs.format.steps import Placed, placed, verb_of
 from perdure.programs.graph.kind import Kind, wrong
 from perdure.steps.registry import Registry
 
+NO_TOOLS: Mapping[str, Step[Any, Any, Any]] = {}
 
-def read(text_or_data: Any, name: str = "", kinds: Mapping[str, Kind] | None = None, blobs: Mapping[str, Any] | None = None) -> Definition:
+
+def read(
+    text_or_data: Any,
+    name: str = "",
+    kinds: Mapping[str, Kind] | None = None,
+    blobs: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
+) -> Definition:
     """Read a definition, and hold what its steps say to their kinds against the kinds that are here: the check by which it is run, and every other.
 
-    `blobs` holds what references ``cas://…`` in it stand for.
+    `blobs` holds what references ``cas://…`` in it stand for; `tools` are those that are known here, which say what may stand beside their use.
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all that is wrong with it.
     """
     known = Registry() if kinds is None else kinds
-    return reading.read(text_or_data, name, blobs, lambda document: findings(document, known))
+    return reading.read(text_or_data, name, blobs, lambda document: findings(document, known, tools))
 
 
-def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Finding]:
+def findings(document: dict[str, Any], kinds: Mapping[str, Kind], tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS) -> Iterator[Finding]:
     """What is wrong with the configs in a document that is valid otherwise, as the kinds that are here see it. What is known only at run is not looked at.
 
     So are the time zones of its triggers, which are those that are known on this machine.
     """
     yield from _time_zones(document)
     for one in placed(document):
+        yield from _timed(document, one, tools)
         found = _of(one, kinds)
         yield from _of_task(document, one, found)
         if found is not None:
@@ -45,6 +55,20 @@ def findings(document: dict[str, Any], kinds: Mapping[str, Kind]) -> Iterator[Fi
             for where, why in wrong(kind, config, one.step):
                 at = pointer + where
                 yield error("bad_config", at, f"{place(document, one.pointer)}: {_named(verb_of(one.step), where)}{why}")
+
+
+def _timed(document: dict[str, Any], one: Placed, tools: Mapping[str, Step[Any, Any, Any]]) -> Iterator[Finding]:
+    """The times that are given to tools that run in a transaction, which has none."""
+    undo = one.step.get("undo")
+    used = [(one.step.get("tool"), one.step, one.pointer)]
+    used += [(undo.get("tool"), undo, joined(one.pointer, "undo"))] if isinstance(undo, dict) else []
+    for name, said, pointer in used:
+        if not isinstance(name, str) or name not in tools or not tools[name].transaction:
+            continue
+        for field in ("timeout", "grace"):
+            if field in said:
+                why = f"{name[:60]!r} runs in a transaction, which is never left half done; leave {field!r} away, and keep the transaction short"
+                yield error("misplaced", joined(pointer, field), f"{place(document, pointer)}: {why}")
 
 
 def _time_zones(document: dict[str, Any]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ The verbs, the fields and what may stand in them are those of the model, so a fi
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from perdure import Definition, Vote
@@ -307,3 +307,52 @@ def _mapping(shape: Shape) -> Fields | None:
         case Either(options):
             return next((found for option in options if (found := _mapping(option)) is not None), None)
     return None
+
+
+def trigger_cases() -> Iterator[Inner]:
+    """Each field of a trigger, and of each mapping in one: with it and without it."""
+    for kind in model.TRIGGER.one_of:
+        whole = {kind: _whole(kind)}
+        for field in model.TRIGGER.fields:
+            if field.name not in model.TRIGGER.one_of and field.name not in FOR_PEOPLE:
+                yield _trigger(f"{kind}-{field.name}", {**whole, field.name: _of_trigger(field)}, whole)
+        yield from _parts(kind, model.TRIGGER.field(kind), lambda made, kind=kind: {kind: made})  # type: ignore[misc]  # mypy can't infer the default
+
+
+def _parts(name: str, field: Field | None, placed: Callable[[Any], dict[str, Any]]) -> Iterator[Inner]:
+    assert field is not None and isinstance(field.shape, Fields)
+    for one in field.shape.fields:
+        rest = {other.name: _of_trigger(other) for other in field.shape.fields if (other.required or other.name == "secret") and other.name != one.name}
+        if not one.required:
+            yield _trigger(f"{name}.{one.name}", placed({**rest, one.name: _of_trigger(one)}), placed(rest))
+        if isinstance(one.shape, Fields):
+            yield from _parts(f"{name}.{one.name}", one, lambda made, rest=rest, one=one: placed({**rest, one.name: made}))  # type: ignore[misc]  # as above
+
+
+def _trigger(name: str, trigger: dict[str, Any], without: dict[str, Any]) -> Inner:
+    document = {"perdure": 1, "name": "it", "input": {"n": {"default": 1}}, "steps": [{"id": "a", "set": {"x": 1}}]}
+    return Inner(name, {**document, "triggers": [trigger]}, {**document, "triggers": [without]})
+
+
+TRIGGER_VALUES: dict[str, Any] = {
+    "cron": "@daily",
+    "timezone": "Europe/London",
+    "overlap": "queue",
+    "method": "PUT",
+    "map": {"n": "$.n"},
+    "with": {"n": 2},
+    "secret": "@secrets.HOOK",
+    "scheme": "generic",
+    "verify": {"scheme": "generic", "secret": "@secrets.HOOK"},
+    "enabled": False,
+}
+
+
+def _of_trigger(field: Field) -> Any:
+    return TRIGGER_VALUES[field.name] if field.name in TRIGGER_VALUES else some(field.shape)
+
+
+def _whole(kind: str) -> dict[str, Any]:
+    field = model.TRIGGER.field(kind)
+    assert field is not None and isinstance(field.shape, Fields)
+    return {one.name: _of_trigger(one) for one in field.shape.fields if one.required}

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from perdure import BadDefinition, Definition, Transaction, step
 from perdure.core.values import encode
-from perdure.programs.format import compile
+from perdure.programs.format import compile, model
 from perdure.programs.format.canonical import canonical
 from perdure.programs.format.check import checked
-from tests.programs.graph.acting import Case, Inner, cases, document, inner_cases, log_of, refused
+from perdure.steps.checking import findings
+from perdure.steps.registry import Registry
+from tests.programs.graph.acting import Case, Inner, cases, document, inner_cases, log_of, refused, say, trigger_cases
 
 SAMPLED = 61
 """One in so many is run in the ordinary suite."""
@@ -47,9 +50,9 @@ def test_each_field_beside_each_verb_at_each_place_acts_or_is_refused() -> None:
 
 
 def test_a_field_that_does_nothing_is_found() -> None:
-    step = {"id": "probe", "tool": "SAY"}
-    noted = {**step, "note": "for people"}
-    case = Case("tool", "note", "refs", "top", document(noted, "refs", "top"), document(step, "refs", "top"))
+    probe = {"id": "probe", "tool": "SAY"}
+    noted = {**probe, "note": "for people"}
+    case = Case("tool", "note", "refs", "top", document(noted, "refs", "top"), document(probe, "refs", "top"))
     assert not refused(case) and not acts(case)
 
 
@@ -59,3 +62,38 @@ def test_a_field_of_a_mapping_changes_what_is_compiled_or_is_refused(case: Inner
     if not [finding for finding in checked(case.document) if finding.severity == "error"]:
         made, other = (compile.compiled(canonical(one)) for one in (case.document, case.without))
         assert (made.nodes, made.edges) != (other.nodes, other.edges)
+
+
+@pytest.mark.parametrize("case", list(trigger_cases()), ids=str)
+def test_a_field_of_a_trigger_is_kept_with_the_definition_or_is_refused(case: Inner) -> None:
+    """Nothing starts by triggers yet: what one says acts as part of the definition, which is another one with it."""
+    had, has = (
+        [(one.code, one.pointer) for one in (*checked(made), *findings(made, Registry())) if one.severity == "error"] for made in (case.without, case.document)
+    )
+    required = [one for one in had if one not in has]  # of a secret, without which its scheme is refused
+    assert has == [] and (required or canonical(case.document) != canonical(case.without))
+
+
+@pytest.mark.parametrize("kind", model.TRIGGER.one_of)
+def test_what_is_no_field_of_a_trigger_is_refused_with_its_place(kind: str) -> None:
+    for case in trigger_cases():
+        if case.name.startswith(f"{kind}-") and case.name.endswith("with"):
+            (trigger,) = case.document["triggers"]
+            trigger[kind]["sometimes"] = 1
+            trigger["with"] = {"m": 2}
+            found = {one.code: one.pointer for one in checked(case.document)}
+            assert found == {"unknown_field": f"/triggers/0/{kind}/sometimes", "unknown_input": "/triggers/0/with/m"}
+
+
+@step(transaction=True)
+async def in_a_transaction(tx: Transaction, **given: Any) -> None:
+    """Writes nothing."""
+
+
+@pytest.mark.parametrize("field", ["timeout", "grace"])
+def test_a_time_beside_a_tool_in_a_transaction_is_refused_with_its_place(field: str) -> None:
+    one = {"id": "a", "tool": "in_a_transaction", field: 5}
+    two = {"id": "b", "tool": "SAY", "undo": {"tool": "in_a_transaction", "timeout": 5}}
+    with pytest.raises(BadDefinition) as refused:
+        Definition.of({"perdure": 1, "name": "it", "steps": [{"id": "in", "do": [one]}, two]}, tools={"in_a_transaction": in_a_transaction, "SAY": say})
+    assert [(one.code, one.pointer) for one in refused.value.findings] == [("misplaced", f"/steps/0/do/0/{field}"), ("misplaced", "/steps/1/undo/timeout")]

@@ -19,7 +19,7 @@ from perdure.programs.format.steps import lists, placed, verb_of
 
 def canonical(document: dict[str, Any]) -> dict[str, Any]:
     """The canonical form of a document in which nothing is wrong. What is given stays as it is."""
-    found = _fields(model.DOCUMENT.fields, document, open=False)
+    found = _fields(model.DOCUMENT.fields, document)
     _fill_ids(found)
     return found
 
@@ -109,7 +109,7 @@ def of_shape(shape: Shape, value: Any) -> Any:
         case Choice():
             return "null" if value is None else plain(value)
         case Fields():
-            return _fields(shape.fields, value if isinstance(value, dict) else {shape.sugar: value}, shape.open)
+            return _fields(shape.fields, value if isinstance(value, dict) else {shape.sugar: value})
         case ListOf():
             return [of_shape(shape.of, item) for item in (value if isinstance(value, list) else [value])]
         case MapOf():
@@ -136,7 +136,7 @@ def _schema(value: Any) -> Any:
 
 
 def _step(step: dict[str, Any]) -> dict[str, Any]:
-    found = _fields(tuple(model.step_fields().values()), step, open=False)
+    found = _fields(tuple(model.step_fields().values()), step)
     task = found.get("task")
     if task is not None and task.get("queue") == task["type"]:
         del task["queue"]
@@ -155,15 +155,13 @@ def _condition(value: Any) -> Any:
     return plain(value)
 
 
-def _fields(fields: tuple[Field, ...], value: dict[str, Any], open: bool) -> dict[str, Any]:
+def _fields(fields: tuple[Field, ...], value: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for field in fields:
         if field.name in value:
             item = of_shape(field.shape, value[field.name])
             if type(item) is not type(field.default) or item != field.default:
                 found[field.name] = item
-    if open:
-        found |= {name: plain(item) for name, item in value.items() if all(name != field.name for field in fields)}
     return found
 
 

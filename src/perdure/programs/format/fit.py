@@ -222,7 +222,7 @@ class Fit:
             field = table.get(name)
             if field is not None:
                 self._value(field.shape, item, joined(pointer, name))
-            elif not shape.open:
+            else:
                 self._unknown(name, pointer, shape.what, table)
         where = place(self.document, pointer)
         for field in fields:
@@ -237,7 +237,7 @@ class Fit:
 
     def _unknown(self, name: str, pointer: str, what: str, known: dict[str, Field]) -> None:
         meant = "triggers" if what == "a definition" and name in ("on", "true") else closest(name, known)
-        hint = f"; did you mean {meant!r}?" if meant else f"; it has {_listed(known)}" if len(known) <= 12 else ""
+        hint = f"; did you mean {meant!r}?" if meant else f"; it has {_listed(known)}" if 0 < len(known) <= 12 else ""
         fix = ({"op": "move", "from": joined(pointer, name), "path": joined(pointer, meant)},) if meant else ()
         self._tell("unknown_field", joined(pointer, name), f"{place(self.document, pointer)}: {shown(name)} is not a field of {what}{hint}", meant, fix)
 
@@ -422,6 +422,8 @@ def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_verify(verify: dict[str, Any]) -> Iterator[str]:
+    if "header" in verify and verify.get("scheme") in model.SCHEMES and verify["scheme"] not in ("generic", "bearer"):
+        yield f"{verify['scheme']!r} has a header of its own; 'header' stands beside generic and bearer"
     if verify.get("scheme") in model.SCHEMES and (verify["scheme"] == "none") == ("secret" in verify):
         yield "'none' takes no 'secret'" if verify["scheme"] == "none" else f"{verify['scheme']!r} takes a 'secret'; add secret: \"@secrets.NAME\""
 

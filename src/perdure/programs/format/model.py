@@ -12,7 +12,7 @@ import msgspec
 from perdure.expr import refs
 from perdure.programs.format.agents import AGENT, AGENT_MESSAGE
 from perdure.programs.format.file import FILE
-from perdure.programs.format.http import HTTP
+from perdure.programs.format.http import HTTP, METHODS
 from perdure.programs.format.llm import LLM
 from perdure.programs.format.shapes import (
     Choice,
@@ -355,7 +355,6 @@ SCHEDULE = Fields(
         Field("catch_up", Whole(), "how many missed times are made up for"),
         Field("overlap", Choice(("allow", "skip", "queue", "cancel")), "what happens while the one before still runs; cancel: that one is"),
     ),
-    open=True,
 )
 SCHEMES = ("github", "stripe", "slack", "standard_webhooks", "generic", "bearer", "none")
 VERIFY = Fields(
@@ -363,24 +362,25 @@ VERIFY = Fields(
     (
         Field("scheme", Choice(SCHEMES), "whose signature it is; generic: an HMAC of the body, none: anybody may send", required=True),
         Field("secret", Value(secrets=True), "what it is signed with: a secret, or a list of them while one is changed"),
+        Field("header", Text(what="the name of a header"), "which header has the signature; beside generic and bearer"),
     ),
-    open=True,
 )
 WEBHOOK = Fields(
     "webhook",
     (
         Field("path", Text(what="a path"), "behind /webhooks/", required=True),
+        Field("method", Text(what=f"a method: {METHODS.replace('|', ', ')}", pattern=METHODS), "by which it is posted to", default="POST"),
+        Field("headers", MapOf(Text()), "headers that a request must have"),
         Field("verify", VERIFY, "how it is known who sent it"),
         Field("map", MapOf(Text(what="a JSONPath")), "inputs, each from where in the body"),
     ),
-    open=True,
 )
 TRIGGER = Fields(
     "a trigger",
     (
         Field("schedule", SCHEDULE, "at times"),
         Field("webhook", WEBHOOK, "when it is posted to"),
-        Field("manual", MapOf(Plain()), "by hand"),
+        Field("manual", Fields("manual", ()), "by hand: {}"),
         Field("name", Text(), "for people"),
         Field("enabled", Flag(), "whether it does anything", default=True),
         Field("with", Value(), "the input"),

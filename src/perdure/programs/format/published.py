@@ -93,7 +93,7 @@ def _nested(shape: Shape) -> dict[str, Any]:
         case Either():
             return {"anyOf": [of_shape(option) for option in shape.options]}
         case Fields():
-            found = _mapping(shape.fields) | ({} if shape.open else {"additionalProperties": False})
+            found = _mapping(shape.fields) | {"additionalProperties": False}
             if shape.one_of:
                 found["oneOf"] = [{"required": [name]} for name in shape.one_of]
             meant = shape.field(shape.sugar)

@@ -105,13 +105,12 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """A mapping of these fields. `open`: others are taken as they are. `one_of`: of these fields one must stand, and only one. `sugar`: a value that
+    """A mapping of these fields. `one_of`: of these fields one must stand, and only one. `sugar`: a value that
     is no mapping stands for a mapping of this field alone.
     """
 
     what: str
     fields: tuple[Field, ...]
-    open: bool = False
     one_of: tuple[str, ...] = ()
     sugar: str = ""
 

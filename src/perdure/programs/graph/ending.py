@@ -197,7 +197,15 @@ class Ending:
                 return _missing(settled.op.target), Call(f"undo:{settled.op.target}")
             handler = tool.handlers[0]
             given = values.encode(Done(result, settled.op.args), "what is to be undone", path)
-            return handler, Call(handler.step.name, given, handler.step.queue, handler.step.rule, handler.step.timeout_s, secrets=settled.op.secrets)
+            return handler, Call(
+                handler.step.name,
+                given,
+                handler.step.queue,
+                handler.step.rule,
+                handler.step.timeout_s,
+                secrets=settled.op.secrets,
+                transaction=handler.step.transaction,
+            )
         undo = node.undo
         kind = run.workflow.kinds.get(undo.tool) if run.workflow.tool(undo.tool) is None else None
         tool = run.workflow.tool(undo.tool) if kind is None else kind.step
@@ -206,8 +214,8 @@ class Ending:
         from perdure.programs.graph.tools import tuned
 
         step = tuned(tool, undo.retry, run.plan.ir.retry)
-        timeout_s = undo.timeout_s if undo.timeout_s is not None else tool.timeout_s
-        op = Call(undo.tool, NO_ARGS, step.queue, step.rule, timeout_s)
+        timeout_s = undo.timeout_s if undo.timeout_s is not None and not tool.transaction else tool.timeout_s
+        op = Call(undo.tool, NO_ARGS, step.queue, step.rule, timeout_s, transaction=tool.transaction)
         if (noted := run.execution.settled.get((*path, UNDO_WITH))) is not None:
             assert isinstance(noted.op, Keep)
             given_to: GivenTo = values.decode(run.log.raw(noted.op.value), GivenTo, "what an undoing is given", path)

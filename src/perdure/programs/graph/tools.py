@@ -161,5 +161,5 @@ def called(run: "Instance", target: str, path: Path, given: Any) -> Made:
     """Whom a failure is told: a tool, or another workflow."""
     tool = run.workflow.tool(target)
     if tool is not None:
-        return Made(Call(target, arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.may_repeat), (), tool)
+        return Made(Call(target, arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.may_repeat, transaction=tool.transaction), (), tool)
     return spawn(run, target, given, path, Child())

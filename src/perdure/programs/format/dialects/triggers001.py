@@ -46,7 +46,7 @@ def _webhook(config: Fields, mapping: dict[str, Any], notes: Notes) -> dict[str,
     path = config.text("path")
     read: dict[str, Any] = {"path": path}
     if method := config.text("method"):
-        read["method"] = method
+        read["method"] = method.upper()
     if headers := config.mapping("headers"):
         read["headers"] = headers
     if config.text("secret"):
