@@ -86,7 +86,7 @@ def test_what_is_no_field_of_a_trigger_is_refused_with_its_place(kind: str) -> N
 
 
 @step(transaction=True)
-async def in_a_transaction(tx: Transaction, **given: Any) -> None:
+async def in_a_transaction(tx: Transaction, /, **given: Any) -> None:
     """Writes nothing."""
 
 
