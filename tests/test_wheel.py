@@ -54,6 +54,7 @@ def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_
     assert (tmp_path / ".perdure/perdure.db").is_file()
 
 
+@pytest.mark.prove
 def test_the_installed_wheel_brings_the_pytest_plugin(wheel: Path, tmp_path: Path) -> None:
     python = environment(RUNNING, tmp_path / "env")
     install(python, wheel, "pytest")

@@ -18,6 +18,7 @@ from perdure.core.paths import Key
 from tests.runtime.flows import LARGE_BYTES, hearing, patient, where
 from tests.runtime.processes import History, Process, Stage, record, seeded, until
 from tests.runtime.storm import every_try_was_announced, is_sound
+from tests.sampling import some
 
 LEASE_S = 1.0
 TAKEOVER_S = 2.0
@@ -113,7 +114,7 @@ def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) ->
     assert [interruptions(found) for found in stage.histories().values()] == [[]] * HEARING
 
 
-@pytest.mark.parametrize("how", ["loop", "thread"])
+@pytest.mark.parametrize("how", some(["loop", "thread"], 1))
 def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_another_and_goes_on_with_other_work(stage: Stage, client: Client, how: str) -> None:
     first = ready(stage, lease_s=LEASE_S)
     handle = client.start(patient.with_(id="k"), how, 1.5)
@@ -152,7 +153,7 @@ def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_wi
     is_sound(history(stage))
 
 
-@pytest.mark.parametrize("how", ["loop", "thread", "queue"])
+@pytest.mark.parametrize("how", some(["loop", "thread", "queue"], 1))
 def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client, how: str) -> None:
     on_queue = how == "queue"
     if on_queue:

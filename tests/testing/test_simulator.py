@@ -15,9 +15,9 @@ from perdure.testing.faults import Faults
 from perdure.testing.options import Kind
 from perdure.testing.programs import generate
 from perdure.testing.simulator import Options, Report, drawn, main, simulate
+from tests.sampling import some
 
-WORLDS = 20
-WORLDS_IN_FILES = 2
+WORLDS = 10
 BATCH = 5
 PROVED = 10_000
 PROVED_IN_FILES = 2_000
@@ -33,7 +33,7 @@ SEEDS_OF_ALL_FAULTS = (0, 1, 14, 19, 23, 89)
 
 DIGESTS = """
 from perdure.testing.simulator import drawn, simulate
-for seed in range(4):
+for seed in range(2):
     programs, options = drawn(seed, always_suspend=seed % 2 == 1)
     print(simulate(programs, seed, options).digest)
 """
@@ -71,12 +71,12 @@ def test_every_kind_of_fault_happens() -> None:
 
 
 def test_a_seed_is_the_same_world_again() -> None:
-    assert [world(seed) for seed in range(3)] == [world(seed) for seed in range(3)]
+    assert world(2) == world(2)
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
+@pytest.mark.parametrize("hash_seed", some(["1", "2"], 1))
 def test_a_seed_is_the_same_world_in_every_process(hash_seed: str) -> None:
-    here = [world(seed, always_suspend=seed % 2 == 1).digest for seed in range(4)]
+    here = [world(seed, always_suspend=seed % 2 == 1).digest for seed in range(2)]
     environment = {**os.environ, "PYTHONPATH": str(Path(n.__file__).parents[2]), "PYTHONHASHSEED": hash_seed}
     there = subprocess.run([sys.executable, "-c", DIGESTS], env=environment, capture_output=True, text=True, check=True)
     assert there.stdout.split() == here
@@ -91,7 +91,7 @@ def twins(seed: int, always_suspend: bool) -> None:
 
 
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
-@pytest.mark.parametrize("seed", range(WORLDS_IN_FILES))
+@pytest.mark.parametrize("seed", some(range(3), 1))
 def test_a_seed_is_the_same_world_in_a_file_as_in_memory_byte_for_byte(seed: int, always_suspend: bool) -> None:
     twins(seed, always_suspend)
 
@@ -108,7 +108,7 @@ def test_pauses_change_nothing_of_what_comes_of_a_program(store: Kind, always_su
     assert counts["Parked"] > 5 and counts["interruptions"] == counts["kills"] == 0
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", some(range(5), 2))
 def test_a_message_that_is_there_wins_over_a_timeout_that_passed_while_nobody_was(seed: int) -> None:
     program = n.Program(n.Listen("m", 20.0, (None,)), (n.Message(10.0, "m", "heard in time", "key"),))
     report = simulate(program, seed, Options(as_written=True, blackouts_at_s=(5.0,), blackout_s=60.0, kills_max=99, trouble_s=80.0))
@@ -129,20 +129,20 @@ WEATHERS = {
 
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
 @pytest.mark.parametrize("weather", WEATHERS)
-def test_engines_that_live_on_weather(weather: str, always_suspend: bool) -> None:
-    for seed in range(3):
-        programs = [generate(Random(seed), 12), generate(Random(-1 - seed), 6)]
-        report = simulate(programs, seed, Options(always_suspend=always_suspend, faults=WEATHERS[weather], kills_max=1, trouble_s=60.0))
-        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+@pytest.mark.parametrize("seed", some(range(3), 1))
+def test_engines_that_live_on_weather(seed: int, weather: str, always_suspend: bool) -> None:
+    programs = [generate(Random(seed), 12), generate(Random(-1 - seed), 6)]
+    report = simulate(programs, seed, Options(always_suspend=always_suspend, faults=WEATHERS[weather], kills_max=1, trouble_s=60.0))
+    assert not report.problems, "\n".join(report.problems)
 
 
-def test_what_an_engine_has_let_go_does_not_come_back_to_life() -> None:
+@pytest.mark.parametrize("seed", some(range(20), 4))
+def test_what_an_engine_has_let_go_does_not_come_back_to_life(seed: int) -> None:
     waits = n.Sequence(tuple(n.Sleep(1.5) for _ in range(6)))
     works = n.Sequence(tuple(n.Step(f"s{number}", n.Answers(duration_s=1.0), timeout_s=60.0) for number in range(6)))
     program = n.Program(n.Join({"waits": waits, "works": works}))
-    for seed in range(20):
-        report = simulate(program, seed, Options(faults=WEATHERS["claims fail and all is slow"], kills_max=1, trouble_s=40.0))
-        assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
+    report = simulate(program, seed, Options(faults=WEATHERS["claims fail and all is slow"], kills_max=1, trouble_s=40.0))
+    assert not report.problems, "\n".join(report.problems)
 
 
 def in_two_branches(step: n.Step) -> n.Program:
@@ -150,7 +150,7 @@ def in_two_branches(step: n.Step) -> n.Program:
     return n.Program(n.Join({"a": step, "b": n.Step("other", step.behaviour, step.form, step.tries, step.timeout_s)}))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", some(range(5), 2))
 def test_a_step_whose_engine_dies_is_interrupted_and_not_late(seed: int) -> None:
     program = in_two_branches(n.Step("one", n.Answers(1, duration_s=3.0), tries=1, timeout_s=10.0))
     report = simulate(program, seed, Options(as_written=True, blackouts_at_s=(2.0,), blackout_s=30.0, kills_max=99, trouble_s=60.0))
@@ -158,7 +158,7 @@ def test_a_step_whose_engine_dies_is_interrupted_and_not_late(seed: int) -> None
     assert report.counts["interruptions"] == 2
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some(range(3), 1))
 def test_steps_that_are_interrupted_too_often_are_parked_and_all_resumed(seed: int) -> None:
     program = in_two_branches(n.Step("one", n.Answers(1, duration_s=8.0)))
     report = simulate(program, seed, Options(engines=1, kill_every_s=3.0, kills_max=99, trouble_s=500.0))
@@ -187,17 +187,18 @@ def changed_everywhere(turns: int = 3) -> n.Program:
 
 @pytest.mark.parametrize("pinned", [False, True], ids=["gates", "versions"])
 @pytest.mark.parametrize("always_suspend", [False, True], ids=["warm", "always suspend"])
-def test_executions_go_on_while_newer_code_comes_and_older_code_parks_what_it_does_not_know(always_suspend: bool, pinned: bool) -> None:
+@pytest.mark.parametrize("first", some((0, 2, 4), 1))
+def test_executions_go_on_while_newer_code_comes_and_older_code_parks_what_it_does_not_know(first: int, always_suspend: bool, pinned: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(6):
+    for seed in range(first, first + 2):
         options = Options(engines=3, always_suspend=always_suspend, deploys_at_s=(1.0, 4.0), rollout_s=5.0, pinned=pinned)
         report = simulate(changed_everywhere(12), seed, options)
         assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
         counts.update(report.counts)
-    assert counts["deploys"] == 12 and (counts["diverged"] == 0) == pinned
+    assert counts["deploys"] == 4 and (counts["diverged"] == 0) == pinned
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some(range(4), 2))
 def test_engines_may_die_at_any_time_between_deploys(seed: int) -> None:
     faults = Faults(kill_before=0.03, kill_after=0.03, delay=0.2)
     options = Options(engines=3, faults=faults, kill_every_s=1.0, kills_max=60, deploys_at_s=(1.0, 8.0), rollout_s=10.0, pinned=seed % 2 == 1)
@@ -221,23 +222,24 @@ LINES = (n.Line("narrow", concurrency=1), n.Line("keyed", per_key=1), n.Line("sl
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 @pytest.mark.parametrize("an_engine_serves", [False, True], ids=["workers", "workers and engines"])
-def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(line: n.Line, an_engine_serves: bool) -> None:
+@pytest.mark.parametrize("seeds", [pytest.param(1, id="one"), pytest.param(3, id="three", marks=pytest.mark.prove)])
+def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(seeds: int, line: n.Line, an_engine_serves: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(3):
+    for seed in range(seeds):
         programs = [in_queues(changed_everywhere(), line.name), in_queues(changed_everywhere(), line.name)]
         faults = Faults(kill_before=0.02, kill_after=0.02, freeze=0.01)
         options = Options(workers=3, lines=(line,), an_engine_serves=an_engine_serves, faults=faults, kill_every_s=1.0, epoch_every_s=20.0, kills_max=40)
         report = simulate(programs, seed, options)
         assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
         counts.update(report.counts)
-    assert counts["kills"] > 60 and counts["handed over"] > 50 and counts["handed over again"] > 0
+    assert counts["kills"] > 20 * seeds and counts["handed over"] > 16 * seeds and (counts["handed over again"] > 0 or seeds == 1)
 
 
 FOUND = {73: False, 353: True, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
 """Worlds in which something was found, and whether they always suspend."""
 
 
-@pytest.mark.parametrize("seed", FOUND)
+@pytest.mark.parametrize("seed", some(FOUND, 3))
 def test_what_was_found_once_does_not_come_back(seed: int) -> None:
     world(seed, always_suspend=FOUND[seed])
 

@@ -130,7 +130,7 @@ class TestTwoSqliteStores(StoreConformance):
 @pytest.mark.parametrize("seed", [20, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(21, 41))])
 async def test_two_stores_in_turns_do_what_memory_does(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "SqliteStore", InTurns)
-    await walk.compare_stores(seed, tmp_path / "perdure.db", walk.OPERATIONS_MIN)
+    await walk.compare_stores(seed, tmp_path / "perdure.db", 100)
 
 
 # What is acknowledged is there afterwards.

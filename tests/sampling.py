@@ -1,0 +1,12 @@
+"""Which parameters of a test belong to each run of the tests, where trying all of them takes long."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+
+
+def some(values: Iterable[Any], count: int) -> list[ParameterSet]:
+    """All values as parameters of a test: the first `count` for each run, the rest for `make prove`."""
+    return [pytest.param(value, marks=() if number < count else pytest.mark.prove) for number, value in enumerate(values)]
