@@ -24,7 +24,7 @@ from perdure.service.access import Access, within
 from perdure.service.asking import ask
 from perdure.service.fold import Fold
 from perdure.service.following import Emitted
-from perdure.service.queries import Status
+from perdure.service.queries import Listed, Status
 from perdure.short_traceback import short_traceback
 
 P = ParamSpec("P")
@@ -79,8 +79,15 @@ class AsyncHandle(Generic[R_co]):
     async def _why(self) -> str:
         return (await self.status()).why
 
+    async def summary(self) -> Listed:
+        """What `AsyncClient.list` says of it: its status, version, times and attributes. That is one row of the store, however long the execution is."""
+        return await queries.summary(self._access, self.key)
+
     async def status(self) -> Status:
-        """How it stands, and in a sentence why it waits."""
+        """How it stands, and in a sentence why it waits.
+
+        The first call of a client reads the whole log for that, 100,000 steps in one or two seconds, the next ones what is new; `summary` reads none of it.
+        """
         return await queries.status(self._access, self._fold)
 
     async def steps(self) -> list[StepView]:

@@ -12,7 +12,7 @@ from perdure.loop_thread import LoopThread, joined
 from perdure.programs.code.declare import Signal
 from perdure.programs.code.durations import Duration
 from perdure.service.following import Emitted
-from perdure.service.queries import Status
+from perdure.service.queries import Listed, Status
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -38,6 +38,10 @@ class Handle(Generic[R_co]):
     def result(self, timeout: Duration | None = None) -> R_co:
         """See `AsyncHandle.result`."""
         return self._thread.call(self._inner.result(timeout))
+
+    def summary(self) -> Listed:
+        """See `AsyncHandle.summary`."""
+        return self._thread.call(self._inner.summary())
 
     def status(self) -> Status:
         """See `AsyncHandle.status`."""

@@ -216,6 +216,21 @@ async def test_what_is_got_must_exist_and_be_of_its_workflow(c: Cluster, client:
 
 
 @virtually
+async def test_a_summary_is_what_a_list_says_and_needs_no_log(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(order)
+    handle = await client.start(order.with_(attributes={"customer": "c1"}))
+    await settle()
+
+    async def unread(key: Key, after: int = 0) -> None:
+        raise AssertionError("the log was read")
+
+    c.store.read = unread  # type: ignore[method-assign]  # it is the store that the client has
+    found = await handle.summary()
+    assert [found] == await client.list()
+    assert (found.status, found.workflow_version, found.attributes) == ("waiting", 2, {"customer": "c1"})
+
+
+@virtually
 async def test_a_status_says_how_it_stands_through_its_life(c: Cluster, client: AsyncClient) -> None:
     handle = await client.start(one.with_(id="k"), 10.0)
     before = await handle.status()

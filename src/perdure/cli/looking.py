@@ -188,7 +188,8 @@ def result(settings: Settings, /, *, id: str, wait: bool, timeout: str | None, f
 
     with settings.client() as client:
         handle = asking.one(client, settings, id)
-        if not wait and timeout is None and exits.of_status((status := handle.status()).status) in (Exit.WAITS, Exit.APPROVAL):
+        waits, looks = (Exit.WAITS, Exit.APPROVAL), not wait and timeout is None
+        if looks and exits.of_status(handle.summary().status) in waits and exits.of_status((status := handle.status()).status) in waits:
             raise asking.not_ended(status)
         output.value(asking.waited(handle, timeout), format)
 

@@ -81,7 +81,7 @@ def _follow(client: Client, handle: Handle[Any], given: dict[str, Any]) -> None:
     form = "json" if given["as_json"] else given["format"]
     if not given["wait"]:
         output.value({**handle.key._asdict(), "created": handle.created} if form == "json" else name(handle.key), form)
-    if (program := unknown(handle.status(), known(client))) is not None:
+    if (program := unknown(handle.summary(), known(client))) is not None:
         click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
     if given["wait"]:
         output.value(waited(handle, given["timeout"]), form)

@@ -166,7 +166,7 @@ def start(settings: Settings, /, *, workflow: str, wait: bool, timeout: str | No
             output.value({**handle.key._asdict(), "created": handle.created} if format == "json" else name(handle.key), format)
         if not handle.created:
             click.echo(f"perdure: {name(handle.key)} exists already; nothing was started", err=True)
-        if (program := unknown(handle.status(), known(client))) is not None:
+        if (program := unknown(handle.summary(), known(client))) is not None:
             what = "FILE.yaml --tools FILE.py" if documents.is_document(workflow) else "FILE.py"
             click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker {what} starts one", err=True)
         if wait or watch:

@@ -67,7 +67,7 @@ def _events(handle: Handle[Any], print_one: Callable[[PublicEvent], None]) -> Lo
 
     def look() -> bool:
         nonlocal last
-        is_still = handle.status().status in STILL  # asked first, so that what made it so is among the events
+        is_still = handle.summary().status in STILL  # asked first, so that what made it so is among the events
         for event in handle.events(after=last):
             last = event.id
             print_one(event)

@@ -95,8 +95,17 @@ class EngineView(msgspec.Struct, frozen=True):
 # one execution
 
 
+async def summary(access: Access, key: Key) -> Listed:
+    """What a list says of an execution, from its head alone.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    return _listed(await access.head(key))
+
+
 async def status(access: Access, fold: Fold) -> Status:
-    """How an execution stands, by its log up to now.
+    """How an execution stands, by its log up to now: why it waits, what is open and settled and what is unread follow from nothing less.
 
     Raises:
         NotFound: there is no such execution.
