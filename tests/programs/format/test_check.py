@@ -76,7 +76,7 @@ def test_nothing_is_wrong_with_the_examples(name: str) -> None:
         (
             '  - {id: a, tool: T, timeout: "@input.t"}',
             "not_constant",
-            "steps[0].timeout: no reference can stand here; write seconds, or text such as '30s'",
+            "steps[0].timeout: no reference can stand here, as it is read before anything runs; write seconds, or text such as '30s'",
         ),
         ("  - {id: input, tool: T}", "root_as_id", "steps[0].id: 'input' is a root, which references begin with; give it another name"),
         ("  - {id: a b, tool: T}", "bad_id", "steps[0].id: 'a b' is not an id: letters, digits, '_' and '-', beginning with a letter or '_'"),

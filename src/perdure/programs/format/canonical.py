@@ -13,7 +13,7 @@ from perdure.expr import schema
 from perdure.programs.code.durations import seconds
 from perdure.programs.format import model
 from perdure.programs.format.parse import INTEGERS
-from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Schema, Shape, Steps, Value, chosen, is_template
+from perdure.programs.format.shapes import Choice, Condition, Duration, Either, Field, Fields, ListOf, MapOf, Schema, Shape, Steps, Value, chosen, is_computed
 from perdure.programs.format.steps import lists, placed, verb_of
 
 
@@ -97,7 +97,7 @@ def of_shape(shape: Shape, value: Any) -> Any:
     """The canonical form of a value that stands where `shape` is taken."""
     match shape:
         case Duration():
-            return value if is_template(value) else plain(seconds(value))
+            return copied(value) if is_computed(value) else plain(seconds(value))
         case Steps():
             return [_step(step) for step in value]
         case Condition():

@@ -171,11 +171,14 @@ class Fit:
 
     def _duration(self, shape: Duration, value: Any, pointer: str) -> None:
         where = place(self.document, pointer)
-        if is_template(value):
+        if is_template(value) or (is_expression(value) and self._native):
             if shape.template:
                 self.expressions.append(Expression(pointer, value, shape))
             else:
-                self._tell("not_constant", pointer, f"{where}: no reference can stand here; write seconds, or text such as '30s'")
+                what = "reference" if is_template(value) else "expression"
+                self._tell(
+                    "not_constant", pointer, f"{where}: no {what} can stand here, as it is read before anything runs; write seconds, or text such as '30s'"
+                )
             return
         try:
             seconds(value)

@@ -10,7 +10,7 @@ from perdure.programs.code.durations import seconds
 from perdure.programs.format.draft import Draft
 from perdure.programs.format.finding import joined
 from perdure.programs.format.outline import ListKind, Site
-from perdure.programs.format.shapes import is_template
+from perdure.programs.format.shapes import is_computed
 from perdure.programs.graph.ir import Each, Join, Node, Repeat, Retry, Undo
 
 BODIES: tuple[ListKind, ...] = ("then", "else", "do", "parallel", "race")
@@ -143,7 +143,7 @@ def constant_s(draft: Draft, duration: Any, pointer: str) -> float | None:
     """A duration that is known before anything runs, in seconds."""
     if duration is None:
         return None
-    if is_template(duration):
+    if is_computed(duration):
         draft.error("not_constant", pointer, f"{duration!r} is known only while it runs; write seconds, or text such as '30s'")
         return None
     try:
@@ -154,7 +154,7 @@ def constant_s(draft: Draft, duration: Any, pointer: str) -> float | None:
 
 
 def _delay(draft: Draft, delay: Any, pointer: str) -> Any:
-    return delay if is_template(delay) else constant_s(draft, delay, pointer)
+    return delay if is_computed(delay) else constant_s(draft, delay, pointer)
 
 
 def _whole(draft: Draft, fields: Mapping[str, Any], field: str, pointer: str) -> int:

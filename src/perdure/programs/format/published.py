@@ -135,7 +135,8 @@ def _step() -> dict[str, Any]:
 def _duration(template: bool) -> dict[str, Any]:
     text = rf"^\s*{_UNIT}(?:\s*{_UNIT})*\s*$"
     found = [{"type": "number", "minimum": 0}, {"type": "string", "pattern": text}]
-    return {"description": "seconds, or text such as '30s' or '2h 30m'", "anyOf": [*found, {"type": "string", "pattern": _REFERENCE}] if template else found}
+    computed = [{"type": "string", "pattern": _REFERENCE}, {"type": "object", "properties": {"expr": {"type": "string"}}, "required": ["expr"]}]
+    return {"description": "seconds, or text such as '30s' or '2h 30m'", "anyOf": [*found, *computed] if template else found}
 
 
 def _condition() -> dict[str, Any]:

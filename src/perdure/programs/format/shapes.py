@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from perdure.expr.template import is_expression
+
 NOTHING: Any = msgspec.UNSET
 """No default: a field that is absent means something that no value says."""
 
@@ -42,7 +44,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Duration(msgspec.Struct, frozen=True):
-    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference as well, which sees `roots` besides those that are seen everywhere."""
+    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference or an expression as well, which sees `roots` besides those that are seen everywhere."""
 
     template: bool = False
     roots: tuple[str, ...] = ()
@@ -155,7 +157,7 @@ def suits(shape: Shape, value: Any) -> bool:
         case Choice():
             return any(value is one or (type(value) is type(one) and value == one) for one in shape.values)
         case Duration():
-            return isinstance(value, int | float | str) and not isinstance(value, bool)
+            return (isinstance(value, int | float | str) and not isinstance(value, bool)) or is_expression(value)
         case Steps():
             return isinstance(value, list)
         case ListOf():
@@ -182,3 +184,8 @@ def chosen(shape: Either, value: Any) -> Shape | None:
 def is_template(value: Any) -> bool:
     """Whether text has a reference in it, or is one."""
     return isinstance(value, str) and (("@{" in value) or (value.startswith("@") and not value.startswith("@@")))
+
+
+def is_computed(value: Any) -> bool:
+    """Whether a value is known only while it runs: it has a reference in it, or is an expression."""
+    return is_template(value) or is_expression(value)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.expr.template import is_expression
 from perdure.programs.graph.ir import AFTER, ALWAYS, IR, Each, Node, Repeat, Rule
 
 TITLE_MAX = 32
@@ -121,6 +122,8 @@ def _comparison(operator: str, right: Any) -> str:
 
 
 def _duration(config: Any) -> str:
+    if is_expression(config):
+        return str(config["expr"])
     if isinstance(config, Mapping):
         return f"until {_said(config.get('until'))}"
     if not isinstance(config, int | float):
