@@ -44,7 +44,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Duration(msgspec.Struct, frozen=True):
-    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference or an expression as well, which sees `roots` besides those that are seen everywhere."""
+    """Seconds, or text such as ``"2h 30m"``; with `template`, a reference or an expression as well, which also sees `roots`."""
 
     template: bool = False
     roots: tuple[str, ...] = ()
