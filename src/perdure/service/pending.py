@@ -17,17 +17,18 @@ from perdure.core.paths import Key
 from perdure.core.time_bounds import TimeBounds
 from perdure.runtime.endings import ENDED
 from perdure.service.access import Access
-from perdure.stores.base import Commit, Filter, Head, Moment
+from perdure.stores.base import Commit, Filter, Head
 
 ROW_MAX = 200
 """How many of the newest of a row are looked at."""
 
 
-async def withdrawal(access: Access, head: Head, message: messages.Cancel | messages.Terminate, moment: Moment) -> Commit | None:
-    """What ends an execution that has not begun and that no engine has in hand, and tells those that wait for it; None for any other. `moment` is about now."""
+async def withdrawal(access: Access, head: Head, message: messages.Cancel | messages.Terminate) -> Commit | None:
+    """What ends an execution that has not begun and that no engine has in hand, and tells those that wait for it; None for any other."""
     if head.version or head.holder is not None or head.status in ENDED:
         return None
     key = head.key
+    moment = await access.store.moment()
     mail = await access.store.mail(key)
     execution, host, now = Execution(key, head.root), Host(""), TimeBounds.exactly(max(moment.now_s, head.created_at_s))
     total = _decided(decide(execution, message, _NEVER, now, host))
@@ -82,8 +83,7 @@ def following(key: Key, heads: list[Head]) -> Key:
 async def superseded(access: Access, heads: Sequence[Head], by: Key) -> list[Commit]:
     """What withdraws those of a row that have not begun, for the sake of `by`. It belongs to the commit that starts that one: else both would run."""
     message = messages.Cancel(f"superseded by {by.id}")
-    moment = await access.store.moment()
-    changes = [await withdrawal(access, head, message, moment) for head in heads if head.status == "pending"]
+    changes = [await withdrawal(access, head, message) for head in heads if head.status == "pending"]
     return [change for change in changes if change is not None]
 
 

@@ -21,7 +21,7 @@ from perdure.runtime.endings import ENDED, last_turn
 from perdure.service import pending
 from perdure.service.access import Access
 from perdure.service.repeating import place, read
-from perdure.stores.base import Commit, Committed, Head, Moment, Post
+from perdure.stores.base import Commit, Committed, Head, Post
 
 HANDLED_MIN_S, HANDLED_MAX_S = 0.01, 0.5
 """The shortest and the longest wait before the mail is looked at again, for whether a message was handled."""
@@ -124,12 +124,11 @@ def to_discard(head: Head, reason: str) -> Request:
 async def post(access: Access, requests: Sequence[Request]) -> None:
     """Post them in one commit. Executions that are to end, have not begun and are in no engine's hands end with it; if an engine takes one meanwhile,
     that one is told in a second commit."""
-    moment = await access.store.moment()
     changes: list[Commit | Post] = []
-    for number, request in enumerate(requests):
+    for number, request in enumerate(requests, 1):
+        changes.append(await _change(access, request))
         if number % AT_A_TIME == 0:
             await asyncio.sleep(0)
-        changes.append(await _change(access, request, moment))
     answers = await access.store.commit(changes)
     missed = [
         one.post for one, change, answer in zip(requests, changes, answers, strict=True) if isinstance(change, Commit) and not isinstance(answer, Committed)
@@ -138,10 +137,10 @@ async def post(access: Access, requests: Sequence[Request]) -> None:
         _ = await access.store.commit(missed)
 
 
-async def _change(access: Access, request: Request, moment: Moment) -> Commit | Post:
+async def _change(access: Access, request: Request) -> Commit | Post:
     match request.message:
         case messages.Cancel() | messages.Terminate() as message:
-            return await pending.withdrawal(access, request.head, message, moment) or request.post
+            return await pending.withdrawal(access, request.head, message) or request.post
         case _:
             return request.post
 
