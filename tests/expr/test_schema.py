@@ -82,3 +82,48 @@ def test_a_large_value_that_does_not_fit_a_large_schema_takes_little_time_and_me
     assert first.startswith('at 0: "no" is not one of') and third.startswith('at a: "no" is not one of'), ran.stderr
     assert second == "somewhere: a value of 5,000,008 bytes does not fit, and is too large for this schema to say where; check a part of it"
     assert time.monotonic() - began_s < 20.0
+
+
+def nested(depth: int, leaf: Any = 5) -> Any:
+    value = leaf
+    for number in range(depth):
+        value = {"a": value, "number": number}
+    return value
+
+
+REF = {"$ref": "#/$defs/n"}
+LOOPING: dict[str, dict[str, Any]] = {
+    "anyOf": {"anyOf": [{"properties": {"a": REF}, "required": ["a"]}, {"properties": {"a": REF}, "minProperties": 1}]},
+    "oneOf": {"oneOf": [{"properties": {"a": REF}, "required": ["x"]}, {"properties": {"a": REF}, "required": ["y"]}]},
+    "allOf": {"allOf": [{"properties": {"a": REF}}, {"properties": {"a": REF}, "minProperties": 1}]},
+    "other definitions": {"anyOf": [{"$ref": "#/$defs/m"}, {"allOf": [{"$ref": "#/$defs/m"}]}]},
+    "patterns": {"anyOf": [{"patternProperties": {"^a": REF}}, {"additionalProperties": REF}]},
+    "dynamic": {"$dynamicAnchor": "here", "anyOf": [{"properties": {"a": {"$dynamicRef": "#here"}}}, {"properties": {"a": {"$dynamicRef": "#here"}}}]},
+}
+
+
+@pytest.mark.parametrize("name", LOOPING)
+def test_a_schema_that_leads_back_to_itself_by_several_ways_takes_no_more_time_at_each_level(name: str) -> None:
+    schema = {"$defs": {"n": {"type": "object", **LOOPING[name]}, "m": {"type": "object", "properties": {"a": REF}}}, **REF}
+    began_s = time.process_time()
+    for depth in (40, 200):
+        assert not compiled(schema).is_valid(nested(depth))
+        (told,) = problems(schema, nested(depth))
+        assert told.startswith("at a/a/" if name == "allOf" else "somewhere: the value does not fit, and is too large or too deep for this schema")
+    assert problems(schema, nested(2))[0].startswith("at ")
+    assert time.process_time() - began_s < 1
+
+
+def test_a_schema_whose_definitions_double_again_and_again_is_refused() -> None:
+    chain: dict[str, Any] = {f"n{number}": {"anyOf": [{"$ref": f"#/$defs/n{number + 1}"}, {"$ref": f"#/$defs/n{number + 1}"}]} for number in range(26)}
+    began_s = time.process_time()
+    with pytest.raises(BadExpression, match=r"more than 1,000,000 parts; refer to each definition from fewer places"):
+        compiled({"$defs": {**chain, "n26": {"type": "string"}}, "$ref": "#/$defs/n0"})
+    assert time.process_time() - began_s < 1
+
+
+def test_of_a_schema_that_leads_back_to_itself_by_one_way_it_is_said_where_a_value_does_not_fit() -> None:
+    tree = {"$defs": {"n": {"type": "object", "properties": {"a": {"anyOf": [REF, {"type": "null"}]}, "number": {"type": "integer"}}}}, **REF}
+    assert problems(tree, nested(60, "x"))[0].startswith("at a")
+    other = {"$defs": {"n": {"type": "object", "properties": {"a": REF, "number": {"type": "integer"}}}}, **REF}
+    assert problems(other, nested(60, "x")) == [f'at {"/".join(["a"] * 60)}: "x" is not of type "object"']
