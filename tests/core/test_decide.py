@@ -425,6 +425,14 @@ def test_an_execution_past_its_deadline_is_told_to_unwind_then_stopped_and_fails
     assert story.execution.wake_at() is None and story.tick(100.0) == []
 
 
+@pytest.mark.parametrize("deadline_s", ["0.01", "0.3", "1.5", "60", "86400.25", "31536000"])
+def test_the_message_of_a_deadline_says_it_as_it_was_written(deadline_s: str) -> None:
+    story = Story({"start": [opens("a", Sleep(1e9))], "cancel": [Drop(A), FAILED]})
+    story.now_s = 1_795_000_000.1
+    story.begin(deadline_s=float(deadline_s))
+    assert [event.reason for event in story.tick(float(deadline_s) + 1) if isinstance(event, e.Cancelling)] == [f"not ended {deadline_s} s after its start"]
+
+
 def test_what_is_due_at_the_deadline_is_done_before_it() -> None:
     story = Story({"start": [opens("a", Sleep(60.0))], "a": [DONE]})
     story.begin(deadline_s=60.0)

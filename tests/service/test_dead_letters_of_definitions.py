@@ -69,3 +69,27 @@ def test_the_same_error_at_different_steps_is_two_groups() -> None:
 def test_the_deadline_is_a_reason_of_its_own(world: World) -> None:
     letter = letter_of(world, [{"id": "waits", "sleep": 100}], limits={"deadline": 5})
     assert (letter.path, letter.reason) == ("", "deadline_exceeded")
+
+
+def echo(**more: Any) -> dict[str, Any]:
+    return {"tool": "ECHO", "with": {"text": "x" * 100}, **more}
+
+
+ROUND = [echo(id="a", next="b"), echo(id="b", next=[{"to": "a", "endless": True}])]
+TWICE = [echo(id="a", next=["b", "c"]), echo(id="b", next="d"), echo(id="c", next="d"), echo(id="d", join="each", next="e"), echo(id="e")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "limits", "said"),
+    [
+        (ROUND, {"max_hops": 5}, ("b", "exceeded_max_hops")),
+        ([echo(id="a", next="b"), echo(id="b", next="c"), echo(id="c")], {"max_bytes": 150}, ("b", "exceeded_max_bytes")),
+        (TWICE, {}, ("d#2", "unsafe_loop")),
+    ],
+    ids=lambda one: one[1] if isinstance(one, tuple) else "",
+)
+def test_a_limit_of_a_graph_of_tokens_is_a_reason_of_its_own_with_the_step_that_went_beyond(
+    world: World, steps: Any, limits: dict[str, Any], said: tuple[str, str]
+) -> None:
+    letter = letter_of(world, steps, order="ports", dialect="004", limits=limits)
+    assert (letter.path.split("/")[-1], letter.reason, letter.type) == (*said, said[1])

@@ -404,7 +404,8 @@ class _Draft:
             if promise is not None and promise.due_s == wake_at_s:
                 yield self._due(promise)
             elif execution.started is not None:
-                why = f"not ended {wake_at_s - execution.started.at_s:g} s after its start"
+                after_s = round(wake_at_s - execution.started.at_s, 5)  # a time of today has no more digits than these
+                why = f"not ended {after_s:.12g} s after its start"
                 yield e.Cancelling(self.now_s, why, deadline=True) if execution.cancelling is None else e.Stopped(self.now_s)
 
     def _due(self, promise: Promise) -> e.Event:

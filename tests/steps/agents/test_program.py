@@ -163,12 +163,24 @@ def test_a_tool_that_fails_is_told_after_its_own_tries(world: World) -> None:
     assert len(tries) == 3
 
 
-def test_a_tool_that_rolls_back_ends_the_agent(world: World) -> None:
+def test_a_tool_that_rolls_back_ends_the_agent_and_what_other_tools_have_done_is_undone(world: World) -> None:
+    cancelled = []
+
+    @step
+    def buy(item: str) -> str:
+        return f"bought {item}"
+
+    @buy.undo
+    def cancel(result: str, item: str) -> None:
+        cancelled.append(item)
+
     @step
     def stop() -> None:
         raise Rollback("enough")
 
-    assert failed(world.start(shopper(Script([("stop", {})]), tools=[stop]), "Go")) == ("Rollback", "enough")
+    script = Script([("buy", {"item": "tea"})], [("buy", {"item": "milk"})], [("stop", {})])
+    assert failed(world.start(shopper(script, tools=[buy, stop]), "Go")) == ("Rollback", "enough")
+    assert cancelled == ["milk", "tea"] and len(script.asked) == 3
 
 
 def test_a_tool_that_was_interrupted_is_told_as_not_known_and_not_run_again(world: World) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from click.testing import CliRunner
 
 from perdure import AsyncClient, Client, Definition, ExecutionFailed
+from perdure.cli.commands import root
 from perdure.core.ops import COMPOSITE
 from perdure.core.paths import Key
 from perdure.runtime.host import open_store
@@ -55,6 +57,19 @@ def test_other_spellings_and_other_definitions_use_the_same_and_other_constants_
     world.run(definition([*BEST[:2], {"top_k": 3}], "third"))
     (composite,) = found(world)
     assert composite.uses == 2
+
+
+def test_what_counts_the_uses_is_not_among_the_executions_that_are_listed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/perdure.db"
+    it = definition(BEST)
+    for _ in range(2):
+        it.with_(db=url).run()
+    with Client(url) as client:
+        assert [(one.key.workflow, one.status) for one in client.list()] == [("it", "completed")] * 2
+        assert client.list(status="pending") == [] and COMPOSITE in [one.key.workflow for one in client.list(internal=True)]
+    shown = CliRunner().invoke(root, ["--db", url, "ls"])
+    assert shown.exit_code == 0 and COMPOSITE not in shown.output and shown.output.count("completed") == 2
+    assert COMPOSITE in CliRunner().invoke(root, ["--db", url, "ls", "--all"]).output
 
 
 @pytest.mark.perdure(crash_at="every", crashes_max=60)
