@@ -29,7 +29,7 @@ handed over again, killed after, killed at a time, killed before, lost ring, pau
 settled in the grace, abandoned after the grace, never begun, Stopped, undone, undone in doubt
 """.replace("\n", " ")
 
-SEEDS_OF_ALL_FAULTS = (0, 1, 14, 19, 23, 89)
+SEEDS_OF_ALL_FAULTS = (4, 24, 91, 118)
 
 DIGESTS = """
 from perdure.testing.simulator import drawn, simulate
@@ -100,12 +100,12 @@ def test_a_seed_is_the_same_world_in_a_file_as_in_memory_byte_for_byte(seed: int
 @pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.prove)])
 def test_pauses_change_nothing_of_what_comes_of_a_program(store: Kind, always_suspend: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(4 if store == "memory" else 2):
+    for seed in range(2):
         programs = [generate(Random(seed), 12), generate(Random(-1 - seed), 6)]
         report = simulate(programs, seed, Options(store=store, always_suspend=always_suspend, pause_every_s=0.5, kills_max=1, trouble_s=60.0))
         assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
         counts.update(report.counts)
-    assert counts["Parked"] > 5 and counts["interruptions"] == counts["kills"] == 0
+    assert counts["Parked"] > 2 and counts["interruptions"] == counts["kills"] == 0
 
 
 @pytest.mark.parametrize("seed", some(range(5), 2))
@@ -232,16 +232,18 @@ def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(seeds: int, line:
         report = simulate(programs, seed, options)
         assert not report.problems, f"seed {seed}: " + "\n".join(report.problems)
         counts.update(report.counts)
-    assert counts["kills"] > 20 * seeds and counts["handed over"] > 16 * seeds and (counts["handed over again"] > 0 or seeds == 1)
+    assert counts["kills"] > 20 * seeds and counts["handed over"] > 5 * seeds and (counts["handed over again"] > 0 or seeds == 1)
 
 
 FOUND = {73: False, 353: True, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
-"""Worlds in which something was found, and whether they always suspend."""
+"""Worlds in which something was found, when engines asked for work every second; and whether they always suspend."""
 
 
-@pytest.mark.parametrize("seed", some(FOUND, 3))
+@pytest.mark.parametrize("seed", some(FOUND, 2))
 def test_what_was_found_once_does_not_come_back(seed: int) -> None:
-    world(seed, always_suspend=FOUND[seed])
+    programs, options = drawn(seed, always_suspend=FOUND[seed])
+    report = simulate(programs, seed, replace(options, poll_s=1.0))
+    assert not report.problems, "\n".join(report.problems)
 
 
 def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:

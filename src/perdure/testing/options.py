@@ -76,6 +76,7 @@ def drawn(seed: int, *, faults: bool = True, always_suspend: bool = False, store
     programs, options = _with_queues(Random(f"{seed}: queues"), programs, options)
     rng = Random(f"{seed}: losers")
     programs = [with_losers(program, rng) for program in programs] if rng.random() < 0.4 else programs
+    options = replace(options, poll_s=Random(f"{seed}: poll").choice((1.0, 5.0, 5.0)))
     return _with_endings(Random(f"{seed}: endings"), programs, options, faults)
 
 
