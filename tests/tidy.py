@@ -191,7 +191,9 @@ def glossary(path: str, source: str) -> Iterator[str]:
 
 def swallowed_errors(path: str, source: str) -> Iterator[str]:
     """Nobody catches everything to do nothing."""
-    for node in ast.walk(_parse(source)):
+    if "except" not in source and "suppress" not in source:
+        return
+    for node in _nodes(source):
         match node:
             case ast.ExceptHandler(type=kind, body=body) if _is_any_error(kind) and all(map(_does_nothing, body)):
                 yield f"{path}:{node.lineno}: this swallows every error; name the one that is expected, or let it through"
@@ -201,7 +203,7 @@ def swallowed_errors(path: str, source: str) -> Iterator[str]:
 
 def bare_ignores(path: str, source: str) -> Iterator[str]:
     """An ignore names its rule and has its reason beside it: `# noqa: S101  # the reason`."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(source).readline) if IGNORE.search(source) else ():
         if token.type == tokenize.COMMENT and IGNORE.search(token.string) and not IGNORE_WITH_REASON.search(token.string):
             yield f"{path}:{token.start[0]}: an ignore needs its rule and, behind another #, its reason"
 
@@ -232,6 +234,11 @@ def _parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
+@cache
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parse(source)))
+
+
 def _module(path: str) -> str:
     """The dotted name of the module at `path`; a package's is that of its `__init__`."""
     return ".".join(PurePosixPath(path).relative_to("src").with_suffix("").parts)
@@ -247,7 +254,7 @@ def _layer(module: str) -> str:
 def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
     """Each import with its line, as an absolute dotted name; `from perdure import core` is one of perdure.core."""
     package = _module(path).split(".")[:-1]
-    for node in ast.walk(_parse(source)):
+    for node in _nodes(source):
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, alias.name) for alias in names)
@@ -262,9 +269,8 @@ _IMPORTERS = {"__import__", "import_module", "importlib.import_module"}
 
 
 def _impure_uses(source: str) -> Iterator[tuple[int, str]]:
-    tree = _parse(source)
-    modules = {alias.asname or alias.name: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    for node in ast.walk(tree):
+    modules = {alias.asname or alias.name: alias.name for node in _nodes(source) if isinstance(node, ast.Import) for alias in node.names}
+    for node in _nodes(source):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if module in IMPURE_PARTS:
                 yield from ((node.lineno, f"{module}.{alias.name}") for alias in names if IMPURE_PARTS[module].fullmatch(alias.name))
@@ -295,7 +301,7 @@ def _must_be_documented(tree: ast.Module, name: str, node: Definition) -> bool:
 
 def _names_given(source: str) -> Iterator[tuple[int, str]]:
     """The names that a module gives: what it defines, assigns, takes or imports as; not what others have named."""
-    for node in ast.walk(_parse(source)):
+    for node in _nodes(source):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield node.lineno, name

@@ -47,7 +47,7 @@ claim   where
 67      test_a_start_that_comes_twice_starts_once below; perdure.testing.simulator, which delivers everything twice now and then
 68      test_after_a_crash_a_step_runs_again_only_if_it_bears_that below
 69      the log has its own events; what they stand for: created = Started, execute = Opened and Tried, completed = Settled
-70      test_tidy: test_the_package_keeps_the_rule
+70      test_tidy: test_the_package_keeps_the_rules
 71-74   format/test_published: test_the_examples_fit_as_written_and_in_canonical_form; as 18, 13 and 27
 75-79   as 23, 27, 34, 35 and 25
 80      test_run_000: test_a_skipped_step_is_null_and_told_of
