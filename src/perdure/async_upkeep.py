@@ -12,8 +12,9 @@ from perdure.core.paths import Key
 from perdure.programs.code.declare import checked_name
 from perdure.programs.code.durations import Duration, seconds
 from perdure.programs.code.options import DEFAULT_TENANT
-from perdure.service import bundle, exporting, importing, queries, retention, verifying
+from perdure.service import archives, bundle, exporting, importing, queries, retention, verifying
 from perdure.service.access import Access
+from perdure.service.blob_sweep import OldArchives, Swept, sweep
 from perdure.service.importing import Imported
 from perdure.service.retention import DEFAULT, Archive, Old, Pruned
 from perdure.service.verify import Finding
@@ -22,6 +23,7 @@ from perdure.stores.base import Store
 Imports = list[Imported]
 Findings = list[Finding]
 Prunes = list[Pruned]
+Archives = list[archives.LogArchive]
 
 
 class AsyncUpkeep:
@@ -78,7 +80,8 @@ class AsyncUpkeep:
         """Remove what executions have done that ended so long ago: logs and mail. Their ids, statuses and times are kept, so that none is begun again.
 
         Of inputs and results the beginning of the SHA-256 is kept; who asks for a result hears that it was removed. With an `archive`, that is given an
-        export of each before. What somebody holds is left as it is, and so is that for which another has waited that has not ended. Large values stay.
+        export of each before. What somebody holds is left as it is, and so is that for which another has waited that has not ended. Large values stay until
+        `prune_values`.
         With `forget_ids`, nothing is kept, not even ids: what is started again under one of them runs again.
 
         Raises:
@@ -87,6 +90,49 @@ class AsyncUpkeep:
         before_s = (await self._store.moment()).now_s - seconds(older_than, "older_than")
         which = Old(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=frozenset(status), workflow=workflow, forget_ids=forget_ids)
         return [one async for one in retention.prune(self._store, which, archive, dry_run)]
+
+    async def archives(self, execution: str | Key, *, tenant: str = DEFAULT_TENANT) -> Archives:
+        """What compactions have replaced in the log of an execution that keeps archives, the newest first. Where some were pruned, the last says so.
+
+        Raises:
+            NotFound, Ambiguous: no execution is meant, or several.
+            LogDamaged: something of it can't be read.
+        """
+        return await archives.of_execution(self._store, await self._key(execution, tenant))
+
+    async def prune_archives(
+        self,
+        older_than: Duration,
+        *,
+        status: Iterable[str] | None = None,
+        workflow: str | None = None,
+        archive: Archive | None = None,
+        dry_run: bool = False,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Swept:
+        """Remove the archives that were made so long ago, also of executions that go on, and the large values that nothing needs any more.
+
+        Of an execution, an archive goes with all that are older. That there were archives, and which turns were in them, stays known. With an `archive`,
+        that is given an export of each execution before. Reads all logs of all tenants; engines may be at work meanwhile.
+
+        Raises:
+            BadValue: the duration or a status makes no sense.
+            LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
+        """
+        before_s = (await self._store.moment()).now_s - seconds(older_than, "older_than")
+        statuses = queries.checked_statuses(status)
+        old = OldArchives(tenant=checked_name(tenant, "tenant"), before_s=before_s, statuses=statuses, workflow=workflow)
+        return await sweep(self._store, old, dry_run, archive)
+
+    async def prune_values(self, *, dry_run: bool = False) -> Swept:
+        """Remove the large values, of all tenants, that nothing needs any more: neither an execution that is there, nor a message, nor an archive.
+
+        Reads all logs; engines may be at work meanwhile.
+
+        Raises:
+            LogDamaged, SealedPayload: a log, a message or an archive can't be read; nothing was removed.
+        """
+        return await sweep(self._store, None, dry_run)
 
     async def _key(self, execution: str | Key, tenant: str) -> Key:
         if isinstance(execution, Key):

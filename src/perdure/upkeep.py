@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.async_upkeep import AsyncUpkeep, Findings, Imports, Prunes
+from perdure.async_upkeep import Archives, AsyncUpkeep, Findings, Imports, Prunes
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.programs.code.durations import Duration
 from perdure.programs.code.options import DEFAULT_TENANT
+from perdure.service.blob_sweep import Swept
 from perdure.service.retention import DEFAULT, Archive
 
 
@@ -45,3 +46,25 @@ class Upkeep:
         """See `AsyncUpkeep.prune`."""
         asked = self._inner.prune(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, forget_ids=forget_ids, tenant=tenant)
         return self._thread.call(asked)
+
+    def archives(self, execution: str | Key, *, tenant: str = DEFAULT_TENANT) -> Archives:
+        """See `AsyncUpkeep.archives`."""
+        return self._thread.call(self._inner.archives(execution, tenant=tenant))
+
+    def prune_archives(
+        self,
+        older_than: Duration,
+        *,
+        status: Iterable[str] | None = None,
+        workflow: str | None = None,
+        archive: Archive | None = None,
+        dry_run: bool = False,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Swept:
+        """See `AsyncUpkeep.prune_archives`."""
+        asked = self._inner.prune_archives(older_than, status=status, workflow=workflow, archive=archive, dry_run=dry_run, tenant=tenant)
+        return self._thread.call(asked)
+
+    def prune_values(self, *, dry_run: bool = False) -> Swept:
+        """See `AsyncUpkeep.prune_values`."""
+        return self._thread.call(self._inner.prune_values(dry_run=dry_run))

@@ -4,13 +4,14 @@ import pytest
 
 from perdure.core.errors import BadValue, ExportRefused
 from perdure.core.paths import Key
-from perdure.service.bundle import MAGIC, Bundle, Exported, Message, Read, read, written
+from perdure.service.bundle import MAGIC, VERSION, Bundle, Exported, Message, Read, read, written
 
 SECRET = b"a secret that is long enough"
 BUNDLE = Bundle(
     1.5,
     (Exported(Key("t", "order", "o1"), "order@1", Key("t", "order", "o1"), 2, "waiting", (b"row",), (Message("m", b"body", 2.0),)),),
     {"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad": b"abc"},
+    {"0" * 64: 3.0},
 )
 
 
@@ -40,17 +41,18 @@ def test_nobody_signs_without_the_secret() -> None:
         written(BUNDLE, b"short")
 
 
-def test_a_file_of_a_later_format_is_refused_and_not_guessed_at() -> None:
+def test_a_file_of_another_format_is_refused_and_not_guessed_at() -> None:
     from hashlib import sha256
 
-    body = MAGIC + bytes((2, 0)) + b"\x80"
-    with pytest.raises(ExportRefused, match="upgrade perdure"):
-        read(body + sha256(body).digest(), b"")
-    body = MAGIC + bytes((1, 0)) + b"\x80"
+    for version, advice in ((VERSION + 1, "upgrade perdure"), (VERSION - 1, "export it anew")):
+        body = MAGIC + bytes((version, 0)) + b"\x80"
+        with pytest.raises(ExportRefused, match=advice):
+            read(body + sha256(body).digest(), b"")
+    body = MAGIC + bytes((VERSION, 0)) + b"\x80"
     with pytest.raises(ExportRefused, match="makes no sense"):
         read(body + sha256(body).digest(), b"")
 
 
 def test_blobs_are_what_they_are_called() -> None:
     with pytest.raises(ExportRefused, match="blobs are not what they are called"):
-        read(written(Bundle(1.5, BUNDLE.executions, {"0" * 64: b"abc"}), b""), b"")
+        read(written(Bundle(1.5, BUNDLE.executions, {"0" * 64: b"abc"}, {}), b""), b"")

@@ -2,6 +2,7 @@
 
 from perdure.cli.acting import cancel, evict, pause, resume, retry, send, terminate, undo
 from perdure.cli.approving import approvals, approve, decide, reject
+from perdure.cli.archives import archives
 from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letter_queue, dead_letters, discard, requeue
 from perdure.cli.defining import compile_, diff, fmt, schema, validate
@@ -23,7 +24,7 @@ from perdure.cli.verifying import verify
 __all__ = ["root"]
 
 root.section("Run", (run, start, worker))
-root.section("Look", (ls, show, graph, events, logs, result, query, stream, queues, engines))
+root.section("Look", (ls, show, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Act", (send, cancel, terminate, undo, pause, resume, patch))
 root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
 root.section("Decide", (approvals, approve, reject, decide))

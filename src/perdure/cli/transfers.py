@@ -79,10 +79,11 @@ def _tell(bundle: Bundle, said: dict[str, Any], as_json: bool) -> None:
     first, *others = bundle.executions
     if as_json:
         keys = [one.key._asdict() | {"status": one.status, "version": one.version} for one in bundle.executions]
-        click.echo(output.document({**said, "executions": keys, "blobs": len(bundle.blobs)}))
+        click.echo(output.document({**said, "executions": keys, "blobs": len(bundle.blobs), "pruned_archives": len(bundle.removed)}))
         return
     parts = [words.count(first.version, "event"), words.count(len(first.mail), "message")]
     parts += [words.count(len(bundle.blobs), "blob")] if bundle.blobs else []
+    parts += ["without its archives, which were pruned"] if bundle.removed else []
     below = f" and {words.count(len(others), 'execution')} below it" if others else ""
     signed = "signed" if said["signed"] else "not signed, for PERDURE_SECRET is not set"
     click.echo(f"{words.clean(said['file'])} has {name(first.key)}{below}: {', '.join(parts)}, {words.size(said['size_bytes'])}, {signed}")

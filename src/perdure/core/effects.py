@@ -19,6 +19,7 @@ from perdure.core.paths import UNDO, Key, Path, Queue, idempotency_key, text
 from perdure.core.program import program_name
 from perdure.core.promise import Promise
 from perdure.core.values import NOTHING, Value
+from perdure.core.walk import references
 
 Effect = mail.Send | Ack
 
@@ -128,7 +129,8 @@ def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
     start = messages.Start(
         op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition, op.grace_s
     )
-    return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens)
+    refers = references(op.input, op.definition)
+    return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens, refers=refers)
 
 
 def _seed(key: Key, path: Path) -> int:
@@ -138,11 +140,12 @@ def _seed(key: Key, path: Path) -> int:
 
 def _signal(key: Key, op: Send, number: int) -> mail.Send:
     signal = messages.Signal(op.name, op.body, "", key, number)
-    return mail.Send(op.to, f"signal:{key}:{number}", messages.encode(signal))
+    return mail.Send(op.to, f"signal:{key}:{number}", messages.encode(signal), refers=references(op.body))
 
 
 def _answer(child: Key, parent: messages.Parent, outcome: Outcome) -> mail.Send:
-    return mail.Send(parent.key, f"settle:{text(parent.path)}", messages.encode(messages.Settle(parent.path, 1, outcome)))
+    settle = messages.Settle(parent.path, 1, outcome)
+    return mail.Send(parent.key, f"settle:{text(parent.path)}", messages.encode(settle), refers=references(outcome))
 
 
 def _take_back(key: Key, promise: Promise, in_grace: bool = False) -> Iterator[Effect]:

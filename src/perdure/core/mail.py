@@ -26,7 +26,8 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     """A message on its way: sending the same key to the same address twice is the same as once.
 
     `due_at_s` is the store's time from which it may be delivered (0: at once). With `opens`, a head is made when the
-    address has none. Work for a queue has its `lane` and its `priority` there.
+    address has none. Work for a queue has its `lane` and its `priority` there. `refers` are the blobs that its body refers to and that the
+    store has already: of each, the names that it may be kept under.
     """
 
     to: Address
@@ -36,6 +37,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     opens: Opening | None = None
     lane: str = ""
     priority: int = 0
+    refers: tuple[tuple[str, ...], ...] = ()
 
 
 class Mail(msgspec.Struct, frozen=True, gc=False):

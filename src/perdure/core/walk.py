@@ -36,6 +36,11 @@ def rewritten(thing: Any, change: Callable[[Any], Any]) -> Any:
     return change(thing)
 
 
+def references(*things: Any) -> tuple[tuple[str, ...], ...]:
+    """The blobs that things refer to, as `perdure.core.mail.Send` has them."""
+    return tuple((name,) for name in blobs_of(things))
+
+
 def blobs_of(things: Iterable[Any]) -> dict[str, int]:
     """The blobs that things refer to, by hash, with the size that they are said to have, or `ARCHIVE`."""
     found: dict[str, int] = {}

@@ -15,7 +15,7 @@ from perdure.core.paths import Key
 MAGIC = b"\x89perdure\r\n"
 """How a file begins. What takes it for text, and changes the ends of its lines, is found out at once."""
 
-VERSION = 1
+VERSION = 2
 UNSIGNED, SIGNED = 0, 1
 DIGEST_BYTES = 32
 SECRET_BYTES_MIN = 16
@@ -43,11 +43,13 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """Executions, of which the first is the one that was asked for and the others are below it, and the blobs that they refer to, by hash."""
+    """Executions, of which the first is the one that was asked for and the others are below it, and the blobs that they refer to, by hash; of archives
+    that were pruned before, when that was."""
 
     made_at_s: float
     executions: tuple[Exported, ...]
     blobs: dict[str, bytes]
+    removed: dict[str, float]
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -85,7 +87,8 @@ def read(raw: bytes, secret: bytes) -> Read:
         raise ExportRefused("it is damaged or was cut short; copy it again, or export anew")
     version, signing = raw[len(MAGIC) : _HEADER_BYTES]
     if version != VERSION or signing not in (UNSIGNED, SIGNED):
-        raise ExportRefused(f"it is of format {version}, and known here is {VERSION}; upgrade perdure to read it")
+        advice = "upgrade perdure to read it" if version > VERSION else "a development version wrote it; export it anew"
+        raise ExportRefused(f"it is of format {version}, and known here is {VERSION}; {advice}")
     end = len(raw) - DIGEST_BYTES - (DIGEST_BYTES if signing == SIGNED else 0)
     try:
         bundle = _decoder.decode(raw[_HEADER_BYTES:end])

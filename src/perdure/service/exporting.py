@@ -3,16 +3,15 @@
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 
-import msgspec
-
 from perdure.core import events as e
 from perdure.core import log, messages
-from perdure.core.errors import LogDamaged, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.mail import Mail
 from perdure.core.ops import Spawn
 from perdure.core.paths import Key
 from perdure.core.values import intact
 from perdure.core.walk import ARCHIVE, blobs_of
+from perdure.service.archives import rows_of
 from perdure.service.bundle import Bundle, Exported, Message
 from perdure.stores.base import Log
 from perdure.stores.looking import Looking
@@ -20,18 +19,17 @@ from perdure.stores.looking import Looking
 TRIES_MAX = 20
 """How often it is looked again at one that went on meanwhile."""
 
-_archived: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
-
 
 async def export(looking: Looking, key: Key, children: bool = False) -> Bundle:
     """An execution as it stands; with `children`, also those that it has started, those that they have started, and so on.
 
     Raises:
         NotFound: there is no such execution.
-        LogDamaged: it can't be read, or a blob is missing.
+        LogDamaged: it can't be read, or a blob is missing that was not pruned.
     """
     executions: dict[Key, Exported] = {}
     blobs: dict[str, bytes] = {}
+    removed: dict[str, float] = {}
     wanted = deque([key])
     while wanted:
         one = wanted.popleft()
@@ -42,11 +40,14 @@ async def export(looking: Looking, key: Key, children: bool = False) -> Bundle:
         executions[one] = Exported(one, head.program, head.root, head.version, head.status, rows, letters)
         events = log.decode_all(rows)
         async for name, raw in referred(looking, blobs_of((*events, *(messages.decode(letter.body) for letter in mail)))):
-            blobs[name] = intact(name, raw)
+            if raw is None and (at_s := await looking.removed_at(name)) is not None:
+                removed[name] = at_s
+            else:
+                blobs[name] = intact(name, raw)
         wanted.extend(started(one, events) if children else ())
     if not executions:
         raise NotFound(key)
-    return Bundle((await looking.moment()).now_s, tuple(executions.values()), blobs)
+    return Bundle((await looking.moment()).now_s, tuple(executions.values()), blobs, removed)
 
 
 def started(key: Key, events: Iterable[e.Event]) -> list[Key]:
@@ -84,11 +85,4 @@ async def referred(looking: Looking, names: dict[str, int]) -> AsyncGenerator[tu
         raw = await looking.blob(name)
         yield name, raw
         if size_bytes == ARCHIVE and raw is not None:
-            wanted.extend(blobs_of(log.decode_all(_rows(raw))).items())
-
-
-def _rows(archive: bytes) -> list[bytes]:
-    try:
-        return _archived.decode(archive)
-    except msgspec.MsgspecError as error:
-        raise LogDamaged(f"an archive can't be read: {error}") from error
+            wanted.extend(blobs_of(log.decode_all(rows_of(name, raw))).items())

@@ -16,8 +16,8 @@ from perdure.core import log
 from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.paths import Key
-from perdure.core.values import intact
 from perdure.core.views import StepView
+from perdure.service.archives import rows_of
 from perdure.stores.base import Head, Store
 
 T = TypeVar("T")
@@ -30,8 +30,6 @@ KEPT_EVENTS_MAX = 500_000
 
 KEPT_MAX = 1_000
 """How many folds are kept."""
-
-_archived: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
 
 
 class Tail:
@@ -81,7 +79,7 @@ class Tail:
         raw = await self._store.blob(sha256)
         if raw is None:
             return None
-        rows = _archived.decode(intact(sha256, raw))
+        rows = rows_of(sha256, raw)
         version = 0
         for number, row in enumerate(rows):
             events = log.decode(row)

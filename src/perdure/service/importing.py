@@ -25,6 +25,7 @@ from perdure.programs.code.declare import checked_name
 from perdure.programs.code.places import reply_path
 from perdure.service.bundle import Bundle, Exported, Read
 from perdure.stores.base import Commit, Conflict, Filter, Moment, Store, Superseded
+from perdure.stores.blob_removal import blob_removal_of
 
 WHY_PAUSED = "imported"
 TRIES_MAX = 3
@@ -70,6 +71,7 @@ async def import_(store: Store, bundle: Bundle, *, id: str | None = None, paused
             commits = [_commit(one, bundle, names, moment, paused) for one in bundle.executions]
         except (LogDamaged, KeyError, ValueError, IndexError) as error:
             raise ExportRefused(f"a log in it makes no sense: {error!r}") from error
+        await blob_removal_of(store).note(bundle.removed)
         answers = await store.commit(_with_blobs(commits, bundle.blobs))
         for commit, answer in zip(commits, answers, strict=True):
             if isinstance(answer, Conflict):

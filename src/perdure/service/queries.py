@@ -55,7 +55,8 @@ INTERNAL = (APPROVAL, COMPOSITE)
 class Status(msgspec.Struct, frozen=True):
     """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
     the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten; `unread` counts
-    the messages by name that have arrived and that nothing waits for; `decided`: its approvals are, which takes effect when an engine runs."""
+    the messages by name that have arrived and that nothing waits for; `decided`: its approvals are, which takes effect when an engine runs; `archived`:
+    forgotten turns were archived, and, if all of them were pruned since, when that was."""
 
     key: Key
     status: str
@@ -75,6 +76,8 @@ class Status(msgspec.Struct, frozen=True):
     forgotten: dict[str, int] = {}
     unread: dict[str, int] = {}
     decided: bool = False
+    archived: bool = False
+    archives_pruned_at_s: float | None = None
 
 
 class EngineView(msgspec.Struct, frozen=True):
@@ -135,6 +138,8 @@ async def status(access: Access, fold: Fold) -> Status:
         {text(path): before for path, before in execution.trimmed.items() if before},
         _unread(execution),
         decided,
+        execution.archive is not None,
+        None if execution.archive is None else await access.store.removed_at(execution.archive),
     )
 
 
@@ -212,7 +217,7 @@ async def listing(
     which = Filter(
         tenant=tenant,
         workflow=workflow,
-        statuses=_statuses(status),
+        statuses=checked_statuses(status),
         id_prefix=id_prefix,
         created_from_s=await _since_s(access, since),
         older_than=older_than,
@@ -235,7 +240,12 @@ async def _heads(access: Access, which: Filter, internal: bool) -> list[Head]:
         left = msgspec.structs.replace(left, older_than=page[-1].key)
 
 
-def _statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | None:
+def checked_statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | None:
+    """The statuses that are meant; None means any.
+
+    Raises:
+        BadValue: one of them is none.
+    """
     if wanted is None:
         return None
     found = frozenset((wanted,) if isinstance(wanted, str) else wanted)

@@ -20,9 +20,11 @@ from perdure.core.mail import Opening, Send
 from perdure.core.ops import Err, Ok, Outcome, Receive
 from perdure.core.paths import Key, Path, parse, text
 from perdure.core.program import program_name
+from perdure.core.turns import is_forgotten
 from perdure.core.values import Value
+from perdure.core.walk import references
 from perdure.service.access import Access
-from perdure.stores.base import Committed, Post
+from perdure.stores.base import Committed, Conflict, Post
 
 SEED_BITS = 62
 
@@ -69,9 +71,17 @@ def place(execution: Execution, step: str | None) -> Path:
         path = ()
     if path in execution.settled and path:
         return path
+    if path and is_forgotten(path, execution.trimmed):
+        raise BadValue(
+            "step", step, f"a step of a turn that {execution.key} has not forgotten: {_forgotten(execution)} are gone; begin behind them, or rerun it"
+        )
     known = [text(one) for one in execution.settled]
     shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     raise BadValue("step", step, f"a step of {execution.key} that has settled: {shown or 'none has'}")
+
+
+def _forgotten(execution: Execution) -> str:
+    return ", ".join(f"turns 1–{turns:,} of {text(loop)}" for loop, turns in execution.trimmed.items() if turns)
 
 
 async def fork(access: Access, origin: Key, wanted: Repeat) -> None:
@@ -120,8 +130,10 @@ async def _begin(access: Access, execution: Execution, wanted: Repeat, started: 
     definition = started.definition if copied is None else execution.definition
     begin = messages.Start(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition, grace_s=started.grace_s)
     opens = Opening(program_name(wanted.key.workflow, version), wanted.key, attributes=indexed(known))
-    send = Send(wanted.key, "start", messages.encode(begin), 0.0, opens)
+    send = Send(wanted.key, "start", messages.encode(begin), 0.0, opens, refers=references(begin))
     (answer,) = await access.store.commit([Post(sends=(send,), blobs=tuple(blobs.items()))])
+    if isinstance(answer, Conflict):  # since it was read, it was removed, and what it referred to with it
+        raise NotFound(execution.key)
     if not isinstance(answer, Committed) or wanted.key not in answer.created:
         raise AlreadyThere(wanted.key)
 

@@ -5,6 +5,7 @@ itself, or harms nobody.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -30,10 +31,11 @@ LATE_S = 0.001
 UNREADABLE = (PerdureError, KeyError, ValueError, IndexError, AttributeError, TypeError)
 """What reading and folding a log raises that is none."""
 
-Kind = Literal["log", "head", "attributes", "asleep", "interrupted", "lost", "mail", "unread", "child", "blob", "unreferenced"]
+Kind = Literal["log", "head", "attributes", "asleep", "interrupted", "lost", "mail", "unread", "child", "blob", "pruned", "unreferenced"]
 """The log can't be read; the head says something else than the log; it is found by other attributes than it has; nothing will wake it; a call is with
 nobody; what is to be done is on no queue;
-a message can't be read; a message will do nothing; a child is not there, or its answer is not; a blob is missing or altered; a blob is of no use."""
+a message can't be read; a message will do nothing; a child is not there, or its answer is not; a blob is missing or altered;
+archives were pruned; a blob is of no use."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -49,7 +51,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """What is seen of an execution: its head, the rows of its log, its mail, which holders live, and of what it refers to: the keys of the work on
-    its queues, the blobs (None: missing; False: not what it is called), the heads of those that it waits for."""
+    its queues, the blobs (None: missing; False: not what it is called), of those that were removed on purpose when that was, the heads of those that it
+    waits for."""
 
     head: Head
     rows: Sequence[bytes]
@@ -57,6 +60,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     living: frozenset[str] = frozenset()
     work: frozenset[tuple[Queue, str]] = frozenset()
     blobs: Mapping[str, bool | None] = {}
+    removed: Mapping[str, float] = {}
     children: Mapping[Key, Head] = {}
 
 
@@ -187,6 +191,9 @@ def _child(sight: Sight, promise: Promise, answered: set[Path]) -> Iterator[Find
 
 
 def _blobs(sight: Sight) -> Iterator[Finding]:
+    for at_s in sight.removed.values():
+        what = f"turns of it were archived, and the archives were pruned at {datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        yield Finding(sight.head.key, "note", "pruned", "", what, "nothing; perdure archives says which turns those were")
     for name, whole in sight.blobs.items():
         if not whole:
             what = f"blob {name}, to which it refers, {'is missing' if whole is None else 'is not what it was'}"

@@ -65,7 +65,7 @@ async def verified(looking: Looking, keys: Iterable[Key]) -> AsyncGenerator[Veri
 
 def unreferenced(names: Iterable[str]) -> list[Finding]:
     """What is said of blobs to which nothing refers."""
-    return [Finding(None, "note", "unreferenced", "", f"nothing refers to blob {name}", "nothing; it only takes room") for name in sorted(names)]
+    return [Finding(None, "note", "unreferenced", "", f"nothing refers to blob {name}", "perdure prune removes it") for name in sorted(names)]
 
 
 class _Eyes:
@@ -89,7 +89,11 @@ class _Eyes:
         execution = _folded(key, rows)
         children |= await self._children(execution, but=children)
         blobs = await self._blobs(rows, mail)
-        return Sight(head=head, rows=rows, mail=mail, living=await self._alive(), work=await self._work_of(execution), blobs=blobs, children=children)
+        times_s = {name: await self._looking.removed_at(name) for name, whole in blobs.items() if whole is None}
+        removed = {name: at_s for name, at_s in times_s.items() if at_s is not None}
+        there = {name: whole for name, whole in blobs.items() if name not in removed}
+        living, work = await self._alive(), await self._work_of(execution)
+        return Sight(head=head, rows=rows, mail=mail, living=living, work=work, blobs=there, removed=removed, children=children)
 
     async def _alive(self) -> frozenset[str]:
         if self._living is None:

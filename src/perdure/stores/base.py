@@ -267,7 +267,9 @@ class Store(Protocol):
         Mail that is due when it arrives gets the time of its arrival as its `due_at_s`.
         A send that opens makes a head where there is none (status pending), and is delivered either way. A send brings `mail_at_s` of the
         head it goes to forward to its due time. A stale commit comes back as `Conflict`, one of another epoch as `Superseded`; neither changes
-        anything, nor touches its neighbours in the batch. A `Post` without an epoch is of the present one.
+        anything, nor touches its neighbours in the batch. A `Post` without an epoch is of the present one; one with a send that refers to a blob which
+        is not there comes back as `Conflict` without a head.
+        What it carries, and what its sends refer to, loses its mark (see `perdure.stores.blob_removal`).
         """
         ...
 
@@ -351,6 +353,10 @@ class Store(Protocol):
 
     async def blob(self, sha256: str) -> bytes | None:
         """The payload of this name, if it is kept."""
+        ...
+
+    async def removed_at(self, sha256: str) -> float | None:
+        """When the blob of this name was removed, if it was, and that was noted; None, if it is there."""
         ...
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:

@@ -9,7 +9,7 @@ or reordered are noticed; mail to its address and key; a blob to the name that i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from itertools import chain
@@ -47,6 +47,7 @@ from perdure.stores.base import (
     Store,
     Superseded,
 )
+from perdure.stores.blob_removal import BATCH, BlobRemoval, Marked, blob_removal_of
 from perdure.stores.codecs import Codec, shown
 from perdure.stores.encryption import NOT_ENCRYPTED, Encrypted
 from perdure.stores.joining import Joined, joining
@@ -251,6 +252,16 @@ class CodedStore:
                 return await self._do(lambda: self._coding.open_blob(name, found), (found,))  # noqa: B023  # called before the loop goes on
         return None
 
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        times_s = [await self.inner.removed_at(name) for name in self._coding.names(sha256)]
+        return next((at_s for at_s in times_s if at_s is not None), None)
+
+    @property
+    def blob_removal(self) -> BlobRemoval:
+        """Removes blobs by the names that they are kept under."""
+        return CodedBlobRemoval(blob_removal_of(self.inner), self._coding)
+
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
         return self.inner.on_wake(ring)
@@ -296,13 +307,52 @@ class CodedStore:
         return replace(change, row=row, compacted=compacted, sends=sends, acks=acks, blobs=blobs)
 
     def _sent(self, send: Send) -> Send:
-        return replace(send, body=self._coding.seal_mail(send.to, send.key, send.body))
+        refers = tuple(self._coding.names(sha256) for (sha256,) in send.refers)
+        return replace(send, body=self._coding.seal_mail(send.to, send.key, send.body), refers=refers)
 
     def _handed(self, mail: Mail) -> Mail:
         try:
             return replace(mail, body=self._coding.open_mail(mail.to, mail.key, mail.body))
         except SealedPayload as refusal:
             return replace(mail, body=REFUSED + str(refusal).encode())
+
+
+class CodedBlobRemoval:
+    """A `BlobRemoval` by hashes, each of which may be kept under several names."""
+
+    def __init__(self, inner: BlobRemoval, coding: Coding) -> None:
+        self._inner, self._coding = inner, coding
+
+    async def mark(self, sweep: str) -> None:
+        """See `BlobRemoval.mark`."""
+        await self._inner.mark(sweep)
+
+    async def keep(self, names: Sequence[str]) -> None:
+        """See `BlobRemoval.keep`."""
+        await self._inner.keep(self._names(names))
+
+    async def marked(self, sweep: str) -> Marked:
+        """See `BlobRemoval.marked`."""
+        return await self._inner.marked(sweep)
+
+    async def remove(self, sweep: str, noted: Sequence[str] | None = None, limit: int = BATCH) -> Marked:
+        """See `BlobRemoval.remove`."""
+        return await self._inner.remove(sweep, None if noted is None else self._names(noted), limit)
+
+    async def unmark(self, sweep: str) -> None:
+        """See `BlobRemoval.unmark`."""
+        await self._inner.unmark(sweep)
+
+    async def note(self, removed: Mapping[str, float]) -> None:
+        """See `BlobRemoval.note`."""
+        await self._inner.note({self._coding.names(sha256)[0]: at_s for sha256, at_s in removed.items()})
+
+    async def unclaimed(self) -> list[Mail]:
+        """See `BlobRemoval.unclaimed`."""
+        return [replace(one, body=self._coding.open_mail(one.to, one.key, one.body)) for one in await self._inner.unclaimed()]
+
+    def _names(self, hashes: Sequence[str]) -> list[str]:
+        return [name for sha256 in hashes for name in self._coding.names(sha256)]
 
 
 async def _elsewhere(do: Callable[[], T], payloads: Iterable[bytes]) -> T:

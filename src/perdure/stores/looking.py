@@ -26,6 +26,10 @@ class Looking(Protocol):
         """See `Store.blob`."""
         ...
 
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        ...
+
     async def leases(self) -> list[Lease]:
         """See `Store.leases`."""
         ...

@@ -41,6 +41,7 @@ from perdure.stores.base import (
     is_meant,
 )
 from perdure.stores.bells import Bells
+from perdure.stores.blob_removal import MemoryBlobRemoval, names_of
 from perdure.stores.lines import NO_TIME, Lines, place_in_line
 from perdure.stores.memory_queues import Queues
 from perdure.stores.vault import MemoryVault
@@ -76,6 +77,8 @@ class MemoryStore:
         self._holders: dict[str, float] = {}
         self._about: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
+        self._removed: dict[str, float] = {}
+        self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed)
         self._queues = Queues(self._executions, self._mail, self._leases, self._lives)
         self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
         self._wakes, self._news, self.vault = Bells(), Bells(), MemoryVault(clock)
@@ -184,8 +187,7 @@ class MemoryStore:
     async def sweep(self, limit: int = 100) -> list[Mail]:
         """See `Store.sweep`."""
         before_s = self._clock() - UNCLAIMED_MAIL_S
-        unclaimed = (box for to, box in self._mail.items() if isinstance(to, Key) and to not in self._executions)
-        old = sorted((mail.due_at_s, mail.number, mail) for box in unclaimed for mail in box.values() if mail.due_at_s <= before_s)
+        old = sorted((mail.due_at_s, mail.number, mail) for mail in self._unclaimed() if mail.due_at_s <= before_s)
         swept = [mail for _, _, mail in old[:limit]]
         for mail in swept:
             self._acknowledge(Ack(mail.to, mail.key))
@@ -203,6 +205,10 @@ class MemoryStore:
         """See `Store.blob`."""
         return self._blobs.get(sha256)
 
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        return self._removed.get(sha256)
+
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
         return self._wakes.enlist(ring)
@@ -213,6 +219,9 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing is held that could be let go."""
+
+    def _unclaimed(self) -> list[Mail]:
+        return [mail for to, box in self._mail.items() if isinstance(to, Key) and to not in self._executions for mail in box.values()]
 
     def _lives(self, holder: str | None) -> bool:
         return holder is not None and not self._is_dead(holder, self._clock())
@@ -257,6 +266,9 @@ class MemoryStore:
     def _post(self, post: Post, now_s: float) -> Answer:
         if post.epoch not in (None, self._epoch):
             return Superseded(self._epoch)
+        carried = {name for name, _ in post.blobs}
+        if any(not any(name in carried or name in self._blobs for name in names) for send in post.sends for names in send.refers):
+            return Conflict(None)
         addresses = (*(send.to for send in post.sends), *(ack.to for ack in post.acks))
         return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
 
@@ -272,6 +284,9 @@ class MemoryStore:
                 unleased.append(send)
         created = [self._pass_on(send, reach, now_s) for send in (*unleased, *change.sends)]
         self._blobs.update(change.blobs)
+        for name, _ in change.blobs:
+            self._removed.pop(name, None)
+        self.blob_removal.carried(names_of(change))
         return tuple(opened for opened in created if opened is not None)
 
     def _pass_on(self, send: Send, reach: int, now_s: float) -> Key | None:

@@ -36,6 +36,7 @@ from perdure.stores.base import (
     Refused,
     Superseded,
 )
+from perdure.stores.postgres_blob_removal import PostgresBlobRemoval
 from perdure.stores.postgres_joined import PLACE, PostgresJoined, joined
 from perdure.stores.postgres_tables import EPOCH_LOCK, LOCK, NEWS, WAKE
 from perdure.stores.postgres_text import escaped, unescaped
@@ -76,6 +77,7 @@ class PostgresStore:
         self._place: tuple[Any, ...] | None = None
         self._spare: list[Any] = []
         self.vault = PostgresVault(self._transaction)
+        self.blob_removal = PostgresBlobRemoval(self._transaction)
         self._closed = False
 
     # What the protocol asks for: see `Store`.
@@ -140,6 +142,10 @@ class PostgresStore:
     async def blob(self, sha256: str) -> bytes | None:
         async with self._connected() as connection:
             return await tables.blob(connection.fetch, sha256)
+
+    async def removed_at(self, sha256: str) -> float | None:
+        async with self._connected() as connection:
+            return await tables.removed_at(connection.fetch, sha256)
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist(WAKE, ring)

@@ -45,6 +45,9 @@ CREATE INDEX IF NOT EXISTS mail_leased ON mail (holder) WHERE holder IS NOT NULL
 CREATE TABLE IF NOT EXISTS holders (name text PRIMARY KEY, until_s float8 NOT NULL, about bytea NOT NULL);
 
 CREATE TABLE IF NOT EXISTS blobs (sha256 text PRIMARY KEY, bytes bytea NOT NULL);
+-- The blobs that a sweep may remove, and those of which is noted when they were removed.
+CREATE TABLE IF NOT EXISTS blob_marks (sha256 text PRIMARY KEY, sweep text NOT NULL);
+CREATE TABLE IF NOT EXISTS removed_blobs (sha256 text PRIMARY KEY, at_s float8 NOT NULL);
 
 -- The programs that need capabilities, of all executions that there were.
 CREATE TABLE IF NOT EXISTS programs (name text PRIMARY KEY);

@@ -34,6 +34,7 @@ from perdure.stores.base import (
     Superseded,
     creation_time,
 )
+from perdure.stores.blob_removal import names_of
 from perdure.stores.postgres_queues import ORPHANED, WANTED, Asked, Fetch, Found
 from perdure.stores.postgres_rows import HEAD, HEAD_TOLD, MAIL, as_bytes, head_of, mail_of
 from perdure.stores.postgres_text import escaped
@@ -115,7 +116,15 @@ class Tables:
             return Superseded(self.moment.epoch)
         if isinstance(change, Commit):
             return await self._commit(change)
+        if not await self._has_all(change):
+            return Conflict(None)
         return Committed(0, self.moment.now_s, await self._carry_out(change))
+
+    async def _has_all(self, post: Post) -> bool:
+        """Whether each blob that it refers to is there, or comes with it, under one of its names."""
+        carried = {name for name, _ in post.blobs}
+        refers = [names for send in post.sends for names in send.refers if carried.isdisjoint(names)]
+        return all([await self._first("SELECT true FROM blobs WHERE sha256 = ANY($1::text[]) LIMIT 1", list(names)) for names in refers])
 
     async def _commit(self, commit: Commit) -> Answer:
         version, now_s, address = commit.version + commit.count, self.moment.now_s, as_bytes(commit.key)
@@ -162,6 +171,9 @@ class Tables:
         opened = [send.to for send in sends if await self._deliver(send)]
         for blob in change.blobs:
             await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
+            await self.fetch("DELETE FROM removed_blobs WHERE sha256 = $1", blob[0])
+        if names := names_of(change):
+            await self.fetch("DELETE FROM blob_marks WHERE sha256 = ANY($1::text[])", names)
         self.stirred |= bool(sends)
         return tuple(to for to in opened if isinstance(to, Key))
 
@@ -305,6 +317,11 @@ async def there(fetch: Fetch, mail: Sequence[Ack]) -> list[bool]:
 async def blob(fetch: Fetch, sha256: str) -> bytes | None:
     """See `Store.blob`."""
     return next((row[0] for row in await fetch("SELECT bytes FROM blobs WHERE sha256 = $1", sha256)), None)
+
+
+async def removed_at(fetch: Fetch, sha256: str) -> float | None:
+    """See `Store.removed_at`."""
+    return next((row[0] for row in await fetch("SELECT at_s FROM removed_blobs WHERE sha256 = $1", sha256)), None)
 
 
 def executions_of(changes: Sequence[Commit | Post]) -> set[Key]:

@@ -24,7 +24,7 @@ TRY_LOCK = 0x50657265 << 32
 """The first of the advisory locks of tries."""
 
 LOCK = "SELECT pg_advisory_xact_lock($1)"
-OWN = ("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "queues", "lanes", "vault")
+OWN = ("meta", "heads", "attributes", "programs", "log", "mail", "holders", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "vault")
 _CHANGED = f"""(SELECT coalesce(sum(pg_stat_get_xact_tuples_inserted(oid) + pg_stat_get_xact_tuples_updated(oid)
     + pg_stat_get_xact_tuples_deleted(oid)), 0)::bigint FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relname IN {OWN})"""
 """How many rows of Perdure's tables this session has changed, of late: those of the transaction before may still be counted."""

@@ -198,8 +198,29 @@ local function carry_out(change)  -- Return the executions that were opened.
     wake = true
     if deliver(send) then created[#created + 1] = send.to end
   end
-  for _, blob in ipairs(change.blobs) do call('HSET', at('blobs'), blob[1], blob[2]) end
+  for _, blob in ipairs(change.blobs) do
+    call('HSET', at('blobs'), blob[1], blob[2])
+    call('HDEL', at('removed_blobs'), blob[1])
+    call('HDEL', at('blob_marks'), blob[1])
+  end
+  for _, send in ipairs(change.sends) do
+    for _, names in ipairs(send.refers) do
+      for _, name in ipairs(names) do call('HDEL', at('blob_marks'), name) end
+    end
+  end
   return created
+end
+local function has_all(post)  -- Whether each blob that it refers to is there, or comes with it, under one of its names.
+  local there = {}
+  for _, blob in ipairs(post.blobs) do there[blob[1]] = true end
+  for _, send in ipairs(post.sends) do
+    for _, names in ipairs(send.refers) do
+      local found = false
+      for _, name in ipairs(names) do found = found or there[name] or call('HEXISTS', at('blobs'), name) == 1 end
+      if not found then return false end
+    end
+  end
+  return true
 end
 local function forget(head)  -- Leave nothing of an execution.
   local address, member = pack(head.key), numbered(head.number) .. pack(head.key)
@@ -246,7 +267,9 @@ function ask.commit(changes)
   answer.answers = {}
   for i, change in ipairs(changes) do
     if change.epoch and change.epoch ~= answer.epoch then answer.answers[i] = {superseded = true}
-    else answer.answers[i] = change.key and commit(change) or {version = 0, created = carry_out(change)} end
+    elseif change.key then answer.answers[i] = commit(change)
+    elseif has_all(change) then answer.answers[i] = {version = 0, created = carry_out(change)}
+    else answer.answers[i] = {conflict = true} end
   end
 end
 
@@ -420,7 +443,59 @@ function ask.keep_secret(secret)
 end
 function ask.drop_secret(place) answer.done = call('HDEL', at('vault'), pack(place)) > 0 end
 
+-- Removal of blobs: what a sweep may remove, and when what was removed was.
+function ask.mark_blobs(sweep)
+  call('DEL', at('blob_marks'))
+  for _, kind in ipairs({'blobs', 'removed_blobs'}) do
+    for _, name in ipairs(call('HKEYS', at(kind))) do call('HSET', at('blob_marks'), name, sweep) end
+  end
+end
+function ask.keep_blobs(names)
+  for _, name in ipairs(names) do call('HDEL', at('blob_marks'), name) end
+end
+local function marked_by(sweep)
+  local found, got = {}, call('HGETALL', at('blob_marks'))
+  for i = 1, #got, 2 do
+    if got[i + 1] == sweep then found[#found + 1] = got[i] end
+  end
+  return found
+end
+function ask.unmark_blobs(sweep) ask.keep_blobs(marked_by(sweep)) end
+function ask.marked_blobs(sweep)
+  answer.marked = {blobs = 0, size_bytes = 0}
+  for _, name in ipairs(marked_by(sweep)) do
+    if call('HEXISTS', at('blobs'), name) == 1 then
+      answer.marked = {blobs = answer.marked.blobs + 1, size_bytes = answer.marked.size_bytes + call('HSTRLEN', at('blobs'), name)}
+    end
+  end
+end
+function ask.remove_blobs(asked)
+  local marked, noted, count, size_bytes = marked_by(asked.sweep), asked.noted and set(asked.noted), 0, 0
+  for _, name in ipairs(marked) do
+    if count < asked.limit and (not noted or noted[name]) and call('HEXISTS', at('blobs'), name) == 1 then
+      count, size_bytes = count + 1, size_bytes + call('HSTRLEN', at('blobs'), name)
+      call('HDEL', at('blobs'), name)
+      call('HDEL', at('blob_marks'), name)
+      if noted then call('HSETNX', at('removed_blobs'), name, string.format('%.17g', now)) end
+    end
+  end
+  if count == 0 and not noted then
+    for _, name in ipairs(marked) do
+      call('HDEL', at('removed_blobs'), name)
+      call('HDEL', at('blob_marks'), name)
+    end
+  end
+  answer.marked = {blobs = count, size_bytes = size_bytes}
+end
+function ask.note_blobs(removed)
+  for _, one in ipairs(removed) do
+    if call('HEXISTS', at('blobs'), one[1]) == 0 then call('HSETNX', at('removed_blobs'), one[1], string.format('%.17g', one[2])) end
+  end
+end
+
 -- Looking.
+function ask.removed_at(sha256) answer.next_at_s = tonumber(call('HGET', at('removed_blobs'), sha256) or nil) end
+function ask.unclaimed() answer.mail = tell(call('ZRANGE', at('unclaimed'), 0, -1)) end
 function ask.secrets(which)
   answer.secrets = {}
   local found = call('HGETALL', at('vault'))

@@ -6,7 +6,7 @@ finds before the first write (no memory, a full disk, a replica) can refuse a ch
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from importlib.resources import files
@@ -40,6 +40,7 @@ from perdure.stores.base import (
     QueueStand,
     Superseded,
 )
+from perdure.stores.blob_removal import BATCH, Marked
 from perdure.stores.vault import Sealed
 
 PREFIX = "{perdure}:"
@@ -98,6 +99,7 @@ class _Answer(msgspec.Struct):
     secrets: list[tuple[str, str, int, float]] = []
     done: bool = False
     there: list[bool] = []
+    marked: Marked = Marked()
 
 
 class RedisStore:
@@ -125,6 +127,7 @@ class RedisStore:
         self._listener: asyncio.Task[None] | None = None
         self._closed = False
         self.vault = RedisVault(self._ask)
+        self.blob_removal = RedisBlobRemoval(self._ask)
 
     # What the protocol asks for: see `Store`.
 
@@ -187,6 +190,10 @@ class RedisStore:
     async def blob(self, sha256: str) -> bytes | None:
         _, found = await self._ask("blob", sha256)
         return next((bytes(payload) for payload in found if payload is not None), None)
+
+    async def removed_at(self, sha256: str) -> float | None:
+        answer, _ = await self._ask("removed_at", sha256)
+        return answer.next_at_s
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist("wake", ring)
@@ -293,6 +300,44 @@ class RedisVault:
     async def wipe(self) -> bool:
         """The server does that by itself."""
         return True
+
+
+class RedisBlobRemoval:
+    """A `BlobRemoval` by the script."""
+
+    def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
+        self._ask = ask
+
+    async def mark(self, sweep: str) -> None:
+        """See `BlobRemoval.mark`."""
+        await self._ask("mark_blobs", sweep)
+
+    async def keep(self, names: Sequence[str]) -> None:
+        """See `BlobRemoval.keep`."""
+        await self._ask("keep_blobs", [*names])
+
+    async def marked(self, sweep: str) -> Marked:
+        """See `BlobRemoval.marked`."""
+        answer, _ = await self._ask("marked_blobs", sweep)
+        return answer.marked
+
+    async def remove(self, sweep: str, noted: Sequence[str] | None = None, limit: int = BATCH) -> Marked:
+        """See `BlobRemoval.remove`."""
+        answer, _ = await self._ask("remove_blobs", {"sweep": sweep, "noted": None if noted is None else [*noted], "limit": limit})
+        return answer.marked
+
+    async def unmark(self, sweep: str) -> None:
+        """See `BlobRemoval.unmark`."""
+        await self._ask("unmark_blobs", sweep)
+
+    async def note(self, removed: Mapping[str, float]) -> None:
+        """See `BlobRemoval.note`."""
+        await self._ask("note_blobs", [*removed.items()])
+
+    async def unclaimed(self) -> list[Mail]:
+        """See `BlobRemoval.unclaimed`."""
+        answer, bodies = await self._ask("unclaimed", None)
+        return [*_mail(answer.mail, bodies)]
 
 
 def _change(change: Commit | Post) -> dict[str, object]:

@@ -219,6 +219,11 @@ class AuditedStore:
         """See `Store.blob`."""
         return self.payload(sha256)
 
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        found: float | None = self.at_once(self.inner.removed_at(sha256))
+        return found
+
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""
         self._rings.append(ring)

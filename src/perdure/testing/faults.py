@@ -184,6 +184,10 @@ class FaultyStore:
         """See `Store.blob`."""
         return await self._call("blob", lambda: self.inner.blob(sha256))
 
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        return await self._call("removed_at", lambda: self.inner.removed_at(sha256))
+
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`. Rings may be lost."""
 

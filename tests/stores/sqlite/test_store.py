@@ -15,6 +15,7 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
 from perdure.stores.base import ALL, Answer, Claim, Claimed, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
+from perdure.stores.blob_removal import BlobRemoval
 from perdure.stores.sqlite import members as sqlite_members
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.vault import Vault
@@ -90,6 +91,13 @@ class InTurns:
 
     async def blob(self, sha256: str) -> bytes | None:
         return await next(self._turns).blob(sha256)
+
+    async def removed_at(self, sha256: str) -> float | None:
+        return await next(self._turns).removed_at(sha256)
+
+    @property
+    def blob_removal(self) -> BlobRemoval:
+        return next(self._turns).blob_removal
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._on([store.on_wake(ring) for store in self.stores])

@@ -12,7 +12,7 @@ from perdure.stores.sqlite.file import TROUBLE, Execute
 from perdure.stores.sqlite.members import Presence, leases
 from perdure.stores.sqlite.opening import file_to_look_at
 from perdure.stores.sqlite.readers import Readers
-from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail
+from perdure.stores.sqlite.reading import read_blob, read_heads, read_log, read_mail, read_removed_at
 from perdure.stores.sqlite.tables import META
 from perdure.stores.sqlite.time import Anchor, SteadyClock
 
@@ -48,6 +48,10 @@ class SqliteLook:
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
         return self._read(lambda execute: read_blob(execute, sha256))
+
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        return self._read(lambda execute: read_removed_at(execute, sha256))
 
     async def blob_names(self) -> list[str]:
         """The names of all blobs."""

@@ -30,6 +30,7 @@ HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
 OLDEST = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
 LAST = 2**63 - 1
 BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
+REMOVED_AT = "SELECT at_s FROM removed_blobs WHERE sha256 = ?"
 HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
 
 Line = dict[str, object]
@@ -63,6 +64,12 @@ def is_there(execute: Execute, to: str, key: str) -> bool:
 def read_blob(execute: Execute, sha256: str) -> bytes | None:
     """The payload of this name."""
     row: tuple[bytes] | None = execute(BLOB, (sha256,)).fetchone()
+    return row and row[0]
+
+
+def read_removed_at(execute: Execute, sha256: str) -> float | None:
+    """When the blob of this name was removed, if that was noted."""
+    row: tuple[float] | None = execute(REMOVED_AT, (sha256,)).fetchone()
     return row and row[0]
 
 

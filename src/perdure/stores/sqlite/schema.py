@@ -5,7 +5,8 @@ text. An execution is its `heads.number` elsewhere, which counts creations. One 
 program or a queue), by the time waited for; the order of a line in the memory store. Whoever may hold something is in `holders`,
 dead or alive: `until_s` is None for who never renewed, has let go, or lived in an earlier epoch. In `attributes` stands what executions are
 found by, in the form that is compared as bytes. The `vault` keeps secrets, encrypted.
-`programs` are those that need capabilities, of all executions that there were.
+`programs` are those that need capabilities, of all executions that there were. In `blob_marks` are the blobs that a sweep may remove, in
+`removed_blobs` those of which is noted when they were removed (see `perdure.stores.blob_removal`).
 
 `meta` has one row, which every transaction reads. `membership` is raised when holders or processes come and go, `restored` is 1
 in a backup that was not yet opened, `file` is a random name that no other database has, and `writes` counts the transactions that changed anything
@@ -109,6 +110,8 @@ CREATE INDEX mail_waiting ON mail (holder, queue, due_at_s) WHERE queue IS NOT N
 CREATE INDEX mail_in_line ON mail (queue, lane, begun, priority, due_at_s) WHERE queue IS NOT NULL AND holder IS NULL;
 CREATE INDEX mail_unclaimed ON mail (due_at_s) WHERE unclaimed IS NOT NULL;
 CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, bytes BLOB NOT NULL){_STRICT};
+CREATE TABLE blob_marks (sha256 TEXT PRIMARY KEY, sweep TEXT NOT NULL) WITHOUT ROWID{_STRICT and ", STRICT"};
+CREATE TABLE removed_blobs (sha256 TEXT PRIMARY KEY, at_s REAL NOT NULL) WITHOUT ROWID{_STRICT and ", STRICT"};
 """
 _QUEUES = f"""
 CREATE TABLE queues (
@@ -193,6 +196,6 @@ SELECT of.tbl_name, of.name, its.seqno, its.name, its."desc", instr(of.sql, ' WH
 STEPS: tuple[Step, ...] = ()
 """What brings older tables to this version, one version at a time; there is no older one that is read."""
 
-VERSION = 6
+VERSION = 7
 OLDEST = VERSION - len(STEPS)
 """The oldest version whose tables are upgraded. Those before were of development versions."""

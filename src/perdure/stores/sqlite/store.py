@@ -41,6 +41,7 @@ from perdure.stores.base import (
     Superseded,
 )
 from perdure.stores.sqlite.backup import Copies
+from perdure.stores.sqlite.blob_removal import SqliteBlobRemoval
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claims import known, next_at, ready
 from perdure.stores.sqlite.file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
@@ -52,7 +53,7 @@ from perdure.stores.sqlite.members import HOLDERS, Presence, forgettable, leases
 from perdure.stores.sqlite.opening import open_database
 from perdure.stores.sqlite.queues import stands
 from perdure.stores.sqlite.readers import Readers
-from perdure.stores.sqlite.reading import is_there, read_blob, read_heads, read_log, read_mail, text
+from perdure.stores.sqlite.reading import is_there, read_blob, read_heads, read_log, read_mail, read_removed_at, text
 from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
 from perdure.stores.sqlite.tables import META, Tables
 from perdure.stores.sqlite.time import Anchor, SteadyClock
@@ -95,6 +96,7 @@ class SqliteStore:
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
         self._copies = Copies(self._file)
         self.vault = SqliteVault(self._file, self._read, self._write)
+        self.blob_removal = SqliteBlobRemoval(self._read, self._write)
         self._heralds = Heralds(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
@@ -172,6 +174,10 @@ class SqliteStore:
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
         return await self._read(lambda execute: read_blob(execute, sha256))
+
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        return await self._read(lambda execute: read_removed_at(execute, sha256))
 
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_wake`."""

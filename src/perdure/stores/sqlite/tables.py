@@ -6,6 +6,7 @@ the epoch, the members, and the numbers of executions, which never change.
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from perdure.core.errors import StoreError
 from perdure.core.limits import UNCLAIMED_MAIL_S
@@ -13,6 +14,7 @@ from perdure.core.mail import Ack, Mail, Opening, Send
 from perdure.core.paths import Key, Queue
 from perdure.core.program import needs_of
 from perdure.stores.base import Answer, Claim, Claimed, Commit, Committed, Conflict, Guard, Limits, Moment, Post, Raised, Refused, Superseded, creation_time
+from perdure.stores.blob_removal import names_of
 from perdure.stores.sqlite import attributes, queues, transactions
 from perdure.stores.sqlite.claims import assign, known, lease, next_at, ready
 from perdure.stores.sqlite.file import Execute
@@ -20,6 +22,8 @@ from perdure.stores.sqlite.members import CHANGED, Members, Presence, standing
 from perdure.stores.sqlite.reading import HELD_BY, MAIL_COLUMNS, is_there, mail, read_head, text
 from perdure.stores.sqlite.schema import VERSION
 from perdure.stores.sqlite.time import Anchor, SteadyClock
+
+T = TypeVar("T")
 
 NUMBERS_MAX = 20_000
 
@@ -49,6 +53,9 @@ FORGET = ("DELETE FROM attributes WHERE number = ?", "DELETE FROM log WHERE exec
 FORGET_MAIL = "DELETE FROM mail WHERE address = ?"
 APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
 KEEP = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
+HAS_BLOB = "SELECT 1 FROM blobs WHERE sha256 = ?"
+UNMARK = "DELETE FROM blob_marks WHERE sha256 = ?"
+NOT_REMOVED = "DELETE FROM removed_blobs WHERE sha256 = ?"
 
 DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (address, key) DO NOTHING"""
@@ -277,7 +284,13 @@ class Tables:
     def _post(self, post: Post, now_s: float) -> Answer:
         if post.epoch not in (None, self.epoch):
             return Superseded(self.epoch)
+        if any(not self._has(names, post) for send in post.sends for names in send.refers):
+            return Conflict(None)
         return Committed(0, now_s, self._carry_out(post, now_s))
+
+    def _has(self, names: Sequence[str], post: Post) -> bool:
+        """Whether a blob is there, or comes with the post, under one of its names."""
+        return any(name in names for name, _ in post.blobs) or any(self._execute(HAS_BLOB, (name,)).fetchone() for name in names)
 
     def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
@@ -285,6 +298,9 @@ class Tables:
         created = tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
         if change.blobs:
             self._executemany(KEEP, change.blobs)
+            self._executemany(NOT_REMOVED, [(name,) for name, _ in change.blobs])
+        if names := names_of(change):
+            self._executemany(UNMARK, [(name,) for name in names])
         return created
 
     def _deliver(self, send: Send, now_s: float) -> bool:
@@ -317,6 +333,10 @@ class Tables:
 
     def vault(self, do: Callable[[Execute, float], bool]) -> bool:
         """Have something done to the vault, at this time."""
+        return do(self._execute, self._clock())
+
+    def removal(self, do: Callable[[Execute, float], T]) -> T:
+        """Have something done to the blobs and their marks, at this time."""
         return do(self._execute, self._clock())
 
     def _place(self, opens: Opening) -> tuple[str, str, int, int]:

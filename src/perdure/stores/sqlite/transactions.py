@@ -19,7 +19,9 @@ from perdure.stores.sqlite.reading import is_there, text
 HELD = "SELECT 1 FROM heads WHERE address = ? AND holder = ?"
 LEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND holder = ?"
 
-OWN = frozenset(("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "queues", "lanes", "vault"))
+OWN = frozenset(
+    ("meta", "processes", "holders", "heads", "attributes", "programs", "log", "mail", "blobs", "blob_marks", "removed_blobs", "queues", "lanes", "vault")
+)
 CHANGES = frozenset(
     (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_TRIGGER)
 )

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.stores.base import Store
+from perdure.testing.conformance.blob_removal import RemovalOfBlobs
 from perdure.testing.conformance.changes import Changes
 from perdure.testing.conformance.holding import Holding
 from perdure.testing.conformance.looking import Looking
@@ -26,7 +27,7 @@ from perdure.testing.conformance.world import Clock, World
 __all__ = ["Clock", "StoreConformance", "World"]
 
 
-class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking, Vaults):
+class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking, Vaults, RemovalOfBlobs):
     """The suite. Its tests need pytest-asyncio, in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:
