@@ -60,6 +60,8 @@ IN_FILES = simulator("--store", "sqlite", worlds=40)
 DEFINITIONS = simulator("--definitions", worlds=40)
 MEMORY = suite("stores/test_memory.py")
 SQLITE = suite("stores/sqlite/test_store.py")
+ARCHIVES = suite("service/test_archives.py")
+REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
 DECIDE = suite("core/test_decide.py")
 PARKED = suite("testing/test_simulator.py", "not_late or parked")
 BAD_WEATHER = suite("testing/test_simulator.py", "weather")
@@ -76,6 +78,10 @@ GUARDS = (
     Guard("a stale commit changes nothing in a file", "stores.sqlite.tables:Tables._is_next", always("commit.version", "row[0]"), SQLITE),
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.tables:Tables._commit", never("commit.epoch"), IN_FILES),
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.tables:Tables._commit", never("limited", "now_s"), IN_FILES),
+    # Removal of blobs: what anything refers to stays, though a sweep found it without use a moment ago.
+    Guard("a blob that an answer refers to is not removed", "core.effects:_answer", Instead("references(outcome)", "()"), ARCHIVES),
+    Guard("what archives that are kept refer to is not removed", "service.blob_sweep:_Scan._kept", Instead("set(blobs_of(content.events))", "set()"), ARCHIVES),
+    Guard("a blob that is carried again is not removed from a file", "stores.sqlite.tables:Tables._carry_out", without("UNMARK"), REMOVAL),
     # Claims and leases: one holder at a time, and the dead hold nothing.
     Guard("a claim of an earlier epoch gets nothing", "stores.memory:MemoryStore.claim", never("claim.epoch"), MEMORY, quick=True),
     Guard("a holder whose lease is over gets nothing", "stores.memory:MemoryStore.claim", never("self._is_dead(claim.holder, now_s)"), MEMORY),

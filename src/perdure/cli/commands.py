@@ -2,7 +2,6 @@
 
 from perdure.cli.acting import cancel, evict, pause, resume, retry, send, terminate, undo
 from perdure.cli.approving import approvals, approve, decide, reject
-from perdure.cli.archives import archives
 from perdure.cli.checking import check
 from perdure.cli.dead_letters import dead_letter_queue, dead_letters, discard, requeue
 from perdure.cli.defining import compile_, diff, fmt, schema, validate
@@ -11,7 +10,7 @@ from perdure.cli.faking import fake_llm
 from perdure.cli.graphing import graph, patch
 from perdure.cli.linting import lint
 from perdure.cli.looking import engines, events, logs, ls, query, result, show, stream
-from perdure.cli.pruning import prune
+from perdure.cli.pruning import archives, prune
 from perdure.cli.queues import limit, queues
 from perdure.cli.repeating import fork, preset, rerun
 from perdure.cli.root import root

@@ -98,15 +98,15 @@ def _facts(one: Status, program: str, now_s: float) -> Iterator[tuple[str, str]]
     if one.version:
         yield "log", f"{words.count(one.version, 'event')}; {one.settled} settled, {one.open} open"
     for loop, turns in list(one.forgotten.items())[:LOOPS_MAX]:
-        yield "history", f"{loop}: {'turn 1' if turns == 1 else f'turns 1–{turns:,}'} {_history(one, turns)}"
+        yield "history", f"{loop}: {'turn 1' if turns == 1 else f'turns 1–{turns:,}'} {_history(one)}"
 
 
-def _history(one: Status, turns: int) -> str:
+def _history(one: Status) -> str:
     if not one.archived:
         return "forgotten"
     if one.archives_pruned_at_s is None:
-        return "forgotten, see perdure archives"
-    return f"{'was' if turns == 1 else 'were'} archived and {'has' if turns == 1 else 'have'} been pruned"
+        return "forgotten; see perdure archives"
+    return "forgotten; they were archived, and the archives have been pruned"
 
 
 def progress(one: Status, programs: Container[str], steps: Sequence[Node], now_s: float) -> tuple[Node, ...]:
