@@ -24,7 +24,7 @@ from perdure.core.messages import Message
 from perdure.core.ops import Ok
 from perdure.core.paths import Key
 from perdure.core.views import history
-from perdure.programs.code import failures, instance
+from perdure.programs.code import ending, failures, instance
 from perdure.runtime import perform
 from perdure.runtime.engine import Engine
 from perdure.sdk import Workflow
@@ -136,12 +136,12 @@ def without_tracebacks() -> Iterator[None]:
         info = before(error, *how)
         return ErrorInfo(info.type, info.message)
 
-    for module in (failures, instance, perform):
+    for module in (ending, failures, instance, perform):
         setattr(module, name, short)
     try:
         yield
     finally:
-        for module in (failures, instance, perform):
+        for module in (ending, failures, instance, perform):
             setattr(module, name, before)
 
 
