@@ -15,9 +15,10 @@ import pytest
 from perdure import SealedPayload
 from perdure.core import messages
 from perdure.core.errors import BadValue, PerdureError
-from perdure.core.mail import Ack, Mail
+from perdure.core.mail import Ack, Mail, Send
 from perdure.core.messages import Signal, Terminate
 from perdure.stores.base import Commit, Committed, Post, Store
+from perdure.stores.blob_removal import blob_removal_of
 from perdure.stores.codecs import Codec, Compressed
 from perdure.stores.coded import CodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
@@ -422,6 +423,21 @@ async def test_without_the_package_encryption_says_what_to_install(monkeypatch: 
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(BadValue, match=r'pip install "perdure\[crypto\]"'):
         Encrypted(OLD)
+
+
+async def test_a_blob_that_is_needed_stays_by_whichever_key_it_was_named() -> None:
+    inner, needed, useless = MemoryStore(), b"needed", b"useless"
+    names = [sha256(raw).hexdigest() for raw in (needed, useless)]
+    await CodedStore(inner, Encrypted(OLD)).commit([Post(blobs=tuple(zip(names, (needed, useless), strict=True)))])
+    store = CodedStore(inner, Encrypted(NEW | OLD))
+    removal = blob_removal_of(store)
+    await removal.mark("one")
+    await removal.keep(names[:1])
+    refers = Post(sends=(Send(key("refers"), "refers", b"", refers=((names[0],),)),))
+    assert isinstance((await store.commit([refers]))[0], Committed)
+    assert (await removal.remove("one", names)).blobs == 1
+    assert [await store.blob(name) for name in names] == [needed, None]
+    assert [await store.removed_at(name) is None for name in names] == [True, False]
 
 
 async def test_acks_and_repeats_are_as_in_any_store(vault: Vault) -> None:
