@@ -167,11 +167,11 @@ async def raced(ctx: Context) -> list[Any]:
     return [quick.name, quick.value, late.name, kept.name, await ctx.listen("note")]
 
 
-@workflow
+@workflow(archive=True)
 async def looped(ctx: Context, turns: int) -> list[Any]:
     """A long loop that is trimmed, and whose log is compacted more than once."""
     total: list[Any] = []
-    async for turn in ctx.loop("audit", state=[0, 0.5], keep=3, archive=True):
+    async for turn in ctx.loop("audit", state=[0, 0.5], keep=3):
         value = await turn.step(echo, turn.number)
         turn.state = [turn.state[0] + value, turn.state[1] * 1.5 % 7]
         turn.set("progress", turn.number)
