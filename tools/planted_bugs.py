@@ -558,6 +558,72 @@ GUARDS = (
         never("failure.kind == 'timeout' and not op.idempotent and not is_final"),
         suite("programs/graph/test_idempotent.py"),
     ),
+    # What is code of users, and data of others, in the engine.
+    Guard(
+        "a codec that raises anything is an error of the store",
+        "stores.coded:Coding._made",
+        Instead("BaseException", "ValueError"),
+        suite("stores/test_coded_workflows.py", "whatever_a_codec"),
+    ),
+    Guard(
+        "a start that a codec refuses is told of it",
+        "runtime.engine:Engine._set_aside",
+        never("warm.exists"),
+        suite("stores/test_coded_workflows.py", "whatever_a_codec and encode"),
+    ),
+    Guard(
+        "a function of a kind that raises anything fails its step",
+        "programs.graph.kind:_asked",
+        Instead("BaseException", "ValueError"),
+        suite("steps/test_hostile.py", "function_of_a_kind"),
+    ),
+    Guard(
+        "what finds the key of a model may raise StopIteration",
+        "steps.models.asking:ask",
+        Instead("carried(_key)", "_key"),
+        suite("steps/test_hostile.py", "finds_the_key"),
+    ),
+    Guard("a schema has no more parts than its bound", "expr.schema:_expect_bounded", Returns("None"), suite("expr/test_schema.py", "double")),
+    Guard(
+        "a restored loop without end has its variables",
+        "programs.graph.endless:Endless.restored",
+        without("run.roots.variables"),
+        suite("programs/graph/test_endless.py", "restored_at"),
+    ),
+    Guard("tokens that can't be true are estimated", "steps.models.usage:_count", always("TOKENS_MAX"), suite("steps/models/test_usage.py")),
+    Guard(
+        "the tools of one answer are within the budget",
+        "steps.agents.task:expect_tools_within",
+        Returns("None"),
+        suite("steps/agents/test_task.py", "calls_of_tools"),
+    ),
+    Guard("a path leads nowhere else", "steps.file.directory:parts", never('".." in found'), suite("steps/file/test_directory.py", "leads_elsewhere")),
+    Guard(
+        "two writers of a directory wait for one another",
+        "steps.file.directory:_is_locked",
+        Returns("True"),
+        suite("steps/file/test_directory.py", "another_does_waits"),
+    ),
+    Guard("a document type of XML is refused", "steps.contents:_refuse_doctype", Returns("None"), suite("steps/test_contents.py", "would_expand")),
+    Guard(
+        "bytes that wait decrypted are not taken for the next answer",
+        "steps.http.network:Stream._has_decrypted",
+        Returns("False"),
+        suite("steps/http/test_network.py", "behind_an_encrypted"),
+    ),
+    Guard("a connection is not used again with bytes behind an answer", "steps.http.network:closed", never("behind"), suite("steps/http", "behind")),
+    Guard(
+        "a head that arrives byte by byte has a deadline",
+        "tasks.connections:Connection.data_received",
+        without("self._end_within"),
+        suite("tasks/test_connections.py", "byte_by_byte or unfinished_heads"),
+    ),
+    Guard(
+        "a new connection displaces a silent one",
+        "tasks.connections:Admission.admit",
+        Instead("oldest is None", "True"),
+        suite("tasks/test_connections.py", "displace_one_another"),
+    ),
     # Bounds of expressions and sandboxes, headers, and files.
     Guard("an expression expands no further than its bounds", "expr.expansion:bounded", Returns("value"), suite("expr/test_expansion.py", "no_more_than_one")),
     Guard(

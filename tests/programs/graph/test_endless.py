@@ -136,3 +136,77 @@ def test_turns_without_end_in_which_steps_are_undone_are_warned_of(text: str) ->
     assert "undo_unbounded" not in codes(text.replace("{id: order,", "{id: order, commit: true,"))
     if text is UNDONE_REPEAT:
         assert "undo_unbounded" not in codes(text.replace("endless: true", "endless: true, undo: {keep: 3}"))
+
+
+RESTORED_REPEAT = """
+perdure: 1
+name: it
+order: listed
+vars: {sum: 0, mark: 0}
+limits: {max_steps: 14, max_hops: 14}
+steps:
+  - {id: before, tool: SAY, with: {value: before}}
+  - id: again
+    do:
+      - {id: nap, sleep: 1m}
+      - {id: number, tool: ADD, with: {a: "@state", b: 1}}
+      - {id: odd, when: {expr: "number % 2 == 1"}, tool: SAY, with: {value: "@number"}}
+      - {id: mark, when: {expr: "number == 5"}, set: {mark: "@number"}}
+      - {id: sum, set: {sum: {expr: "vars.sum + number"}}}
+      - {id: charge, tool: CHARGE, with: {number: "@number", odd: "@odd?", mark: "@vars.mark", sum: "@vars.sum"}, undo: {tool: REFUND, with: {number: "@number", charge: "@self"}}}
+      - {id: result, tool: SAY, with: {value: "@number"}}
+    repeat: {until: {ref: "@self", gte: 120}, state: 0, endless: true}
+  - {id: end, fail: "@{vars.sum} @{again} @{before} @{number}"}
+"""
+RESTORED_CYCLE = """
+perdure: 1
+name: it
+order: ports
+vars: {sum: 0, number: 0, mark: 0}
+limits: {max_steps: 14, max_hops: 14}
+steps:
+  - {id: before, tool: SAY, with: {value: before}, next: nap}
+  - {id: nap, sleep: 1m, next: number}
+  - {id: number, tool: ADD, with: {a: "@vars.number", b: 1}, next: counted}
+  - {id: counted, set: {number: "@number", sum: {expr: "vars.sum + number"}}, next: [{when: {expr: "number == 5"}, to: mark}, {to: charge}]}
+  - {id: mark, set: {mark: "@number"}, next: charge}
+  - id: charge
+    tool: CHARGE
+    with: {number: "@number", odd: "@odd?", mark: "@vars.mark", sum: "@vars.sum"}
+    undo: {tool: REFUND, with: {number: "@number", charge: "@self"}}
+    next: [{when: {ref: "@vars.number", gte: 120}, to: end}, {when: {expr: "number % 3 == 0"}, to: odd}, {to: nap, endless: true}]
+  - {id: odd, tool: SAY, with: {value: "@number"}, next: [{to: nap, endless: true}]}
+  - {id: end, fail: "@{vars.sum} @{before} @{number}"}
+"""
+
+
+def lived(text: str, stops: tuple[int, ...]) -> tuple[list[str], str, list[bool]]:
+    """What a definition of 120 turns does and how it ends whose process is replaced after so many minutes; and whether its log was compacted by then."""
+    told: list[str] = []
+    resumes: list[bool] = []
+
+    def charge(number: int, odd: Any, mark: int, sum: int) -> str:
+        told.append(f"charge {number} {odd} {mark} {sum}")
+        return f"c{number}"
+
+    tools: Any = {"SAY": lambda value: value, "ADD": lambda a, b: a + b, "CHARGE": charge, "REFUND": lambda number, charge: told.append(f"refund {number} {charge}")}
+    with World() as world:
+        run, last = world.start(Definition.of(text, tools=tools)), 0
+        for stop in (*stops, 130):
+            world.skip(f"{stop - last}m")
+            last = stop
+            if stop != 130:
+                found = world.machine.read(run.key)
+                assert found is not None
+                resumes.append(any(isinstance(event, e.Turned) for event in log.decode_all(found.rows)))
+                world.restart()
+        assert run.status == "failed", run.why
+        return told, run.why, resumes
+
+
+@pytest.mark.parametrize("text", [RESTORED_REPEAT, RESTORED_CYCLE], ids=["repeat", "cycle"])
+def test_a_loop_without_end_that_is_restored_at_several_turns_does_what_it_does_undisturbed(text: str) -> None:
+    told, error, _ = lived(text, ())
+    assert len([word for word in told if word.startswith("charge")]) == len([word for word in told if word.startswith("refund")]) == 120
+    assert "7260" in error and "before" in error
+    assert lived(text, (31, 62, 117)) == (told, error, [True] * 3)
