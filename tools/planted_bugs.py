@@ -613,16 +613,10 @@ GUARDS = (
     ),
     Guard("a connection is not used again with bytes behind an answer", "steps.http.network:closed", never("behind"), suite("steps/http", "behind")),
     Guard(
-        "a head that arrives byte by byte has a deadline",
+        "a head that begins on an idle connection has the time of a head",
         "tasks.connections:Connection.data_received",
         without("self._end_within"),
-        suite("tasks/test_connections.py", "byte_by_byte or unfinished_heads"),
-    ),
-    Guard(
-        "a new connection displaces a silent one",
-        "tasks.connections:Admission.admit",
-        Instead("oldest is None", "True"),
-        suite("tasks/test_connections.py", "displace_one_another"),
+        suite("tasks/test_connections.py", "on_an_idle_connection"),
     ),
     # Bounds of expressions and sandboxes, headers, and files.
     Guard("an expression expands no further than its bounds", "expr.expansion:bounded", Returns("value"), suite("expr/test_expansion.py", "no_more_than_one")),

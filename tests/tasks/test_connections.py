@@ -79,6 +79,18 @@ async def test_a_head_that_arrives_byte_by_byte_has_the_time_of_one_head(tmp_pat
         writer.close()
 
 
+async def test_a_head_that_begins_on_an_idle_connection_has_the_time_of_one_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.1)
+    async with place(tmp_path, ALBUM, over_http) as it:
+        reader, writer = await asyncio.open_connection(*address(it))
+        writer.write(HEALTH)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        await asyncio.sleep(0.05)
+        writer.write(HEALTH[:20])
+        assert b"HTTP/1.1 408 " in await asyncio.wait_for(reader.read(), 5.0)
+        writer.close()
+
+
 @pytest.mark.usefixtures("hurried")
 async def test_a_request_that_waits_for_tasks_outlives_the_time_of_idle_connections(tmp_path: Path) -> None:
     async with place(tmp_path, ALBUM, over_http) as it, httpx2.AsyncClient(base_url=it.member.address) as client:

@@ -189,7 +189,12 @@ def lived(text: str, stops: tuple[int, ...]) -> tuple[list[str], str, list[bool]
         told.append(f"charge {number} {odd} {mark} {sum}")
         return f"c{number}"
 
-    tools: Any = {"SAY": lambda value: value, "ADD": lambda a, b: a + b, "CHARGE": charge, "REFUND": lambda number, charge: told.append(f"refund {number} {charge}")}
+    tools: Any = {
+        "SAY": lambda value: value,
+        "ADD": lambda a, b: a + b,
+        "CHARGE": charge,
+        "REFUND": lambda number, charge: told.append(f"refund {number} {charge}"),
+    }
     with World() as world:
         run, last = world.start(Definition.of(text, tools=tools)), 0
         for stop in (*stops, 130):
