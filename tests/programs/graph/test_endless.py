@@ -153,7 +153,10 @@ steps:
       - {id: odd, when: {expr: "number % 2 == 1"}, tool: SAY, with: {value: "@number"}}
       - {id: mark, when: {expr: "number == 5"}, set: {mark: "@number"}}
       - {id: sum, set: {sum: {expr: "vars.sum + number"}}}
-      - {id: charge, tool: CHARGE, with: {number: "@number", odd: "@odd?", mark: "@vars.mark", sum: "@vars.sum"}, undo: {tool: REFUND, with: {number: "@number", charge: "@self"}}}
+      - id: charge
+        tool: CHARGE
+        with: {number: "@number", odd: "@odd?", mark: "@vars.mark", sum: "@vars.sum"}
+        undo: {tool: REFUND, with: {number: "@number", charge: "@self"}}
       - {id: result, tool: SAY, with: {value: "@number"}}
     repeat: {until: {ref: "@self", gte: 120}, state: 0, endless: true}
   - {id: end, fail: "@{vars.sum} @{again} @{before} @{number}"}
