@@ -124,3 +124,10 @@ def test_a_hundred_seeds_have_everything() -> None:
     ):
         assert seen[wanted], wanted
     assert set(statuses) == {"completed", "failed", "cancelled"}
+
+
+def test_some_of_what_is_undone_can_not_be_which_keeps_nothing_else_from_being_undone() -> None:
+    steps = [step for seed in SEEDS for step in listed(random_definition(Random(seed), 12)["steps"])]
+    undo = [step["undo"] for step in steps if "undo" in step]
+    failing = [one for one in undo if one.get("on_error") == "continue" and one["with"]["fatal"]]
+    assert 0.1 < len(failing) / len(undo) < 0.4

@@ -15,6 +15,8 @@ TIMES_MAX = 40
 """How often a step runs at most, in items and turns."""
 IN_DOUBT = 0.5
 """How many of the steps that are to be undone are so also in doubt."""
+UNDO_FAILS = 0.25
+"""How many of them can't be undone, which keeps none of the others from being undone."""
 
 
 class Known(NamedTuple):
@@ -152,7 +154,9 @@ class Maker:
             step["with"]["value"] = {"deep": f"@{here.known[-1].name}"}
         if self.chance(0.25):
             in_doubt = {"in_doubt": True} if Random(step["id"]).random() < IN_DOUBT else {}
-            step["undo"] = {"tool": "UNDO", "with": {"value": "@self"}, **in_doubt}
+            fails = Random(f"undo of {step['id']}").random() < UNDO_FAILS
+            given = {"value": "@self", **({"fails": 1, "fatal": True} if fails else {})}
+            step["undo"] = {"tool": "UNDO", "with": given, **in_doubt, **({"on_error": "continue"} if fails else {})}
         return step, kind
 
     def tried(self, here: Here) -> tuple[Step, str]:

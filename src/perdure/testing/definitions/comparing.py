@@ -69,7 +69,7 @@ def _ran(one: Ran) -> str:
 
 
 def _back(one: Undone) -> str:
-    return f"{'/'.join((*one.place, one.step))} = {_shown(one.result)}"
+    return f"{'/'.join((*one.place, one.step))} = {_shown(one.result)}{' (failed)' if one.failed else ''}"
 
 
 def _shown(value: object) -> str:

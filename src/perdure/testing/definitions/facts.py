@@ -62,11 +62,12 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """A piece of work that was undone: of which step, where it had run, and what it had come to."""
+    """A piece of work that was undone, or `failed` to be: of which step, where it had run, and what it had come to."""
 
     step: str
     place: Place
     result: Json = None
+    failed: bool = False
 
 
 class Facts(msgspec.Struct, frozen=True):

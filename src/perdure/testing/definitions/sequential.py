@@ -88,7 +88,7 @@ class Reading:
             outcome.value if isinstance(outcome, Ended) else None,
             outcome.error["kind"] if isinstance(outcome, Failed) else "",
             [Ran(trace.name, trace.place, trace.value, trace.failed, trace.tries) for trace in work],
-            [Undone(trace.name, trace.place, trace.value) for trace in done],
+            [Undone(trace.name, trace.place, trace.value, "on_error" in self.by_id[trace.name]["undo"]) for trace in done],
             [trace.value for trace in self.trace if trace.what == "emitted"],
         )
         return Prediction(facts, outcome.at[0], together, tuple(dict.fromkeys(self.doubts)))

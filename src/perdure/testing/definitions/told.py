@@ -96,7 +96,9 @@ class Told:
                     continue
                 outcome = self._settled[path].outcome
                 step_name, place = self._place(path)
-                yield Undone(step_name, place, self._plain(outcome.value) if isinstance(outcome, Ok) else None)
+                undone = self._settled.get(event.path)
+                failed = undone is not None and isinstance(undone.outcome, Err)
+                yield Undone(step_name, place, self._plain(outcome.value) if isinstance(outcome, Ok) else None, failed)
 
     def _plain(self, value: Any) -> Json:
         return msgspec.msgpack.decode(self._payload(value)) if value else None
