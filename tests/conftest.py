@@ -7,6 +7,7 @@ A full collection, which many tests ask for, then takes milliseconds instead of 
 
 import gc
 from collections.abc import Generator
+from itertools import count
 
 import pytest
 from hypothesis import settings
@@ -16,12 +17,27 @@ settings.register_profile("long", max_examples=500)
 settings.load_profile("each run")
 
 
+SETTLED_EVERY = 200
+"""After so many tests, what they left is put with what stays: modules, caches of the library, reports."""
+
+_begun = count(1)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect()
-        gc.freeze()
+        _settle()
         gc.enable()
+
+
+def pytest_runtest_logstart() -> None:
+    if next(_begun) % SETTLED_EVERY == 0:
+        _settle()
+
+
+def _settle() -> None:
+    gc.collect()
+    gc.freeze()
