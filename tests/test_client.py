@@ -405,3 +405,29 @@ def test_what_is_exported_is_there() -> None:
     for name in perdure.__all__:
         assert getattr(perdure, name) is not None
     assert Key("default", "greet", "k") == greet.key("k")
+
+
+INTERRUPTED = """
+import os, signal, threading
+from perdure import Context, workflow
+from perdure.client import Client
+
+@workflow
+async def order(ctx: Context) -> None:
+    await ctx.listen("word")
+
+with Client("sqlite:///perdure.db") as client:
+    handle = client.start(order)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # another thread gets it, so the lock that this one waits for does not see it
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        handle.result()
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no masks of signals on Windows")
+def test_a_signal_that_does_not_end_the_wait_is_handled_soon(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert ended.stdout == "interrupted\n", ended.stderr

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
@@ -13,6 +13,9 @@ from perdure.stores.connections import is_asynchronous
 from perdure.stores.joining import driven, joining
 
 T = TypeVar("T")
+
+SIGNALS_S = 1.0
+"""For so long, the main thread may wait before it handles a signal."""
 
 CLOSED = "this client was closed; open another one"
 
@@ -44,7 +47,7 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             with short_traceback:
-                return future.result()
+                return _result(future)
         except CancelledError as error:
             raise StoreUnavailable(CLOSED) from error
         except BaseException:
@@ -98,6 +101,18 @@ def joined(thread: LoopThread, store: Store, connection: Any, coroutine: Corouti
         coroutine.close()
         raise
     return driven(coroutine, wrong)
+
+
+def _result(future: Future[T]) -> T:
+    """What a future comes to. The main thread looks up from time to time: Python runs the handler of a signal there, and a signal that arrives right before
+    the thread begins to wait does not end the wait."""
+    wait_s = SIGNALS_S if threading.current_thread() is threading.main_thread() else None
+    while True:
+        try:
+            return future.result(wait_s)
+        except TimeoutError:
+            if future.done():
+                return future.result()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
