@@ -3,10 +3,13 @@
 Properties that set no number of their own are tried with few examples in each run, and with many by `make prove`; long searches are marked `prove`.
 What the collection of the tests has made (some 14,000 tests and the modules under them) stays until the end: the garbage collector leaves it alone.
 A full collection, which many tests ask for, then takes milliseconds instead of a second.
+Of a test with many sets of parameters, each run of all tests has the first and some of the others, and `make prove` has all.
 """
 
 import gc
-from collections.abc import Generator
+import os
+from collections import defaultdict
+from collections.abc import Generator, Iterator
 from itertools import count
 
 import pytest
@@ -16,6 +19,9 @@ settings.register_profile("each run", max_examples=15)
 settings.register_profile("long", max_examples=500)
 settings.load_profile("each run")
 
+
+ALWAYS, ONE_IN = 10, 4
+"""So many sets of parameters of a test are in each run of all tests, and of the rest one in so many."""
 
 SETTLED_EVERY = 200
 """After so many tests, what they left is put with what stays: modules, caches of the library, reports."""
@@ -31,6 +37,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         _settle()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS and "PERDURE_PROVE_ORDER" not in os.environ:
+        return
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
+    for item in items:
+        if item.get_closest_marker("prove") is None and (number := next(numbers[item.nodeid.partition("[")[0]])) >= ALWAYS and number % ONE_IN:
+            item.add_marker("prove")
 
 
 def pytest_runtest_logstart() -> None:

@@ -103,6 +103,7 @@ async def tell_all(url: str) -> None:
         assert [len(await handle.result(timeout="60s")) for handle in handles] == [WORDS] * HEARING
 
 
+@pytest.mark.prove
 def test_engines_share_the_work_and_none_does_what_another_does(stage: Stage) -> None:
     engines = [ready(stage, lease_s=LONG_LEASE_S) for _ in range(3)]
     asyncio.run(tell_all(stage.url))
@@ -172,6 +173,7 @@ def test_the_death_of_a_process_is_noticed_at_once(stage: Stage, client: Client,
     assert handle.result(timeout="60s")[0] == heir.pid
 
 
+@pytest.mark.prove
 def test_engines_that_are_frozen_past_their_leases_again_and_again_do_no_harm(stage: Stage, client: Client) -> None:
     engines = [ready(stage, lease_s=0.5) for _ in range(2)]
     handles = [client.start(patient.with_(id=str(number)), "loop", 0.1 * (number % 10)) for number in range(24)]

@@ -19,6 +19,8 @@ from tests.stores.proxy import Loss, proxied
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 
+pytestmark = pytest.mark.real
+
 approved = Signal("approved", bool)
 
 

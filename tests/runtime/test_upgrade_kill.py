@@ -114,6 +114,7 @@ def test_killed_at_many_moments_of_an_upgrade_nothing_is_lost(stage: Stage) -> N
     killed_again_and_again(stage, 8, MANY_KILLS)
 
 
+@pytest.mark.prove
 def test_who_waits_for_an_upgrade_does_it_if_the_other_is_killed(stage: Stage) -> None:
     before = content(stage.file)
     first, second = caught_upgrading(stage)

@@ -13,6 +13,8 @@ from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free
 from perdure.stores.redis import FAIRNESS
 from tests.stores.servers import valkey
 
+pytestmark = pytest.mark.real
+
 ASK = """
 local asked = cmsgpack.unpack(ARGV[1])
 local stand, chosen, ready = asked.stand, {}, {}

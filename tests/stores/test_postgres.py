@@ -16,6 +16,8 @@ from tests.stores.lanes import SINCE, serve_lanes
 from tests.stores.servers import Server, postgres
 from tests.stores.shared import SharedStore
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

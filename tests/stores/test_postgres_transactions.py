@@ -19,6 +19,8 @@ from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 from tests.stores.transacting import TransactingStore, Work, guard, transact, writes
 
+pytestmark = pytest.mark.real
+
 TABLES = """DROP TABLE IF EXISTS words; CREATE TABLE words (word text UNIQUE DEFERRABLE INITIALLY IMMEDIATE);
     DROP TABLE IF EXISTS twice; CREATE TABLE twice (word text UNIQUE DEFERRABLE INITIALLY DEFERRED)"""
 

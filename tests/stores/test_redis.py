@@ -15,6 +15,8 @@ from perdure.testing.conformance.world import key, letter
 from tests.stores.servers import Server, valkey
 from tests.stores.shared import SharedStore
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

@@ -17,7 +17,7 @@ from perdure.testing.programs import generate
 from perdure.testing.simulator import Options, Report, drawn, main, simulate
 from tests.sampling import some
 
-WORLDS = 10
+WORLDS = 5
 BATCH = 5
 PROVED = 10_000
 PROVED_IN_FILES = 2_000
@@ -235,11 +235,11 @@ def test_whoever_dies_no_limit_is_exceeded_and_nothing_starves(seeds: int, line:
     assert counts["kills"] > 20 * seeds and counts["handed over"] > 5 * seeds and (counts["handed over again"] > 0 or seeds == 1)
 
 
-FOUND = {73: False, 353: True, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
+FOUND = {353: True, 73: False, 577: True, 2365: False, 2837: True, 10761: False, 20123: True}
 """Worlds in which something was found, when engines asked for work every second; and whether they always suspend."""
 
 
-@pytest.mark.parametrize("seed", some(FOUND, 2))
+@pytest.mark.parametrize("seed", some(FOUND, 1))
 def test_what_was_found_once_does_not_come_back(seed: int) -> None:
     programs, options = drawn(seed, always_suspend=FOUND[seed])
     report = simulate(programs, seed, replace(options, poll_s=1.0))

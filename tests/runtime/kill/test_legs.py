@@ -13,7 +13,7 @@ from tests.runtime.kill.run import Run
 from tests.runtime.processes import record, seeded
 
 LEGS = ("children", "undo", "approvals", "queues", "versions", "repairs", "loops", "at_work", "payloads", "carrying", "definitions", "endings")
-OFTEN = ("children", "undo", "definitions", "endings")
+OFTEN = ("children", "endings")
 """Those that run with every change; the others with the long proofs."""
 SEED, SEEDS = 1, range(100, 103)
 

@@ -278,6 +278,7 @@ def writing(file: Path) -> Iterator[list[int]]:
         writer.communicate(timeout=WAIT_S)
 
 
+@pytest.mark.prove
 async def test_killed_again_and_again_it_is_resumed_and_engines_lose_nothing(file: Path) -> None:
     await fill(file, Encrypted(OLD), 60, 10)
     seen = await content(file, Encrypted(OLD), 60)
