@@ -137,6 +137,7 @@ def test_a_page_that_is_copied_twice_is_there_once(torn: str, tmp_path: Path) ->
     assert [json.loads(line)["raw"] for line in rejects.read_text().splitlines()] == ["bad\n"]
 
 
+@pytest.mark.prove
 def test_neither_the_log_nor_memory_grows_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     short, long = Importing(large(tmp_path / "short", 4_000), tmp_path / "of short"), Importing(large(tmp_path, 100_000), tmp_path / "of long")

@@ -51,6 +51,12 @@ async def forever() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _unending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coroutines that were given up here are told from those of other tests."""
+    monkeypatch.setattr(scheduler, "_unending", [])
+
+
+@pytest.fixture(autouse=True)
 def silence(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
     """Whatever happens on such a loop, nothing is printed; what Python can't raise, pytest does."""
     yield
