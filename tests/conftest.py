@@ -8,6 +8,7 @@ Of a test with many sets of parameters, each run of all tests has the first and 
 
 import gc
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from itertools import count
@@ -19,6 +20,9 @@ settings.register_profile("each run", max_examples=15)
 settings.register_profile("long", max_examples=500)
 settings.load_profile("each run")
 
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; every process that a test begins would ignore Ctrl-C too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ALWAYS, ONE_IN = 10, 4
 """So many sets of parameters of a test are in each run of all tests, and of the rest one in so many."""
