@@ -24,7 +24,7 @@ settings.load_profile("each run")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; every process that a test begins would ignore Ctrl-C too
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ALWAYS, ONE_IN = 10, 4
+ALWAYS, ONE_IN = 7, 6
 """So many sets of parameters of a test are in each run of all tests, and of the rest one in so many."""
 
 SETTLED_EVERY = 200

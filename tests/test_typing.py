@@ -34,7 +34,8 @@ def pyright() -> Errors:
     return gathered((error["file"], error["range"]["start"]["line"] + 1, error["message"]) for error in found if error["severity"] == "error")
 
 
-@pytest.mark.parametrize("checker", [mypy, pytest.param(pyright, marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("checker", [mypy, pyright])
 def test_types_flow(checker: Callable[[], Errors]) -> None:
     marked = {(FAILS, line) for line, text in enumerate((ROOT / FAILS).read_text(encoding="utf-8").splitlines(), 1) if "# wrong: " in text}
     errors = checker()

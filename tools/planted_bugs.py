@@ -126,7 +126,7 @@ GUARDS = (
     Guard("what settled during a pause is fed when it ends", "core.rebuild:fed", never("e.Resumed"), simulator("--always-suspend")),
     Guard("a program is fed nothing during a pause", "core.rebuild:fed", never("execution.parked"), FAULTS),
     Guard("answers that come during a pause are kept", "core.execution:Execution.apply", without("self.backlog.append"), FAULTS),
-    Guard("a turn with an open operation is not forgotten", "core.decide:_Draft._trim", never("turn_holds_open"), DECIDE, quick=True),
+    Guard("a turn with an open operation is not forgotten", "core.decide:_Draft._trim", never("turn_holds_open"), DECIDE),
     Guard(
         "events without their turn are not compacted",
         "core.compact:_kept",
@@ -181,7 +181,7 @@ GUARDS = (
     ),
     Guard("a step without heartbeats is late", "core.opened:Opened.beat", never("promise.by is not None"), suite("runtime/test_at_work.py")),
     Guard("timers wait during a pause", "core.execution:Execution.wake_at", never("self.parked"), DECIDE),
-    Guard("nothing settles during a pause", "core.decide:_Draft._at_once", never("self.execution.parked"), DECIDE, quick=True),
+    Guard("nothing settles during a pause", "core.decide:_Draft._at_once", never("self.execution.parked"), DECIDE),
     Guard("what is ready after a pause goes on", "core.decide:_Draft._feed", never("e.Resumed"), FAULTS),
     Guard("a cancelled execution ends as cancelled", "core.decide:_Draft._finish", never("cancelling is not None"), DECIDE),
     Guard(

@@ -62,7 +62,7 @@ def gaps_s(effects: list[Effect]) -> list[float]:
 @pytest.mark.parametrize(
     "jumps",
     [
-        pytest.param((HOUR_S,), id="forward"),
+        pytest.param((HOUR_S,), id="forward", marks=pytest.mark.prove),
         pytest.param((-HOUR_S,), id="back"),
         pytest.param((HOUR_S, 0.0), id="forward and back", marks=pytest.mark.prove),
         pytest.param((-HOUR_S, 0.0), id="back and forward", marks=pytest.mark.prove),

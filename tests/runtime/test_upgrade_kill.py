@@ -140,6 +140,7 @@ def caught_upgrading(stage: Stage) -> tuple[Process, Process]:
     raise AssertionError(f"nobody was seen upgrading in {TRIES} tries")
 
 
+@pytest.mark.prove
 def test_several_that_open_an_old_file_at_once_all_get_in(stage: Stage) -> None:
     openers = [stage.member("opener") for _ in range(3)]
     for opener in openers:
