@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 ALWAYS, ONE_IN = 7, 6
 """So many sets of parameters of a test are in each run of all tests, and of the rest one in so many."""
 
-SETTLED_EVERY = 200
+SETTLED_EVERY = 500
 """After so many tests, what they left is put with what stays: modules, caches of the library, reports."""
 
 _begun = count(1)
@@ -59,5 +59,6 @@ def pytest_runtest_logstart() -> None:
 
 
 def _settle() -> None:
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
