@@ -436,16 +436,20 @@ def spoilt(value: Any, chance: random.Random, share: float) -> Any:
             return value
 
 
+FOUND_BY_THE_CHECK = {"cycle_entered", "no_end", "root_not_here"}
+"""What is wrong with a document that only the check of the definition finds that it is read as."""
+
+
 def survived(seed: int) -> bool:
     """Read, check, compile and write a spoilt document; whether it was sound."""
     chance = random.Random(seed)
     found = dialects.read(spoilt(INLINE, chance, chance.choice((0.01, 0.05, 0.2))))
     if found is None or any(one.severity == "error" for one in found.findings):
         return False
-    assert {one.code for one in checked(found.document) if one.severity == "error"} <= {"cycle_entered", "no_end"}
+    assert {one.code for one in checked(found.document) if one.severity == "error"} <= FOUND_BY_THE_CHECK
     definition = canonical(found.document)
     wrong = {one.code for one in findings(definition) if one.severity == "error"}
-    assert wrong <= {"cycle_entered", "no_end"}
+    assert wrong <= FOUND_BY_THE_CHECK
     if wrong:
         return False
     compiled(definition)
@@ -458,6 +462,16 @@ def survived(seed: int) -> bool:
 
 def test_whatever_a_document_is_it_is_read_or_told_what_is_wrong() -> None:
     assert sum(survived(seed) for seed in range(300)) > 10
+
+
+def test_what_an_inline_document_is_run_with_is_written_where_no_step_declares_it() -> None:
+    given = {"workflowConfig": {"name": "x"}, "stepsConfig": [step("a")], "input": {"who": "Ada"}}
+    found = canonical(to_definition(given).document)
+    back = from_definition(found)
+    assert back.document is not None and back.document["input"] == {"who": "Ada"}
+    assert canonical(to_definition(back.document).document) == found
+    typed = from_definition({**found, "input": {"who": {"type": "string"}}})
+    assert typed.document is None and [one.pointer for one in typed.findings] == ["/input"]
 
 
 @pytest.mark.prove

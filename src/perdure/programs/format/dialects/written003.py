@@ -7,6 +7,7 @@ from typing import Any
 from perdure.programs.format.dialects.expressions003 import Unsaid, condition, text
 from perdure.programs.format.dialects.next003 import ENDS
 from perdure.programs.format.dialects.reading import Notes, Written, milliseconds, without_nothing
+from perdure.programs.format.dialects.sense003 import INJECTED
 from perdure.programs.format.dialects.steps003 import ANSWER
 from perdure.programs.format.finding import joined
 
@@ -32,7 +33,8 @@ def from_definition(definition: dict[str, Any]) -> Written:
     ui = definition.get("ui") or {}
     shown = {name: ui[name] for name in ("enabled", "status") if name in ui}
     head = {**described, **shown, **({"config": config} if config else {})}
-    document = {**head, "steps": steps} if ui.get("shape") == "steps" else {"workflowConfig": head, "stepsConfig": _numbered(steps)}
+    given = writer.given()
+    document = {"workflowConfig": head, "stepsConfig": _numbered(steps), **given} if writer.is_inline else {**head, "steps": steps}
     failed = any(finding.severity == "error" for finding in notes.findings)
     return Written(None if failed else document, tuple(notes.findings))
 
@@ -46,9 +48,25 @@ class _Writer:
 
     def __init__(self, definition: dict[str, Any], notes: Notes) -> None:
         self._definition, self._notes = definition, notes
+        self.is_inline = (definition.get("ui") or {}).get("shape") != "steps"
+        self._variables = definition.get("vars") or {}
+        self._injected = INJECTED if self.is_inline and isinstance(self._variables.get(INJECTED), str) else ""
         steps = definition.get("steps", [])
         self._end = None if any(step.get("id") == ENDS for step in steps) else ENDS
         self._led_back = {step["id"] for step in steps if "loop" in step and (step.get("ui") or {}).get("continueOnError")}
+
+    def given(self) -> dict[str, Any]:
+        """What an inline document is run with: a variable that every run is given, and the input, where no first step declares the inputs."""
+        return self._input() | ({self._injected: self._variables[self._injected]} if self._injected else {})
+
+    def _input(self) -> dict[str, Any]:
+        inputs = self._definition.get("input") or {}
+        first: dict[str, Any] = next(iter(self._definition.get("steps", [])), {})
+        if not inputs or ("do" in first and not first["do"]):
+            return {}
+        if not self.is_inline or any(schema.keys() != {"default"} for schema in inputs.values()):
+            self._notes.error("not_in_dialect", "/input", "this shape declares inputs in a first step that does nothing; put one in front")
+        return {"input": {name: schema.get("default") for name, schema in inputs.items()}}
 
     def config(self) -> dict[str, Any]:
         """Time, tries and variables of the whole."""
@@ -56,7 +74,7 @@ class _Writer:
         deadline, hops = limits.pop("deadline", None), limits.pop("max_hops", None)
         for name in limits:
             self._notes.error("not_in_dialect", joined("/limits", name), f"this shape has no counterpart of {name!r}")
-        variables = self._value(self._definition.get("vars") or {}, "/vars")
+        variables = self._value({name: value for name, value in self._variables.items() if name != self._injected}, "/vars")
         tries = self._definition.get("retry") or ({} if self._definition.get("dialect") == "003" else {"max": 3, "wait": 1})
         return without_nothing(
             {"timeout": milliseconds(deadline), "retryPolicy": self._retry(tries, "/retry"), "maxHops": hops, "variables": variables},
