@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 
-def some(values: Iterable[Any], count: int) -> list[ParameterSet]:
+def some(values: Iterable[Any], count: int) -> list[Any]:
     """All values as parameters of a test: the first `count` for each run, the rest for `make prove`."""
     return [pytest.param(value, marks=() if number < count else pytest.mark.prove) for number, value in enumerate(values)]

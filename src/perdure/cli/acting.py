@@ -64,7 +64,7 @@ def act(settings: Settings, given: dict[str, Any], done: str, **how: Any) -> Non
         do_all(handle)
         click.echo(f"{name(handle.key)} {said}")
 
-    many.tell(settings, given, many.Wish(verb, do, do_all, said))
+    many.tell(settings, given, many.Action(verb, do, do_all, said))
 
 
 @click.command("cancel", cls=Command)

@@ -84,7 +84,7 @@ def requeue(settings: Settings, /, *, pairs: tuple[str, ...], target: str | None
     def do_all(letters: Selection) -> Told:
         return letters.requeue(given["reason"], wait=given["wait"], timeout=given["timeout"])
 
-    many.tell(settings, given, many.Wish("requeue", do, None if edits else do_all, goes_on))
+    many.tell(settings, given, many.Action("requeue", do, None if edits else do_all, goes_on))
 
 
 @click.command("discard", cls=Command)
@@ -104,7 +104,7 @@ def discard(settings: Settings, /, **given: Any) -> None:
     def do_all(letters: Selection) -> Told:
         return letters.discard(given["reason"], wait=given["wait"], timeout=given["timeout"])
 
-    many.tell(settings, given, many.Wish("discard", do, do_all, said))
+    many.tell(settings, given, many.Action("discard", do, do_all, said))
 
 
 @click.command("reprocess", cls=Command)

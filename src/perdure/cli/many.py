@@ -30,7 +30,7 @@ UNASKED_MAX = 10
 """More than these are not dealt with before somebody has said yes."""
 
 
-class Wish(NamedTuple):
+class Action(NamedTuple):
     """What executions are to do: the `verb` that a person types, what is done to the execution of an id, and to a batch of all that are meant (None: they are
     dealt with one after the other as well); and what is `said` of each in a batch."""
 
@@ -40,37 +40,37 @@ class Wish(NamedTuple):
     said: str
 
 
-def tell(settings: Settings, given: Mapping[str, Any], wish: Wish) -> None:
+def tell(settings: Settings, given: Mapping[str, Any], action: Action) -> None:
     """Have executions do something: those of the ids, or with --all those of a filter, which without --status means those on which it has an effect.
 
     Whoever has started others is older than they are, and hears of it first; what is to be done again is done by those first that were started.
     """
     check(given)
     with settings.client() as client:
-        found = wanted(client, settings, given, bulk.STATUSES[wish.verb])
+        found = wanted(client, settings, given, bulk.STATUSES[action.verb])
         if found is None:
-            one_by_one(texts(given["ids"]), _doing(lambda text: client.get(client.find(text, tenant=settings.tenant)), client, given, wish))
+            one_by_one(texts(given["ids"]), _doing(lambda text: client.get(client.find(text, tenant=settings.tenant)), client, given, action))
             return
-        keys = found if wish.verb in bulk.NEWEST_FIRST else found[::-1]
-        confirm(len(keys), wish.verb, given)
-        if wish.do_all is None or given["dry_run"]:
-            one_by_one(keys, _doing(client.get, client, given, wish), len(keys))
+        keys = found if action.verb in bulk.NEWEST_FIRST else found[::-1]
+        confirm(len(keys), action.verb, given)
+        if action.do_all is None or given["dry_run"]:
+            one_by_one(keys, _doing(client.get, client, given, action), len(keys))
         else:
-            in_batches(client, keys, wish.do_all, wish)
+            in_batches(client, keys, action.do_all, action)
 
 
-def _doing(get: Callable[[T], Handle[Any]], client: Client, given: Mapping[str, Any], wish: Wish) -> Callable[[T], None]:
+def _doing(get: Callable[[T], Handle[Any]], client: Client, given: Mapping[str, Any], action: Action) -> Callable[[T], None]:
     def doing(thing: T) -> None:
         handle = get(thing)
         if given["dry_run"]:
-            click.echo(f"{name(handle.key)} {would(wish.verb)}")
+            click.echo(f"{name(handle.key)} {would(action.verb)}")
         else:
-            wish.do(client, handle)
+            action.do(client, handle)
 
     return doing
 
 
-def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection], Told], wish: Wish) -> None:
+def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection], Told], action: Action) -> None:
     """Do something to all, a batch in one commit after the other; end with the code of the first failure, if there is one.
 
     Who interrupts it is told how far it came, and so is whoever loses the store.
@@ -83,15 +83,15 @@ def in_batches(client: Client, keys: Sequence[Key], do_all: Callable[[Selection]
                 result = do_all(client.select(keys=batch))
                 told += len(result.told)
                 ended += len(result.ended)
-                _say(result, wish.said)
+                _say(result, action.said)
                 failure = failure or next((exits.of_error(type(error)) for error in result.failed.values()), Exit.OK)
                 count(len(batch))
     except (KeyboardInterrupt, PerdureError):
-        so_far = f"{told:,} of {words.count(len(keys), 'execution')} {'was' if told == 1 else 'were'} told to {wish.verb}"
+        so_far = f"{told:,} of {words.count(len(keys), 'execution')} {'was' if told == 1 else 'were'} told to {action.verb}"
         click.echo(f"perdure: {so_far}, and the next {bulk.BATCH} may have been\nrun the command again for the rest", err=True)
         raise
     if ended:
-        click.echo(f"perdure: {words.count(ended, 'execution')} had ended before; {wish.verb} has no effect there", err=True)
+        click.echo(f"perdure: {words.count(ended, 'execution')} had ended before; {action.verb} has no effect there", err=True)
     if failure:
         raise Outcome(failure)
 

@@ -34,8 +34,8 @@ def archives(settings: Settings, /, *, id: str, as_json: bool, format: str) -> N
     with settings.client() as client:
         key = asking.one(client, settings, id).key
         found = client.upkeep.archives(key)
-        forgotten = client.get(key).status().forgotten
-    form = "json" if as_json else format
+        form = "json" if as_json else format
+        forgotten = form == "table" and not found and client.get(key).status().forgotten
     output.listing(form, (one.name for one in found), found, lambda: render_archives.table(found))
     if form == "table" and not found:
         click.echo("no archives: " + ("what compaction replaced was dropped" if forgotten else "nothing of its log was replaced yet"))

@@ -20,7 +20,7 @@ from perdure.service.exporting import export
 from perdure.service.paging import pages
 from perdure.service.retention import Archive
 from perdure.stores.base import Filter, Head, Store
-from perdure.stores.blob_removal import BlobRemoval, Marked, blob_removal_of
+from perdure.stores.blob_removal import BATCH, BlobRemoval, Marked, blob_removal_of
 from perdure.stores.looking import Looking
 
 
@@ -66,15 +66,20 @@ async def sweep(store: Store, old: OldArchives | None = None, dry_run: bool = Fa
         if archive is not None:
             for key in dict.fromkeys(one.key for one in pruned):
                 archive(key, await export(store, key))
-        names = [one.name for one in pruned]
-        first = await _removed(removal, name, names) if names else Marked()
-        rest = await _removed(removal, name, None)
+        first = await _removed_noted(removal, name, [one.name for one in pruned])
+        rest = await _removed(removal, name)
         return Swept(pruned, rest.blobs, first.size_bytes + rest.size_bytes)
     finally:
         await removal.unmark(name)
 
 
-async def _removed(removal: BlobRemoval, name: str, noted: Sequence[str] | None) -> Marked:
+async def _removed_noted(removal: BlobRemoval, name: str, noted: Sequence[str]) -> Marked:
+    """Remove those of these that have their mark still, and note it: a few at a time, so that each transaction looks at few names."""
+    parts = [await _removed(removal, name, noted[first : first + BATCH]) for first in range(0, len(noted), BATCH)]
+    return Marked(sum(part.blobs for part in parts), sum(part.size_bytes for part in parts))
+
+
+async def _removed(removal: BlobRemoval, name: str, noted: Sequence[str] | None = None) -> Marked:
     """Remove what has its mark still, a few by each transaction."""
     blobs, size_bytes = 0, 0
     while (batch := await removal.remove(name, noted)).blobs:

@@ -71,7 +71,8 @@ async def import_(store: Store, bundle: Bundle, *, id: str | None = None, paused
             commits = [_commit(one, bundle, names, moment, paused) for one in bundle.executions]
         except (LogDamaged, KeyError, ValueError, IndexError) as error:
             raise ExportRefused(f"a log in it makes no sense: {error!r}") from error
-        await blob_removal_of(store).note(bundle.removed)
+        if bundle.removed:
+            await blob_removal_of(store).note(bundle.removed)
         answers = await store.commit(_with_blobs(commits, bundle.blobs))
         for commit, answer in zip(commits, answers, strict=True):
             if isinstance(answer, Conflict):

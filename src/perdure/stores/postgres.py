@@ -170,7 +170,7 @@ class PostgresStore:
             await transaction.start()
             answer = await carried_out(connection, guard, work, self._clock)
             await (transaction.commit() if isinstance(answer, Committed) else transaction.rollback())
-            return answer  # type: ignore[return-value]  # a post is never in conflict
+            return answer  # type: ignore[return-value]  # what it posts carries all that it refers to
 
     async def meet(self) -> None:
         """See `Joining.meet`."""

@@ -192,7 +192,7 @@ class Tables:
         if isinstance(answer, Raised):
             self._numbers.clear()  # one that was made in it is there no more
             self._programs.clear()
-        return answer  # type: ignore[return-value]  # a post is never in conflict
+        return answer  # type: ignore[return-value]  # what it posts carries all that it refers to
 
     def limit(self, queue: str, limits: Limits | None) -> None:
         """See `Store.limit`."""
