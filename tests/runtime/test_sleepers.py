@@ -99,7 +99,7 @@ def sleep_and_wake(stage: Stage, sleepers: int, woken: int, window_s: float) -> 
     first_s = time.time()
     post(stage, 0, [first_s + LONG_S] * (sleepers // 4))
     until_parked(stage)
-    begin_s = BEGIN_S + 4 * (time.time() - first_s)
+    begin_s = BEGIN_S + 6 * (time.time() - first_s)
     some_kib = memory_kib(engine)
     first_s = time.time() + begin_s
     rest = sleepers - sleepers // 4

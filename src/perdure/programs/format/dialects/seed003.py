@@ -50,7 +50,7 @@ def to_definition(document: Any, blobs: Mapping[str, Any] | None = None) -> Read
     declared |= {name: {**declared.get(name, {}), "default": value} for name, value in top.mapping("input").items()} if inline else {}
     Senses(notes, texts, dict(given), steps).tell(variables, declared, config.at("variables"))
     if inline and INJECTED not in variables:
-        variables |= without_nothing({INJECTED: top.text(INJECTED)})
+        variables |= without_nothing({INJECTED: texts.value(top.text(INJECTED), top.at(INJECTED), "")})
     variables = _with_config(config, texts, declared, variables)
     _leave(top, head, config, inline)
     ui = without_nothing({"shape": "" if inline else "steps", "enabled": head.value.get("enabled"), "status": head.value.get("status")})

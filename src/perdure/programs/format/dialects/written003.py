@@ -57,7 +57,9 @@ class _Writer:
 
     def given(self) -> dict[str, Any]:
         """What an inline document is run with: a variable that every run is given, and the input, where no first step declares the inputs."""
-        return self._input() | ({self._injected: self._variables[self._injected]} if self._injected else {})
+        if not self._injected:
+            return self._input()
+        return self._input() | {self._injected: self._value(self._variables[self._injected], joined("/vars", self._injected))}
 
     def _input(self) -> dict[str, Any]:
         inputs = self._definition.get("input") or {}
