@@ -30,8 +30,8 @@ STATE = ROOT / ".prove.json"
 PROOFS = "prove or (hypothesis and not real)"
 """Which tests are run: those marked as proofs, and every property, with more examples than in each run of the tests (tests/conftest.py)."""
 
-UNKNOWN_S = 3.0
-"""What a test is taken to last that has never been run."""
+UNKNOWN_S, ONE_OF_MANY_S = 3.0, 0.5
+"""What a test is taken to last that has never been run; and one of those that differ in their parameters."""
 
 MUTATION_SHARE, REPORTS_SHARE, HANGING_SHARE = 0.15, 0.05, 0.1
 """Of the time: for the mutation sample, for the reports, and for a last test that hangs until it is killed."""
@@ -47,11 +47,12 @@ REPORTS = [
 
 @dataclass
 class Result:
-    """What became of a test: on which source and test file, whether it passed, failed or was skipped, its seconds and its figures."""
+    """What became of a test: on which source and test file, whether it passed, failed or was skipped, its seconds, why it failed, and its figures."""
 
     key: str
     outcome: str
     seconds: float
+    why: str = ""
     figures: list[str] = field(default_factory=list)
 
 
@@ -117,7 +118,11 @@ def expected_s(tests: list[str], results: dict[str, Result]) -> dict[str, float]
     for test, result in results.items():
         of_function[test.partition("[")[0]].append(result.seconds)
     means = {function: sum(times) / len(times) for function, times in of_function.items()}
-    return {test: results[test].seconds if test in results else means.get(test.partition("[")[0], UNKNOWN_S) for test in tests}
+    return {test: results[test].seconds if test in results else means.get(test.partition("[")[0], _guess_s(test)) for test in tests}
+
+
+def _guess_s(test: str) -> float:
+    return ONE_OF_MANY_S if "[" in test else UNKNOWN_S
 
 
 def run(order: list[str], state: State, source: str, jobs: int, limit_s: float) -> None:
@@ -169,7 +174,7 @@ def run(order: list[str], state: State, source: str, jobs: int, limit_s: float) 
 def _keep(files: dict[str, Path], state: State, source: str) -> None:
     """Put the results and figures that were written into the state."""
     for line in map(json.loads, files["results"].read_text().splitlines()):
-        state.results[line["test"]] = Result(key_of(line["test"], source), line["outcome"], line["seconds"])
+        state.results[line["test"]] = Result(key_of(line["test"], source), line["outcome"], line["seconds"], line["why"])
     for line in map(json.loads, files["figures"].read_text().splitlines()):
         if line["test"] in state.results:
             state.results[line["test"]].figures.append(line["figures"])
@@ -263,6 +268,8 @@ def main() -> int:
         return 1
     proof_page.PAGE.write_text(page(tests, state, source), encoding="utf-8")
     failed = [test for test, result in known(state, tests, source).items() if result.outcome == "failed"]
+    for test in failed:
+        print(f"\nprove: {test}\n{state.results[test].why}")
     print(f"prove: written to {proof_page.PAGE.relative_to(ROOT)}; {len(failed)} failed", *failed, sep="\n  ")
     return 1 if failed else 0
 

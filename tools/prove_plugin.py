@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+WHY_CHARS = 4_000
+"""How much is kept of why a test failed: its end, since pytest, which prints it all, may be killed before."""
+
 _phases: dict[str, list[pytest.TestReport]] = {}
 
 
@@ -35,6 +38,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     phases = _phases.pop(report.nodeid)
     outcomes = {phase.outcome for phase in phases}
     outcome = next((one for one in ("failed", "skipped") if one in outcomes), "passed")
-    line = json.dumps({"test": report.nodeid, "outcome": outcome, "seconds": sum(phase.duration for phase in phases)})
+    why = "\n".join(phase.longreprtext for phase in phases if phase.outcome == "failed")[-WHY_CHARS:]
+    line = json.dumps({"test": report.nodeid, "outcome": outcome, "seconds": sum(phase.duration for phase in phases), "why": why})
     with Path(os.environ["PERDURE_PROVE_RESULTS"]).open("a") as file:
         file.write(line + "\n")
