@@ -62,6 +62,7 @@ MEMORY = suite("stores/test_memory.py")
 SQLITE = suite("stores/sqlite/test_store.py")
 ARCHIVES = suite("service/test_archives.py")
 REMOVAL = suite("stores/sqlite/test_store.py", "carries or sweep")
+NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decide.py")
 PARKED = suite("testing/test_simulator.py", "not_late or parked")
 BAD_WEATHER = suite("testing/test_simulator.py", "weather")
@@ -80,6 +81,9 @@ GUARDS = (
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.tables:Tables._commit", never("limited", "now_s"), IN_FILES),
     # Removal of blobs: what anything refers to stays, though a sweep found it without use a moment ago.
     Guard("a blob that an answer refers to is not removed", "core.effects:_answer", Instead("references(outcome)", "()"), ARCHIVES),
+    Guard("a blob that a child is started with is not removed", "core.effects:_start", Instead("references(op.input, op.definition)", "()"), NAMED_BLOBS),
+    Guard("a blob that a signal carries is not removed", "core.effects:_signal", Instead("references(op.body)", "()"), NAMED_BLOBS),
+    Guard("a blob that an execution is repeated with is not removed", "service.repeating:_begin", Instead("references(begin)", "()"), ARCHIVES),
     Guard("what archives that are kept refer to is not removed", "service.blob_sweep:_Scan._kept", Instead("set(blobs_of(content.events))", "set()"), ARCHIVES),
     Guard("a blob that is carried again is not removed from a file", "stores.sqlite.tables:Tables._carry_out", without("UNMARK"), REMOVAL),
     # Claims and leases: one holder at a time, and the dead hold nothing.
@@ -220,6 +224,24 @@ GUARDS = (
     ),
     Guard(
         "what an engine takes while it is withdrawn is told to end", "service.requests:post", never("missed"), suite("service/test_bulk.py", "an_engine_takes")
+    ),
+    Guard(
+        "parents are told to end before their children",
+        "service.bulk:tell",
+        Instead("keys[::-1]", "keys"),
+        suite("service/test_bulk.py", "parents_before_their_children"),
+    ),
+    Guard(
+        "children are told to go on before their parents",
+        "service.bulk:tell",
+        never("verb.name in NEWEST_FIRST"),
+        suite("service/test_bulk.py", "begun_last"),
+    ),
+    Guard(
+        "what is told is committed before it is said to be told",
+        "service.bulk:tell",
+        without("requests.post"),
+        suite("service/test_bulk.py", "dies_between_two_batches"),
     ),
     Guard("of a singleton one runs at a time", "service.operations:start", never("row[0].status"), suite("service/test_pending.py")),
     # Transactions with a user's data, and files that are not Perdure's.
@@ -599,6 +621,18 @@ GUARDS = (
     ),
     Guard("a path leads nowhere else", "steps.file.directory:parts", never('".." in found'), suite("steps/file/test_directory.py", "leads_elsewhere")),
     Guard(
+        "no part of a path is a link to another directory",
+        "steps.file.directory:_directory",
+        Instead("DIRECTORY", "DIRECTORY & ~NOFOLLOW"),
+        suite("steps/file/test_directory.py", "no_symbolic_link"),
+    ),
+    Guard(
+        "no link is read as a file",
+        "steps.file.directory:_read",
+        Instead("NOFOLLOW", "0"),
+        suite("steps/file/test_directory.py", "no_symbolic_link"),
+    ),
+    Guard(
         "two writers of a directory wait for one another",
         "steps.file.directory:_is_locked",
         Returns("True"),
@@ -612,11 +646,36 @@ GUARDS = (
         suite("steps/http/test_network.py", "behind_an_encrypted"),
     ),
     Guard("a connection is not used again with bytes behind an answer", "steps.http.network:closed", never("behind"), suite("steps/http", "behind")),
+    Guard("a connection that is retired is not used again", "steps.http.network:Stream.retire", Returns("None"), suite("steps/http/test_sending.py", "behind")),
     Guard(
         "a head that begins on an idle connection has the time of a head",
         "tasks.connections:Connection.data_received",
         without("self._end_within"),
         suite("tasks/test_connections.py", "on_an_idle_connection"),
+    ),
+    Guard(
+        "no more connections are open than the limit",
+        "tasks.connections:Admission.admit",
+        never("self.limit"),
+        suite("tasks/test_connections.py", "at_the_limit"),
+    ),
+    Guard(
+        "a new connection displaces one that is in no request",
+        "tasks.connections:Admission.admit",
+        Instead("oldest is None", "True"),
+        suite("tasks/test_connections.py", "at_the_limit"),
+    ),
+    Guard(
+        "a connection that is displaced is ended",
+        "tasks.connections:Admission.admit",
+        without("oldest.transport.abort()"),
+        suite("tasks/test_connections.py", "at_the_limit"),
+    ),
+    Guard(
+        "a connection for which there is no room is refused",
+        "tasks.connections:Connection.connection_made",
+        never("not self._admission.admit(self)"),
+        suite("tasks/test_connections.py", "no_room"),
     ),
     # Bounds of expressions and sandboxes, headers, and files.
     Guard("an expression expands no further than its bounds", "expr.expansion:bounded", Returns("value"), suite("expr/test_expansion.py", "no_more_than_one")),

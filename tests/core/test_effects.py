@@ -12,7 +12,8 @@ from perdure.core.mail import Ack, Opening
 from perdure.core.messages import Parent
 from perdure.core.ops import Call, Err, Ok, Op, Receive, Retry, Send, Sleep, Spawn
 from perdure.core.paths import Key, Queue
-from perdure.core.program import Drop
+from perdure.core.program import Drop, Finish
+from perdure.core.values import Blob
 from tests.core.stories import DONE, KEY, OTHER, Script, Story, opens, path
 
 PAY, A = path("pay"), path("a")
@@ -68,6 +69,26 @@ def test_signals_are_numbered_for_each_receiver() -> None:
     story.begin()
     assert [(send.to, send.key) for send in story.sends] == [(OTHER, f"signal:{KEY}:1"), (CHILD, f"signal:{KEY}:1"), (OTHER, f"signal:{KEY}:2")]
     assert story.sent == [m.Signal("x", b"\x01", "", KEY, 1), m.Signal("x", sender=KEY, sent=1), m.Signal("y", sender=KEY, sent=2)]
+
+
+def test_a_message_names_the_blobs_that_its_body_refers_to() -> None:
+    given, described, sent, made = (Blob(letter * 64, 1) for letter in "abcd")
+    child = Spawn("ship", "1", input=given, definition=described, awaited=False)
+    story = Story(
+        {
+            "start": [opens("a", child), opens("b", Send(OTHER, "x", sent)), opens("c", Spawn("ship", "2", awaited=False)), opens("pay")],
+            "pay": [Finish("completed", Ok(made))],
+        }
+    )
+    story.begin(parent=Parent(OTHER, PAY))
+    story.settle("pay")
+    named = {send.key: send.refers for send in story.sends}
+    assert named == {
+        "start:acme/order/1:a": ((given.sha256,), (described.sha256,)),
+        f"signal:{KEY}:1": ((sent.sha256,),),
+        "start:acme/order/1:c": (),
+        "settle:pay": ((made.sha256,),),
+    }
 
 
 def test_whoever_waits_for_the_end_is_told_how_it_ended() -> None:

@@ -149,6 +149,56 @@ def test_connections_leave_file_descriptors_to_the_engine(monkeypatch: pytest.Mo
         assert connections.connections_max() == most
 
 
+class Transport(asyncio.Transport):
+    """A transport that knows whether it was aborted."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Peer(connections.Connection):
+    """A connection without a socket."""
+
+    def __init__(self) -> None:
+        self.loop, self.transport = asyncio.get_running_loop(), Transport()
+
+    @property
+    def aborted(self) -> bool:
+        return self.transport.aborted  # type: ignore[attr-defined, no-any-return]  # the base declares any transport
+
+
+async def test_at_the_limit_a_newcomer_is_displaced_first_then_an_idle_connection_and_never_one_in_a_request() -> None:
+    admission = connections.Admission(3)
+    busy, idle, older, newer, fourth, fifth, sixth = (Peer() for _ in range(7))
+    assert admission.admit(busy) and admission.admit(idle)
+    admission.begin(busy)
+    admission.begin(idle)
+    admission.end(idle)
+    assert admission.admit(older) and not idle.aborted
+    assert admission.admit(newer) and older.aborted and admission.open == {busy, idle, newer}
+    admission.begin(newer)
+    assert admission.admit(fourth) and idle.aborted and admission.open == {busy, newer, fourth}
+    admission.begin(fourth)
+    assert not admission.admit(fifth) and admission.open == {busy, newer, fourth}
+    admission.leave(busy)
+    assert admission.admit(sixth) and not any(one.aborted for one in (busy, newer, fourth, sixth))
+
+
+async def test_a_connection_for_which_there_is_no_room_is_told_so_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "connections_max", lambda: 1)
+    async with place(tmp_path, ALBUM, over_http) as it:
+        (silent, displaced), (reader, waiting) = [await asyncio.open_connection(*address(it)) for _ in range(2)]
+        assert await asyncio.wait_for(silent.read(), 5.0) == b""
+        waiting.write(LEASE + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5.0)).startswith(b"HTTP/1.1 100 ")
+        found = await rest(it)
+        assert found.startswith(b"HTTP/1.1 503 ") and b"TooManyConnections" in found and b"retry-after: 5" in found
+        displaced.close()
+        waiting.close()
+
+
 FILES = Path("/proc/self/fd")
 
 
