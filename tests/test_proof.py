@@ -74,7 +74,7 @@ def test_the_page_has_what_failed_and_what_is_still_to_be_run(monkeypatch: pytes
     tests = [f"tests/test_proof.py::{name}" for name in ("one", "two", "three")]
     key = prove.key_of(tests[0], "0123456789ab")
     results = {
-        tests[0]: prove.Result(key, "passed", 60.0, ["12 kills"]),
+        tests[0]: prove.Result(key, "passed", 60.0, figures=["12 kills"]),
         tests[1]: prove.Result(key, "failed", 6.0),
         tests[2]: prove.Result("old", "passed", 1.0),
     }

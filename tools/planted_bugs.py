@@ -192,7 +192,7 @@ GUARDS = (
         "a try that began late is not looked at again before its time is over",
         "runtime.warm:Warm.wake_at",
         Instead("clock.surely_past(min(young.values()))", "due_s"),
-        suite("testing/test_simulator.py", "does_not_come_back and 73"),
+        suite("runtime/test_warm.py"),
     ),
     # A file and its write-ahead log.
     Guard(
