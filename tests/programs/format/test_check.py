@@ -111,6 +111,11 @@ def test_nothing_is_wrong_with_the_examples(name: str) -> None:
             "contradiction",
             "steps[0].approve: a quorum of 2 can't be had from 1 assignees",
         ),
+        (
+            "  - {id: a, approve: {title: t, assignees: [x], quorum: 2.0}}",
+            "contradiction",
+            "steps[0].approve: a quorum of 2 can't be had from 1 assignees",
+        ),
         ("  - {id: a, emit: {to: {workflow: w, id: i}}}", "contradiction", "steps[0].emit: a message to another execution has a name; add 'name'"),
         ("  - {id: a, emit: {name: n, to: {workflow: w}}}", "missing_field", "steps[0].emit.to: 'id' is missing"),
         ("  - {id: a, listen: []}", "wrong_type", "steps[0].listen: expected a list that is not empty, found an empty list"),

@@ -420,8 +420,8 @@ def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
     if "on_timeout" in approve and "timeout" not in approve:
         yield "'on_timeout' stands only beside 'timeout'"
     assignees, quorum = approve.get("assignees"), approve.get("quorum")
-    if isinstance(assignees, list) and isinstance(quorum, int) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
-        yield f"a quorum of {quorum} can't be had from {len(assignees)} assignees"
+    if isinstance(assignees, list) and isinstance(quorum, int | float) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
+        yield f"a quorum of {quorum:g} can't be had from {len(assignees)} assignees"
 
 
 def _of_verify(verify: dict[str, Any]) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _rule(rule: Any, pointer: str) -> Route:
         tuple(_targets(rule.get("to"), joined(pointer, "to"))),
         pointer,
         rule.get("when"),
-        turns if isinstance(turns, int) else 0,
+        int(turns) if isinstance(turns, int | float) else 0,
         rule.get("endless") is True,
         tuple(_targets(rule["on_max"], joined(pointer, "on_max"))) if "on_max" in rule else (),
     )
