@@ -23,10 +23,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [by_id[id] for id in json.loads(Path(os.environ["PERDURE_PROVE_ORDER"]).read_text()) if id in by_id]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Pass over a test when the time is up; it has no result then."""
-    return True if time.time() > float(os.environ["PERDURE_PROVE_UNTIL"]) else None
+class _TimeLimit:
+    """Skips each test that would begin after the time limit; it has no result then."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        return True if time.time() > float(os.environ["PERDURE_PROVE_UNTIL"]) else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the time limit last, since pytest calls hooks in reverse order: before the plugin that runs a test once for each crash."""
+    config.pluginmanager.register(_TimeLimit())
 
 
 @pytest.hookimpl(tryfirst=True)
