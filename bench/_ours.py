@@ -13,18 +13,18 @@ from typing import Any
 from bench._side import rss_bytes, serve, until
 from perdure import Context, Signal, step, workflow
 from perdure.async_client import AsyncClient
-from perdure.core import log, messages, values
+from perdure.code.context import new_code_program
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.execution import Execution
-from perdure.core.mail import Send
 from perdure.core.paths import Key
-from perdure.core.rebuild import rebuild
-from perdure.programs.code.context import program
+from perdure.core.replay import replay_program
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished, hosting, open_store, run_to_end
-from perdure.runtime.serve import collect_rarely
-from perdure.sdk import Workflow
-from perdure.stores.base import Claim, Filter, Post
+from perdure.runtime.local_engine import local_engine, open_store, run_to_end, wait_for_end
+from perdure.runtime.server import relax_garbage_collection
+from perdure.stores.protocol import Claim, HeadFilter, Post
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.workflow_function import Workflow
 
 TENANT = "default"
 AT_ONCE = 1000
@@ -143,8 +143,8 @@ class Ours:
     async def open(self) -> float:
         """Begin an engine, as `perdure serve` does; return the seconds until it was ready."""
         begun = time.perf_counter()
-        collect_rarely()
-        self._engine: Engine = await self._open.enter_async_context(hosting([one.code for one in WORKFLOWS], self._url))
+        relax_garbage_collection()
+        self._engine: Engine = await self._open.enter_async_context(local_engine([one.code for one in WORKFLOWS], self._url))
         return time.perf_counter() - begun
 
     async def close(self) -> None:
@@ -183,7 +183,7 @@ class Ours:
 
     async def row_bytes(self) -> int:
         """The mean size of a row of the log of the last execution that ended."""
-        (head, *_) = await self._engine.store.heads(Filter(limit=1))
+        (head, *_) = await self._engine.store.heads(HeadFilter(limit=1))
         found = await self._engine.store.read(head.key)
         assert found is not None
         return sum(map(len, found.rows)) // len(found.rows)
@@ -213,7 +213,7 @@ class Ours:
 
     async def recovered(self, executions: int) -> tuple[float, float]:
         """When the first of the steps that were held ran, and when all executions had ended, on the monotonic clock."""
-        which = Filter(statuses=frozenset({"completed"}), limit=executions)
+        which = HeadFilter(statuses=frozenset({"completed"}), limit=executions)
 
         async def all_ended() -> bool:
             return len(times_s) >= executions and len(await self._engine.store.heads(which)) == executions
@@ -235,8 +235,8 @@ class Ours:
         taken = []
         for id in ids:
             done, sent_s = len(times_s), time.monotonic()
-            await self._engine.store.commit([Post(sends=(self._signal(id),))])
-            await finished(self._engine, Key(TENANT, "parked", str(id)))
+            await self._engine.store.commit([Post(messages=(self._signal(id),))])
+            await wait_for_end(self._engine, Key(TENANT, "parked", str(id)))
             taken.append(times_s[done] - sent_s)
         return taken
 
@@ -245,7 +245,7 @@ class Ours:
         store, programs, taken = open_store(self._url), frozenset(parked.code.programs), []
         moment = await store.renew("bench", 60.0)
         for id in ids:
-            _ = await store.commit([Post(sends=(self._signal(id),))])
+            _ = await store.commit([Post(messages=(self._signal(id),))])
             begun = time.perf_counter()
             claimed = await store.claim(Claim(holder="bench", epoch=moment.epoch, programs=programs))
             taken.append(time.perf_counter() - begun)
@@ -265,14 +265,14 @@ class Ours:
 
     async def replay(self, times: int) -> list[float]:
         """Read, fold and replay the last execution, its end aside; the steps per second of each time."""
-        (head, *_) = await self._engine.store.heads(Filter(limit=1))
+        (head, *_) = await self._engine.store.heads(HeadFilter(limit=1))
         rates = []
         for _ in range(times):
             begun = time.perf_counter()
             found = await self._engine.store.read(head.key)
             assert found is not None
-            events = log.decode_all(found.rows)[:-2]
-            for _ in rebuild(Execution(head.key), events, program(count_timed.code, head.key)):
+            events = log_format.decode_rows(found.rows)[:-2]
+            for _ in replay_program(Execution(head.key), events, new_code_program(count_timed.code, head.key)):
                 raise RuntimeError("a small value asked for a blob")
             rates.append(len(times_s) / (time.perf_counter() - begun))
         return rates
@@ -292,9 +292,9 @@ class Ours:
     async def _run(self, name: str, argument: int) -> bytes:
         return await run_to_end(self._engine, *self._named(name, argument))
 
-    def _signal(self, id: int) -> Send:
-        message = messages.Signal(released.name, values.encode(1, "a message"))
-        return Send(Key(TENANT, "parked", str(id)), f"release:{id}:{time.monotonic_ns()}", messages.encode(message))
+    def _signal(self, id: int) -> OutgoingMessage:
+        message = messages.SignalMessage(released.name, values.encode(1, "a message"))
+        return OutgoingMessage(Key(TENANT, "parked", str(id)), f"release:{id}:{time.monotonic_ns()}", messages.encode_message(message))
 
 
 if __name__ == "__main__":

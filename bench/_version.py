@@ -9,14 +9,14 @@ from typing import Any
 
 from bench._side import serve
 from perdure import Context, Definition, step, workflow
-from perdure.core import log, values
+from perdure.core import log_format, values
 from perdure.core.execution import Execution
 from perdure.core.paths import Key
-from perdure.core.rebuild import rebuild
-from perdure.programs.workflows import program
-from perdure.runtime.driving import drive
+from perdure.core.replay import replay_program
+from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import hosting, run_to_end
+from perdure.runtime.local_engine import local_engine, run_to_end
+from perdure.runtime.workflow_programs import program_of
 
 NODES = 10
 
@@ -74,7 +74,7 @@ class Version:
     async def replayed(self, times: int) -> list[float]:
         """Steps of one execution that are read from a log and replayed."""
         with tempfile.TemporaryDirectory() as directory:
-            async with hosting([count.code], f"sqlite:///{directory}/bench.db") as engine:
+            async with local_engine([count.code], f"sqlite:///{directory}/bench.db") as engine:
                 await _run(engine, count, 1, count.code.codec.encode_args((times,), {}, "the input"))
                 found = await engine.store.read(_key(count, 0))
                 assert found is not None
@@ -93,14 +93,14 @@ async def _run(engine: Engine, what: Any, executions: int, raw: bytes) -> None:
 
 
 async def _rebuilt(engine: Engine, rows: Any) -> None:
-    instance = program(count.code, _key(count, 0))
-    _ = await drive(engine.payloads, rebuild(Execution(_key(count, 0)), log.decode_all(rows), instance, awake=True))
+    instance = program_of(count.code, _key(count, 0))
+    _ = await run_with_blobs(engine.payloads, replay_program(Execution(_key(count, 0)), log_format.decode_rows(rows), instance, awake=True))
     instance.close()
 
 
 async def _measured(workflows: list[Any], times: int, do: Callable[[Engine], Awaitable[None]]) -> list[float]:
     with tempfile.TemporaryDirectory() as directory:
-        async with hosting(workflows, f"sqlite:///{directory}/bench.db") as engine:
+        async with local_engine(workflows, f"sqlite:///{directory}/bench.db") as engine:
             return await _timed(times, lambda: do(engine))
 
 

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perdure import Definition
-from perdure.steps.bash.asking import SYSTEM_PATH
-from perdure.steps.deployment import Allowed, Deployment
+from perdure.definitions.kinds.bash.bash_kind import SYSTEM_PATH
+from perdure.definitions.kinds.deployment import Allowed, Deployment
 
 COMMANDS, AT_ONCE, ROUNDS = 200, 100, 5
 COMMAND = "echo done"

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perdure.client import AsyncClient
+from perdure.sync_client import AsyncClient
 
 QUEUED = 20_000
 ONE_BY_ONE = 1_000

@@ -16,17 +16,17 @@ from hashlib import sha256
 from pathlib import Path
 
 from perdure.core.paths import Key
-from perdure.stores.base import Commit, Committed, Post, Store
-from perdure.stores.codecs import Codec, Compressed
-from perdure.stores.coded import CodedStore
+from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
+from perdure.stores.payload_codec import Compressed, PayloadCodec
+from perdure.stores.protocol import Commit, Committed, Post, Store
 from perdure.stores.sqlite.store import SqliteStore
 
 COMMITS = 300
 ROUNDS = 7
 BLOB_BYTES = 4 * 2**20
 KEYS = parse_keys(f"bench:{new_key()}")
-CODECS: dict[str, Codec | None] = {
+CODECS: dict[str, PayloadCodec | None] = {
     "plain": None,
     "compressed": Compressed(),
     "encrypted": Encrypted(KEYS),
@@ -72,7 +72,7 @@ async def compare(measure: Measure, synchronous: str, directory: Path) -> dict[s
     stores: dict[str, Store] = {}
     for name, codec in CODECS.items():
         inner = SqliteStore(directory / f"{name}.db", synchronous=synchronous)
-        stores[name] = inner if codec is None else CodedStore(inner, codec)
+        stores[name] = inner if codec is None else EncodedStore(inner, codec)
     times_s: dict[str, list[float]] = {name: [] for name in stores}
     for number in range(ROUNDS + 1):
         for name, store in stores.items():

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Definition
-from perdure.core import log, values
+from perdure.core import log_format, values
 from perdure.core.execution import Execution
 from perdure.core.paths import Key
-from perdure.core.rebuild import rebuild
-from perdure.programs.workflows import program
-from perdure.runtime.driving import drive
+from perdure.core.replay import replay_program
+from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import hosting, run_to_end
+from perdure.runtime.local_engine import local_engine, run_to_end
+from perdure.runtime.workflow_programs import program_of
 
 ROUNDS = 3
 NODES = 10
@@ -77,7 +77,7 @@ async def seconds(definition: Definition, executions: int, given: dict[str, Any]
     """How long so many executions take, all begun at once, and how long the first takes to be rebuilt from its log."""
     raw = values.encode(((), given), "the input")
     with tempfile.TemporaryDirectory() as directory:
-        async with hosting([definition.graph], f"sqlite:///{directory}/bench.db") as engine:
+        async with local_engine([definition.graph], f"sqlite:///{directory}/bench.db") as engine:
             keys = [Key("default", definition.graph.name, str(number)) for number in range(executions)]
             began_s = time.perf_counter()
             await asyncio.gather(*(run_to_end(engine, key, raw) for key in keys))
@@ -90,9 +90,9 @@ async def rebuilt_s(engine: Engine, definition: Definition, key: Key) -> float:
     found = await engine.store.read(key)
     assert found is not None
     began_s = time.perf_counter()
-    events = log.decode_all(found.rows)
-    instance = program(definition.graph, key)
-    _ = await drive(engine.payloads, rebuild(Execution(key), events, instance, awake=True))
+    events = log_format.decode_rows(found.rows)
+    instance = program_of(definition.graph, key)
+    _ = await run_with_blobs(engine.payloads, replay_program(Execution(key), events, instance, awake=True))
     instance.close()
     return time.perf_counter() - began_s
 

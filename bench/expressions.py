@@ -15,10 +15,9 @@ import jsonschema_rs
 import pydantic_monty
 from cel_expr_python import cel as library  # type: ignore[import-untyped]  # its types have no marker
 
-from perdure.expr.condition import compiled
-from perdure.expr.template import compiled as template
-from perdure.steps import python_conditions
-from perdure.steps.sandbox import monty
+from perdure.definitions.expr.condition import compile_condition
+from perdure.definitions.expr.template import compile_template as template
+from perdure.definitions.kinds.sandbox import monty_pool, python_conditions
 
 ROUNDS = 9
 SELF = {"status": "success", "score": 90, "amount": 1500.5, "data": [1, 2, 3], "transactions": [{"id": number, "amount": number * 1.5} for number in range(20)]}
@@ -91,12 +90,12 @@ def bare_python(pool: pydantic_monty.Monty) -> Callable[[], Any]:
 
 def of(condition: Any, scope: Given = SCOPE) -> Callable[[], Any]:
     """A condition, looked up and evaluated, as the walk does."""
-    return lambda: compiled(condition).evaluate(scope)
+    return lambda: compile_condition(condition).evaluate(scope)
 
 
 def kept(condition: Any, scope: Given = SCOPE) -> Callable[[], Any]:
     """A condition that is kept compiled."""
-    evaluate = compiled(condition).evaluate
+    evaluate = compile_condition(condition).evaluate
     return lambda: evaluate(scope)
 
 
@@ -154,7 +153,7 @@ def main() -> None:
             ),
             ("four rows in groups", "", 5000, {"kept": kept(PAYMENT), "looked up": of(PAYMENT)}),
             ("a template of three references", "", 5000, {"kept": lambda: value.evaluate(SCOPE)}),
-            ("Python", "2 ms", 100, {"library": bare_python(pool), "kept": lambda: python_conditions.evaluated([PYTHON], SELF, STEPS)}),
+            ("Python", "2 ms", 100, {"library": bare_python(pool), "kept": lambda: python_conditions.evaluate_conditions([PYTHON], SELF, STEPS)}),
         ]
         print(f"evaluations, median of {ROUNDS} rounds by turns; Python {sys.version.split()[0]}")
         for title, goal, times, sides in kinds:
@@ -164,7 +163,7 @@ def main() -> None:
             for name, its in found.items():
                 ratio = statistics.median(one / base for one, base in zip(its, first, strict=True))
                 print(f"  {name:14} {statistics.median(its):8.2f} µs  {ratio:6.2f}×")
-    monty.close()
+    monty_pool.close_monty_pool()
 
 
 if __name__ == "__main__":

@@ -15,12 +15,11 @@ from typing import Any
 import httpx2
 
 from perdure import Definition
+from perdure.code.step_environment import StepInfo, current_resources, current_step
 from perdure.core.paths import Key
-from perdure.programs.code.info import StepInfo, running
-from perdure.programs.code.resources import opened
-from perdure.runtime.resources import Resources
-from perdure.steps.deployment import Allowed, Deployment
-from perdure.steps.http.kind import kind
+from perdure.definitions.kinds.deployment import Allowed, Deployment
+from perdure.definitions.kinds.http.http_kind import http_kind
+from perdure.runtime.step_resources import OpenResources
 
 ROUNDS = 7
 ANSWER = b'{"id": "ch_1", "amount": 500, "items": [1, 2, 3], "status": "paid"}'
@@ -61,10 +60,10 @@ async def measured(calls: int, rounds: int) -> None:
         stack.callback(server.close)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         client = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, limits=httpx2.Limits(max_connections=256, max_keepalive_connections=256)))
-        resources, made = Resources(), kind(HERE)
+        resources, made = OpenResources(), http_kind(HERE)
         stack.push_async_callback(resources.close)
-        opened.set(resources)
-        running.set(StepInfo(Key("bench", "it", "1"), (("a", 1),), 1))
+        current_resources.set(resources)
+        current_step.set(StepInfo(Key("bench", "it", "1"), (("a", 1),), 1))
 
         async def bare() -> Any:
             return (await client.get(url)).json()

@@ -29,13 +29,13 @@ from bench.sandboxes import GIVEN, PYTHON, TYPESCRIPT, bare_javascript, bare_pyt
 from perdure import Definition
 from perdure.core import values
 from perdure.core.paths import Key
+from perdure.definitions.kinds.deployment import Allowed, Deployment
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
+from perdure.definitions.kinds.sandbox import monty_pool, sandbox_pool
 from perdure.fake_llm import models
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import hosting, run_to_end
-from perdure.sdk import _family
-from perdure.steps.deployment import Allowed, Deployment
-from perdure.steps.models.messages import Answer, Request
-from perdure.steps.sandbox import monty, pool
+from perdure.runtime.local_engine import local_engine, run_to_end
+from perdure.workflow_function import _family
 
 ROUNDS = 3
 Call = Callable[[], Awaitable[object]]
@@ -52,9 +52,9 @@ class Compared(NamedTuple):
     input: Any = None
 
 
-async def says(request: Request) -> Answer:
+async def says(request: ChatRequest) -> ChatAnswer:
     """A model in this process."""
-    return Answer(text="Hello, too", model=request.model)
+    return ChatAnswer(text="Hello, too", model=request.model)
 
 
 def double(value: int) -> int:
@@ -83,7 +83,7 @@ async def doubled() -> object:
 
 async def answered() -> object:
     """The model without an engine."""
-    return await says(Request(model="x", messages=()))
+    return await says(ChatRequest(model="x", messages=()))
 
 
 def kinds(web: str, llm: str, client: httpx2.AsyncClient, interpreters: pydantic_monty.Monty) -> list[Compared]:
@@ -139,7 +139,7 @@ async def measured(llm: str, part: int) -> None:
         compared = kinds(web, llm, client, stack.enter_context(pydantic_monty.Monty()))
         documents = [{"perdure": 1, "name": one.kind, "input": {"given": {}}, "steps": [{"id": "a", **one.step}]} for one in compared]
         known = [Definition.of(document, tools=[double], deployment=deployment) for document in documents]
-        engine = await stack.enter_async_context(hosting([code for one in known for code in _family(one)], f"sqlite:///{directory}/bench.db"))
+        engine = await stack.enter_async_context(local_engine([code for one in known for code in _family(one)], f"sqlite:///{directory}/bench.db"))
         print(f"{'':10}{'one at a time':>16}{'bare':>12}{'ratio':>8}{f'{AT_ONCE} at once':>18}{'bare':>12}{'ratio':>8}   beside")
         for one in compared:
             (ours, bare), (ours_many, bare_many) = await rates(one, engine, one.kind, part)
@@ -159,8 +159,8 @@ def main() -> None:
         with provider() as llm:
             asyncio.run(measured(llm, part))
     finally:
-        pool.close()
-        monty.close()
+        sandbox_pool.close_pool()
+        monty_pool.close_monty_pool()
     print(f"medians of {ROUNDS} rounds by turns, in {time.perf_counter() - began_s:.0f} s")
 
 

@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.client import AsyncClient, AsyncHandle
 from perdure.core import events as e
-from perdure.core import log, values
-from perdure.core.ops import Call, Ok, Receive
+from perdure.core import log_format, values
+from perdure.core.operations import CallOperation, ReceiveOperation, Success
 from perdure.core.paths import Key
 from perdure.core.program import program_name
-from perdure.stores.base import Commit
+from perdure.stores.protocol import Commit
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient, AsyncHandle
 
 STEPS = 100_000
 ROUNDS = 5
@@ -31,12 +31,12 @@ KEY = Key("default", "long", "1")
 async def written(url_file: Path, steps: int) -> None:
     """Write an execution that has done so many steps, and waits for a message."""
     store = SqliteStore(url_file)
-    epoch = (await store.moment()).epoch
-    call, result = Call("work", values.encode(([7], {}), "args")), Ok(values.encode(7, "result"))
+    epoch = (await store.store_time()).epoch
+    call, result = CallOperation("work", values.encode(([7], {}), "args")), Success(values.encode(7, "result"))
     at_s, version = 1.0e9, 0
-    rows: list[list[e.Event]] = [[e.Started(1, at_s), e.Opened((("work", 1),), call, "engine")]]
-    rows += [[e.Settled((("work", number),), result, at_s + number), e.Opened((("work", number + 1),), call, "engine")] for number in range(1, steps)]
-    rows += [[e.Settled((("work", steps),), result, at_s + steps), e.Opened((("listen", 1),), Receive(("go",)))]]
+    rows: list[list[e.Event]] = [[e.StartedEvent(1, at_s), e.OpenedEvent((("work", 1),), call, "engine")]]
+    rows += [[e.SettledEvent((("work", number),), result, at_s + number), e.OpenedEvent((("work", number + 1),), call, "engine")] for number in range(1, steps)]
+    rows += [[e.SettledEvent((("work", steps),), result, at_s + steps), e.OpenedEvent((("listen", 1),), ReceiveOperation(("go",)))]]
     for first in range(0, len(rows), AT_ONCE):
         changes: list[Commit] = []
         for row in rows[first : first + AT_ONCE]:
@@ -48,7 +48,7 @@ async def written(url_file: Path, steps: int) -> None:
                 program=program_name("long", 1),
                 root=KEY,
                 creates=version == 0,
-                row=log.encode(row),
+                row=log_format.encode_row(row),
                 count=len(row),
                 status="waiting",
                 release=True,

@@ -4,7 +4,7 @@
 
 The provider is `perdure fake-llm` in a process of its own on this machine, so what is measured is the asking and the remembering, and no model. The
 last column is this process's own time for one, which says more than the others where the machine has other work. `ask` is
-`perdure.steps.models.asking.ask`; `executions` are of a definition with one step that asks, in SQLite with synchronous=FULL.
+`perdure.definitions.kinds.models.model_client.send_model_request`; `executions` are of a definition with one step that asks, in SQLite with synchronous=FULL.
 """
 
 import argparse
@@ -25,14 +25,14 @@ import httpx2
 from perdure import Definition
 from perdure.core import values
 from perdure.core.paths import Key
+from perdure.definitions.kinds.deployment import Deployment
+from perdure.definitions.kinds.models.model_client import send_model_request
+from perdure.definitions.kinds.models.model_messages import ChatMessage, ChatRequest
 from perdure.fake_llm import models
-from perdure.runtime.host import hosting, run_to_end
-from perdure.steps.deployment import Deployment
-from perdure.steps.models.asking import ask
-from perdure.steps.models.messages import Message, Request
+from perdure.runtime.local_engine import local_engine, run_to_end
 
 AT_ONCE = 100
-REQUEST = Request(model="small", messages=(Message("user", "Hello"),))
+REQUEST = ChatRequest(model="small", messages=(ChatMessage("user", "Hello"),))
 ASKS = {"perdure": 1, "name": "ask", "steps": [{"id": "ask", "llm": {"model": "small", "prompt": "Hello"}}]}
 
 
@@ -77,11 +77,11 @@ async def measured(url: str, count: int) -> None:
 
         await row("bare HTTP client", count, bare)
     for name in ("small", "medium", "large"):
-        request = Request(model=name, messages=REQUEST.messages, max_tokens=100)
-        await row(f"ask, {models(url)[name]['provider']}", count, partial(ask, request, known))
+        request = ChatRequest(model=name, messages=REQUEST.messages, max_tokens=100)
+        await row(f"ask, {models(url)[name]['provider']}", count, partial(send_model_request, request, known))
     graph, raw, numbers = Definition.of(ASKS, deployment=known).graph, values.encode(((), {}), "the input"), itertools.count()
     with tempfile.TemporaryDirectory() as directory:
-        async with hosting([graph], f"sqlite:///{directory}/bench.db") as engine:
+        async with local_engine([graph], f"sqlite:///{directory}/bench.db") as engine:
             await row("executions, durable", count, lambda: run_to_end(engine, Key("default", graph.name, str(next(numbers))), raw))
 
 

@@ -19,9 +19,9 @@ from typing import Any
 from perdure import Definition
 from perdure.core import values
 from perdure.core.paths import Key
-from perdure.runtime.host import hosting, run_to_end
-from perdure.steps.deployment import Deployment
-from perdure.steps.pipeline import run
+from perdure.definitions.kinds.deployment import Deployment
+from perdure.definitions.kinds.pipeline import run
+from perdure.runtime.local_engine import local_engine, run_to_end
 
 ROUNDS = 3
 Rows = list[dict[str, Any]]
@@ -116,7 +116,7 @@ async def durable(executions: int, at_once: int, counted: bool) -> float:
     definition = Definition.of(document, deployment=Deployment(counts_pipelines=counted))
     raw = values.encode(((), {"rows": many(10)}), "the input")
     with tempfile.TemporaryDirectory() as directory:
-        async with hosting([definition.graph], f"sqlite:///{directory}/bench.db") as engine:
+        async with local_engine([definition.graph], f"sqlite:///{directory}/bench.db") as engine:
             left = iter(range(executions))
 
             async def in_turn() -> None:

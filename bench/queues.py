@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Context, Queue, step, workflow
-from perdure.client import AsyncClient
 from perdure.runtime.engine import Engine
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient
 
 EXECUTIONS = 1_000
 AT_ONCE = 100

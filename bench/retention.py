@@ -7,13 +7,13 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from perdure.async_upkeep import AsyncUpkeep
+from perdure.async_maintenance import AsyncUpkeep
 from perdure.core import events as e
-from perdure.core import log, values
-from perdure.core.ops import Ok
+from perdure.core import log_format, values
+from perdure.core.operations import Success
 from perdure.core.paths import Key
-from perdure.stores.base import Commit
-from perdure.stores.sqlite.opening import check
+from perdure.stores.protocol import Commit
+from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.vacuum import vacuum
 
@@ -25,8 +25,8 @@ def ended(number: int) -> Commit:
     """A short execution that ended long ago."""
     key = Key("default", "greet", f"g{number}")
     events: list[e.Event] = [
-        e.Started(1, ENDED_S, values.encode(["Ada", number], "the input"), seed=number),
-        e.Ended("completed", Ok(values.encode("Hello Ada", "the result")), ENDED_S + 1),
+        e.StartedEvent(1, ENDED_S, values.encode(["Ada", number], "the input"), seed=number),
+        e.EndedEvent("completed", Success(values.encode("Hello Ada", "the result")), ENDED_S + 1),
     ]
     return Commit(
         key=key,
@@ -36,7 +36,7 @@ def ended(number: int) -> Commit:
         program="greet@1",
         root=key,
         creates=True,
-        row=log.encode(events),
+        row=log_format.encode_row(events),
         count=2,
         status="completed",
         ended_at_s=ENDED_S + 1,
@@ -71,7 +71,7 @@ async def main(executions: int) -> None:
 
 def tell(what: str, took_s: float, file: Path) -> None:
     """Print a line."""
-    health = check(file)
+    health = check_database(file)
     sys.stdout.write(f"{what:20} {took_s:6.1f} s   {health.size_bytes / 2**20:6.1f} MiB, of which {health.free_bytes / 2**20:6.1f} free\n")
 
 

@@ -17,8 +17,7 @@ import pydantic_monty
 import quickjs  # type: ignore[import-untyped]  # it has no types
 
 from perdure.core.errors import OutOfTime
-from perdure.steps import python, ts
-from perdure.steps.sandbox import monty, pool
+from perdure.definitions.kinds.sandbox import monty_pool, python_kind, sandbox_pool, ts_kind
 
 ROUNDS, CALLS, AT_ONCE = 7, 300, 100
 GIVEN = {"email": "ada@example.com", "items": [{"id": number, "price": number * 1.5} for number in range(20)]}
@@ -91,13 +90,13 @@ async def begun_and_killed() -> None:
     """What the first call takes in a new sandbox, and one that overruns beyond its time."""
     first, beyond = [], []
     for _ in range(ROUNDS):
-        pool.close()
+        sandbox_pool.close_pool()
         began_s = time.perf_counter()
-        await ts.run(TYPESCRIPT, GIVEN)
+        await ts_kind.run_typescript(TYPESCRIPT, GIVEN)
         first.append(time.perf_counter() - began_s)
         began_s = time.perf_counter()
         try:
-            await pool.run("js", {"source": "export default () => { while (true) {} }", "input": None}, pool.Limits(0.1))
+            await sandbox_pool.run_job("js", {"source": "export default () => { while (true) {} }", "input": None}, sandbox_pool.SandboxLimits(0.1))
         except OutOfTime:
             beyond.append(time.perf_counter() - began_s - 0.1)
     first_ms, after_ms = statistics.median(first) * 1e3, statistics.median(beyond) * 1e3
@@ -106,9 +105,9 @@ async def begun_and_killed() -> None:
 
 async def measured() -> None:
     """Measure all."""
-    await compared("TypeScript", lambda: ts.run(TYPESCRIPT, GIVEN), bare_javascript)
+    await compared("TypeScript", lambda: ts_kind.run_typescript(TYPESCRIPT, GIVEN), bare_javascript)
     with pydantic_monty.Monty() as interpreters:
-        await compared("Python", lambda: python.run(PYTHON, GIVEN), bare_python(interpreters))
+        await compared("Python", lambda: python_kind.run_python(PYTHON, GIVEN), bare_python(interpreters))
     await begun_and_killed()
 
 
@@ -117,8 +116,8 @@ def main() -> None:
     try:
         asyncio.run(measured())
     finally:
-        pool.close()
-        monty.close()
+        sandbox_pool.close_pool()
+        monty_pool.close_monty_pool()
 
 
 if __name__ == "__main__":

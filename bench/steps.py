@@ -13,21 +13,19 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from perdure import Context, step, workflow
+from perdure.code.context import new_code_program
 from perdure.core import events as e
-from perdure.core import log, messages, values
-from perdure.core.decide import decide
-from perdure.core.decision import Decision, Host
+from perdure.core import log_format, messages, values
+from perdure.core.decision import DecisionContext, ExecutionDecision, decide
 from perdure.core.execution import Execution
-from perdure.core.folding import fold
-from perdure.core.ops import Ok
+from perdure.core.operations import Success
 from perdure.core.paths import Key
 from perdure.core.program import program_name
-from perdure.core.rebuild import rebuild
+from perdure.core.replay import fold_events, replay_program
 from perdure.core.time_bounds import TimeBounds
-from perdure.programs.code.context import program
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Commit
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Commit
 
 STEPS = 2_000
 ROUNDS = 5
@@ -58,14 +56,14 @@ def finish(deciding: Generator[Any, bytes, Any]) -> Any:
     raise RuntimeError("a small value asked for a blob")
 
 
-def decisions() -> list[Decision]:
+def decisions() -> list[ExecutionDecision]:
     """The decisions of the whole execution, without an engine."""
-    execution, instance, host = Execution(KEY), program(count.code, KEY), Host("bench")
-    start = messages.Start(1, count.code.codec.encode_args((STEPS,), {}, "the input"))
+    execution, instance, host = Execution(KEY), new_code_program(count.code, KEY), DecisionContext("bench")
+    start = messages.StartMessage(1, count.code.codec.encode_args((STEPS,), {}, "the input"))
     made = [finish(decide(execution, start, instance, TimeBounds.exactly(0.0), host))]
     while execution.ended is None:
-        (promise,) = execution.opened.performing()
-        answer = messages.Settle(promise.path, 1, Ok(values.encode(len(made), "a result")))
+        (pending,) = execution.opened.performing()
+        answer = messages.SettleMessage(pending.path, 1, Success(values.encode(len(made), "a result")))
         made.append(finish(decide(execution, answer, instance, TimeBounds.exactly(0.0), host)))
     return made
 
@@ -114,12 +112,12 @@ def main() -> None:
     """Measure and print."""
     made = decisions()
     events = [event for decision in made for event in decision.events]
-    rows = [(log.encode(decision.events), len(decision.events)) for decision in made]
+    rows = [(log_format.encode_row(decision.events), len(decision.events)) for decision in made]
     stages = {
-        "fold": median_us(lambda: fold(KEY, events)),
-        "program (replay less fold)": median_us(lambda: finish(rebuild(Execution(KEY), events[:-2], program(count.code, KEY)))),
+        "fold": median_us(lambda: fold_events(KEY, events)),
+        "program (replay less fold)": median_us(lambda: finish(replay_program(Execution(KEY), events[:-2], new_code_program(count.code, KEY)))),
         "decide (less fold and program)": median_us(decisions),
-        "encode the log": median_us(lambda: [log.encode(decision.events) for decision in made]),
+        "encode the log": median_us(lambda: [log_format.encode_row(decision.events) for decision in made]),
         "commit to memory": median_us(lambda: asyncio.run(commit_all(rows))),
     }
     stages["decide (less fold and program)"] -= stages["program (replay less fold)"]
@@ -131,7 +129,7 @@ def main() -> None:
     for name, cost_us in stages.items():
         print(f"  {name:36} {cost_us:6.1f} µs")
     print(f"  {'in all':36} {total:6.1f} µs = {1e6 / total:,.0f} steps a second; {total / peer:.0f} times a bare asyncio task ({peer:.1f} µs)")
-    print(f"  events {sum(isinstance(event, e.Opened) for event in events)} opened; goal: 50 µs in all")
+    print(f"  events {sum(isinstance(event, e.OpenedEvent) for event in events)} opened; goal: 50 µs in all")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from perdure import Context, step, workflow
-from perdure.client import AsyncClient
 from perdure.runtime.engine import Engine
-from perdure.runtime.lending import Lender
+from perdure.runtime.task_broker import TaskBroker
 from perdure.runtime.worker import Worker
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.tasks.access import Access
-from perdure.tasks.endpoint import Endpoint
+from perdure.sync_client import AsyncClient
+from perdure.tasks.http_endpoint import TaskEndpoint
+from perdure.tasks.worker_tokens import WorkerAccess
 
 EXECUTIONS = 200
 ROUNDS = 3
@@ -57,7 +57,7 @@ def over_http(at_once: int) -> Does:
 
     @asynccontextmanager
     async def does(store: SqliteStore) -> AsyncIterator[None]:
-        endpoint = Endpoint(Lender(store, ["bench"]), Access({}), "127.0.0.1", 0)
+        endpoint = TaskEndpoint(TaskBroker(store, ["bench"]), WorkerAccess({}), "127.0.0.1", 0)
         running = asyncio.create_task(endpoint.run())
         await endpoint.ready()
         host, port = endpoint.address.removeprefix("http://").split(":")

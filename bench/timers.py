@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from perdure import Context, workflow
-from perdure.client import AsyncClient
 from perdure.runtime.engine import Engine
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient
 
 TIMERS = 1_000
 ROUNDS = 3

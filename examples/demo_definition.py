@@ -22,10 +22,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script has nothing but its own directory there
 
 from perdure import Client, Definition, Vote, step, step_info
-from perdure.programs.graph.draw import text
-from perdure.runtime.host import open_store
-from perdure.runtime.serve import serve
-from perdure.service.graphs import view_of
+from perdure.definitions.graph.graph_drawing import text_drawing
+from perdure.runtime.local_engine import open_store
+from perdure.runtime.server import serve
+from perdure.service.definition_views import read_execution_view
 
 LEDGER = "ledger.jsonl"
 KNOWS_AFTER = 5
@@ -110,10 +110,10 @@ async def picture(url: str, key: Any) -> str:
     """The definition, with what has come of it."""
     store = open_store(url)
     try:
-        found = await view_of(store, key)
+        found = await read_execution_view(store, key)
     finally:
         await store.close()
-    return "" if found is None else text(found.ir, found.states, found.taken)
+    return "" if found is None else text_drawing(found.ir, found.states, found.taken)
 
 
 def play(stage: Stage) -> list[str]:

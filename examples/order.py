@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from perdure import Context, Fatal, Retry, Signal, StepFailed, step, step_info, workflow
-from perdure.runtime.serve import serve
+from perdure.runtime.server import serve
 
 CARD_LIMIT_CENTS = 100_000
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from perdure import Client, Handle, HasEnded
-from perdure.client import PublicEvent
+from perdure.sync_client import PublicEvent
 
 TICK_S = 0.02
 STORY_S_MAX = 30.0

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure import Key
-from perdure.core import events, log
-from perdure.runtime.host import open_store
+from perdure.core import events, log_format
+from perdure.runtime.local_engine import open_store
 
 EXAMPLES = Path(__file__).resolve().parent
 TRACES = EXAMPLES.parent.parent / "shared/data/wfinstances"
@@ -169,12 +169,12 @@ class Demo:
         finally:
             await store.close()
         opened, settled, count = set[str](), Counter[str](), 0
-        for event in log.decode_all(found.rows if found else ()):
+        for event in log_format.decode_rows(found.rows if found else ()):
             count += 1
             match event:
-                case events.Opened(path=((str(task), _),)):
+                case events.OpenedEvent(path=((str(task), _),)):
                     opened.add(task)
-                case events.Settled(path=((str(task), _),)):
+                case events.SettledEvent(path=((str(task), _),)):
                     settled[task] += 1
         return Remembered(count, settled, opened - settled.keys())
 

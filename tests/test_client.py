@@ -35,18 +35,16 @@ from perdure import (
     step,
     workflow,
 )
-from perdure.async_dead_letters import AsyncDeadLetterOffice
-from perdure.async_selection import AsyncSelection
-from perdure.async_upkeep import AsyncUpkeep
+from perdure.async_client import AsyncSelection
+from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep
 from perdure.core.errors import BadName, BadValue, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.dead_letters import DeadLetterOffice
 from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import hosting, open_store
-from perdure.selection import Selection
-from perdure.stores.base import Store
-from perdure.upkeep import Upkeep
+from perdure.runtime.local_engine import local_engine, open_store
+from perdure.stores.protocol import Store
+from perdure.sync_client import Selection
+from perdure.sync_maintenance import DeadLetterOffice, Upkeep
 
 double = Signal("double", int)
 
@@ -111,7 +109,7 @@ async def engine_on(store: Store, *workflows: Workflow[..., Any]) -> Any:
 def served(*workflows: Workflow[..., Any], url: str | None = None) -> Iterator[Client]:
     """A client, and an engine on the same file in a thread of its own."""
     thread = LoopThread("engine")
-    engine = hosting([one.code for one in workflows or ALL], url)
+    engine = local_engine([one.code for one in workflows or ALL], url)
     thread.call(engine.__aenter__())
     try:
         with Client(url) as client:
@@ -158,7 +156,7 @@ def test_an_end_that_another_process_makes_is_noticed_at_once(tmp_path: Path) ->
     source = """
 import asyncio, sys
 from perdure import Context, workflow
-from perdure.runtime.host import hosting
+from perdure.runtime.local_engine import hosting
 
 @workflow
 async def greet(ctx: Context, name: str) -> str:
@@ -388,10 +386,10 @@ def test_each_verb_of_the_async_face_has_a_twin_with_the_same_parameters(sync: t
 def test_importing_perdure_brings_no_client_until_it_is_asked_for(tmp_path: Path) -> None:
     source = """
 import sys, perdure
-assert not any(name.startswith(("perdure.client", "perdure.service", "perdure.stores")) for name in sys.modules)
+assert not any(name.startswith(("perdure.sync_client", "perdure.service", "perdure.stores")) for name in sys.modules)
 assert {"Client", "AsyncClient", "Handle", "AsyncHandle"} <= set(dir(perdure)) and set(perdure.__all__) <= set(dir(perdure))
 from perdure import *
-assert Client is perdure.Client is sys.modules["perdure.client"].Client
+assert Client is perdure.Client is sys.modules["perdure.sync_client"].Client
 try:
     perdure.Clients
 except AttributeError as error:
@@ -410,7 +408,7 @@ def test_what_is_exported_is_there() -> None:
 INTERRUPTED = """
 import os, signal, threading
 from perdure import Context, workflow
-from perdure.client import Client
+from perdure.sync_client import Client
 
 @workflow
 async def order(ctx: Context) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import BadDefinition, Definition
-from perdure.content_directory import ContentDirectory
 from perdure.core.errors import BadValue
+from perdure.definition_workflow import ContentDirectory
 from perdure.testing import World
 
 DOCUMENT: dict[str, Any] = {

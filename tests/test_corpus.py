@@ -9,15 +9,14 @@ from zlib import decompress
 import msgspec
 import pytest
 
+from perdure.code.code_program import CodeProgram
+from perdure.code.context import new_code_program
 from perdure.core import events as e
-from perdure.core import log, values
+from perdure.core import log_format, values
 from perdure.core.execution import Execution
-from perdure.core.folding import fold
-from perdure.core.ops import Err, Ok
-from perdure.core.program import Finish
-from perdure.core.rebuild import blobs_of, fed, rebuild
-from perdure.programs.code.context import program
-from perdure.programs.code.instance import Instance
+from perdure.core.operations import Failure, Success
+from perdure.core.program import FinishCommand
+from perdure.core.replay import blobs_read, events_fed, fold_events, replay_program
 from tests.core.stories import driven
 from tests.corpus import make
 from tests.corpus.workflows import CASES
@@ -38,11 +37,11 @@ class Known(msgspec.Struct):
 
     @property
     def events(self) -> list[e.Event]:
-        return log.decode_all(self.rows)
+        return log_format.decode_rows(self.rows)
 
-    def program(self) -> Instance:
+    def program(self) -> CodeProgram:
         code = next(one.code for one in CASES[self.case].workflows if one.code.name == self.record.key.workflow)
-        return program(code, self.record.key)
+        return new_code_program(code, self.record.key)
 
 
 def known(file: Path) -> list[Known]:
@@ -61,14 +60,14 @@ def test_every_canonical_workflow_has_its_log() -> None:
 
 @each
 def test_the_log_folds_to_how_it_ended(one: Known) -> None:
-    execution = fold(one.record.key, one.events, one.record.root)
+    execution = fold_events(one.record.key, one.events, one.record.root)
     assert (execution.status, execution.started is None or execution.started.version) == (one.record.status, one.record.version)
-    assert log.decode(log.encode(one.events)) == one.events
+    assert log_format.decode_row(log_format.encode_row(one.events)) == one.events
 
 
 def without_the_end(events: Sequence[e.Event]) -> tuple[Sequence[e.Event], e.Event]:
     """The log up to the event that made the program end, and that event."""
-    last = max(index for index, event in enumerate(events) if type(event) not in {*e.ASKED, e.Snapshot})
+    last = max(index for index, event in enumerate(events) if type(event) not in {*e.COMMAND_EVENTS, e.SnapshotEvent})
     return events[:last], events[last]
 
 
@@ -77,20 +76,20 @@ def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
     events = one.events
     before, last = without_the_end(events)
     execution, instance = Execution(one.record.key, one.record.root), one.program()
-    diverged, _ = driven(rebuild(execution, before, instance), one.blobs)
+    diverged, _ = driven(replay_program(execution, before, instance), one.blobs)
     assert diverged is None, diverged
-    ended = next(event for event in reversed(events) if isinstance(event, e.Ended))
-    if isinstance(last, e.Ended):
+    ended = next(event for event in reversed(events) if isinstance(event, e.EndedEvent))
+    if isinstance(last, e.EndedEvent):
         return
     execution.apply(last)
-    commands = [command for event in fed(execution, last) for command in instance.feed(execution, event, None, payloads(execution, event, one))]
+    commands = [command for event in events_fed(execution, last) for command in instance.feed(execution, event, None, payloads(execution, event, one))]
     instance.close()
-    (finish,) = [command for command in commands if isinstance(command, Finish)]
+    (finish,) = [command for command in commands if isinstance(command, FinishCommand)]
     match finish.outcome, ended.outcome:
-        case Ok(bytes() as found), Ok(expected):
+        case Success(bytes() as found), Success(expected):
             assert found == (one.blobs[expected.sha256] if isinstance(expected, values.Blob) else expected)
             assert one.record.result in (found.hex(), sha256(found).hexdigest())
-        case Err(kind, _, error), Err(expected_kind, _, expected_error):
+        case Failure(kind, _, error), Failure(expected_kind, _, expected_error):
             assert (kind, error.type, error.message) == (expected_kind, expected_error.type, expected_error.message)
             assert one.record.error == f"{error.type}: {error.message}"
         case found, expected:
@@ -98,7 +97,7 @@ def test_the_log_replays_without_divergence_to_the_same_end(one: Known) -> None:
 
 
 def payloads(execution: Execution, event: e.Event, one: Known) -> dict[str, bytes]:
-    return {blob.sha256: one.blobs[blob.sha256] for blob in blobs_of(execution, event)}
+    return {blob.sha256: one.blobs[blob.sha256] for blob in blobs_read(execution, event)}
 
 
 @each
@@ -106,7 +105,7 @@ def test_the_log_can_be_cut_behind_every_commit_and_replays(one: Known) -> None:
     rows = one.rows
     for end in range(1, len(rows)):
         execution, instance = Execution(one.record.key, one.record.root), one.program()
-        diverged, _ = driven(rebuild(execution, log.decode_all(rows[:end]), instance), one.blobs)
+        diverged, _ = driven(replay_program(execution, log_format.decode_rows(rows[:end]), instance), one.blobs)
         instance.close()
         assert diverged is None, f"behind row {end}: {diverged}"
 

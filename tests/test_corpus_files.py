@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from perdure.core import log, messages, values
+from perdure.core import log_format, messages, values
+from perdure.core.attribute_filter import AttributeFilter, Is, attribute_conditions
 from perdure.core.errors import ExecutionCancelled, ExecutionFailed
-from perdure.core.folding import fold
 from perdure.core.paths import Key
-from perdure.core.where import Is, Where, conditions
-from perdure.runtime.endings import result
+from perdure.core.replay import fold_events
+from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.engine import Engine
-from perdure.runtime.watch import Watch
+from perdure.runtime.execution_results import wait_for_result
 from perdure.runtime.worker import Worker
-from perdure.stores.base import Filter
-from perdure.stores.sqlite.opening import check, upgrade
-from perdure.stores.sqlite.schema import OLDEST, VERSION
+from perdure.stores.protocol import HeadFilter
+from perdure.stores.sqlite.database_setup import check_database, upgrade_database
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.table_schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION
 from tests.corpus import states
 from tests.corpus.make_files import FILES, INPUT, STATUSES, TENANT, key, signalled, start, tell
 from tests.corpus.states import LARGE_BYTES, PRESS, WORKFLOWS
@@ -69,17 +69,17 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
 
 
 def test_every_version_of_the_tables_has_its_file() -> None:
-    assert {f"sqlite-{version}" for version in range(OLDEST, VERSION + 1)} == set(NAMES)
+    assert {f"sqlite-{version}" for version in range(OLDEST_SCHEMA_VERSION, SCHEMA_VERSION + 1)} == set(NAMES)
     assert all((FILES / f"{name}.db.gz").stat().st_size < 100_000 for name in NAMES)
 
 
 def test_it_is_looked_at_without_being_changed_and_then_upgraded(file: Path) -> None:
-    before, bytes_before = check(file), file.read_bytes()
+    before, bytes_before = check_database(file), file.read_bytes()
     assert before.damage == () and before.processes == ()
     assert file.read_bytes() == bytes_before
-    assert len(upgrade(file)) == VERSION - before.version
-    assert (check(file).version, check(file).damage) == (VERSION, ())
-    assert upgrade(file) == []
+    assert len(upgrade_database(file)) == SCHEMA_VERSION - before.version
+    assert (check_database(file).version, check_database(file).damage) == (SCHEMA_VERSION, ())
+    assert upgrade_database(file) == []
 
 
 async def test_every_execution_stands_as_it_stood(store: SqliteStore) -> None:
@@ -88,19 +88,19 @@ async def test_every_execution_stands_as_it_stood(store: SqliteStore) -> None:
     for head in heads.values():
         found = await store.read(head.key)
         assert found is not None
-        folded = fold(head.key, log.decode_all(found.rows), head.root)
+        folded = fold_events(head.key, log_format.decode_rows(found.rows), head.root)
         assert (folded.status if head.version else "pending", folded.version) == (head.status, head.version)
-    assert [mail.key for mail in await store.mail(key("expected"))] == ["message:wanted"]
+    assert [mail.key for mail in await store.messages(key("expected"))] == ["message:wanted"]
     assert {lease.holder for lease in await store.leases() if lease.alive} == set()
 
 
 async def test_they_are_found_by_their_attributes(store: SqliteStore, file: Path) -> None:
-    asked: list[tuple[Where, set[str]]] = [
+    asked: list[tuple[AttributeFilter, set[str]]] = [
         ({"state": "paused"}, {"paused"}),
         ({"short": True, "letters": Is(">=", 6)}, {"paused", "queued", "looped", "failed", "parent"}),
     ]
     for where, names in asked:
-        found = await store.heads(Filter(where=conditions(where)))
+        found = await store.heads(HeadFilter(where=attribute_conditions(where)))
         assert {head.key.workflow for head in found} == names
 
 
@@ -108,25 +108,25 @@ async def test_every_execution_ends_as_it_would_have(store: SqliteStore, file: P
     engine = Engine(store, [one.code for one in WORKFLOWS])
     worker = Worker(store, [states.press], queues=[PRESS])
     running = [asyncio.create_task(engine.run()), asyncio.create_task(worker.run())]
-    watch = Watch(store)
+    watch = ChangeWatcher(store)
     try:
         async with asyncio.timeout(60):
-            await store.commit([tell("diverged", "retry", messages.Retry("mended")), tell("paused", "resume", messages.Resume())])
+            await store.commit([tell("diverged", "retry", messages.RetryMessage("mended")), tell("paused", "resume", messages.ResumeMessage())])
             await store.commit([signalled(name, "wanted") for name in ("listening", "diverged", "heavy", "looped")])
             await store.commit([start(states.expected)])
-            assert {head.key.workflow: await _ending(watch, store, head.key) for head in await store.heads(Filter(limit=1_000))} == RESULTS
+            assert {head.key.workflow: await _ending(watch, store, head.key) for head in await store.heads(HeadFilter(limit=1_000))} == RESULTS
     finally:
         watch.close()
         for member in (engine, worker):
             member.stop()
         await asyncio.gather(*running)
     assert {(head.key.tenant, head.holder) for head in await store.heads()} == {(TENANT, None)}
-    assert check(file).damage == ()
+    assert check_database(file).damage == ()
 
 
-async def _ending(watch: Watch, store: SqliteStore, of: Key) -> Any:
+async def _ending(watch: ChangeWatcher, store: SqliteStore, of: Key) -> Any:
     try:
-        return values.decode(await result(watch, store, of), Any, "the result")
+        return values.decode(await wait_for_result(watch, store, of), Any, "the result")
     except ExecutionFailed as failed:
         return f"{failed.error.type}: {failed.error.message}"
     except ExecutionCancelled as cancelled:

@@ -45,10 +45,10 @@ class Store:
         if change.epoch != self.epoch or change.version != self.version: return None
         def ring():
             self.rings += 1
-        for send in change.sends:
+        for send in change.messages:
             if send.key not in self.box:
                 self.box.add(send.key)
-        return sorted(change.sends)
+        return sorted(change.messages)
 """
 
 
@@ -58,8 +58,8 @@ class Store:
         (never("change.version"), "if change.epoch != self.epoch or False:", "change.version"),
         (always("send.key", "box"), "if True:", "not in"),
         (without("self.box.add"), "pass", "self.box.add"),
-        (before("sorted", statement="self.ring()"), "self.ring()\n        return sorted(change.sends)", "True"),
-        (Instead("sorted(change.sends)", "change.sends"), "return change.sends", "sorted"),
+        (before("sorted", statement="self.ring()"), "self.ring()\n        return sorted(change.messages)", "True"),
+        (Instead("sorted(change.messages)", "change.messages"), "return change.messages", "sorted"),
         (Returns("now_s"), "return now_s", "self.box"),
     ],
     ids=str,
@@ -80,7 +80,7 @@ def test_a_function_within_a_function_has_a_dotted_name() -> None:
         ("Store.claim", never("change.version"), "the definition of Store.claim is there 0 times, not once"),
         ("Store.commit", never("change.holder"), "the condition that mentions change.holder is there 0 times, not once"),
         ("Store.commit", never("change"), "the condition that mentions change is there 2 times, not once"),
-        ("Store.commit", Instead("change.sends", "()"), "the expression change.sends is there 2 times, not once"),
+        ("Store.commit", Instead("change.messages", "()"), "the expression change.messages is there 2 times, not once"),
     ],
 )
 def test_a_change_that_has_no_place_or_several_is_refused(name: str, change: Change, why: str) -> None:

@@ -30,16 +30,16 @@ from perdure import (
     step,
     workflow,
 )
+from perdure.code.durations import duration_seconds
 from perdure.core import events as e
-from perdure.core import limits, log, messages
+from perdure.core import limits, log_format, messages
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
-from perdure.core.mail import Send
-from perdure.core.ops import Call
+from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
-from perdure.programs.code.durations import seconds
-from perdure.runtime.host import hosting, open_store
-from perdure.sdk import Workflow
-from perdure.stores.base import Commit, Committed, Head, Post
+from perdure.runtime.local_engine import local_engine, open_store
+from perdure.stores.protocol import Commit, Committed, Head, Post
+from perdure.workflow_function import Workflow
 
 SECONDS_MAX = 20.0
 """How long a process may take that has next to nothing to do."""
@@ -125,7 +125,7 @@ def remembered(url: str, key: Key) -> list[e.Event]:
             found = await store.read(key)
         finally:
             await store.close()
-        return [] if found is None else log.decode_all(found.rows)
+        return [] if found is None else log_format.decode_rows(found.rows)
 
     return asyncio.run(read())
 
@@ -189,8 +189,8 @@ def test_run_and_arun_inside_a_workflow_say_to_call_a_child(url: str) -> None:
 @pytest.mark.parametrize("duration", [1e300, 10**400, "400000d", 1001 * 365.25 * 86_400])
 def test_a_sleep_of_more_than_a_thousand_years_is_refused_and_one_of_a_century_is_not(duration: Any) -> None:
     with pytest.raises(BadValue, match=r"at most 1,000 years|finite"):
-        seconds(duration, "sleep")
-    assert seconds("36500d") == 36_500 * 86_400
+        duration_seconds(duration, "sleep")
+    assert duration_seconds("36500d") == 36_500 * 86_400
 
 
 async def test_arun_runs_inside_a_running_event_loop(url: str) -> None:
@@ -346,10 +346,10 @@ def test_a_deadline_that_passes_fails_the_execution(url: str) -> None:
 
 def test_a_cancelled_execution_says_so() -> None:
     async def cancelled() -> None:
-        async with hosting([sleepy.code]) as engine:
+        async with local_engine([sleepy.code]) as engine:
             await engine.start(sleepy.key("k"), sleepy.code.codec.encode_args((), {}, "input"))
-            cancel = messages.encode(messages.Cancel("changed our mind"))
-            await engine.store.commit([Post(sends=(Send(sleepy.key("k"), "cancel", cancel),))])
+            cancel = messages.encode_message(messages.CancelMessage("changed our mind"))
+            await engine.store.commit([Post(messages=(OutgoingMessage(sleepy.key("k"), "cancel", cancel),))])
 
     asyncio.run(cancelled())
     with pytest.raises(ExecutionCancelled, match="execution default/sleepy/k was cancelled: changed our mind"):
@@ -579,20 +579,20 @@ async def test_an_execution_whose_step_was_interrupted_too_often_stays_parked_wh
     db, key = f"sqlite:///{tmp_path}/p.db", Key("default", poisoned.code.name, "k")
     store, opened = open_store(db), (("deadly", 1),)
     execution: list[e.Event] = [
-        e.Started(1, 1.0, b"\x92\x90\x80", 7),
-        e.Opened(opened, Call("deadly", deadly.codec.encode_args((), {}, "arguments")), "gone"),
-        e.Parked("interrupted", 2.0, ("it kills its host",), opened),
+        e.StartedEvent(1, 1.0, b"\x92\x90\x80", 7),
+        e.OpenedEvent(opened, CallOperation("deadly", deadly.codec.encode_args((), {}, "arguments")), "gone"),
+        e.ParkedEvent("interrupted", 2.0, ("it kills its host",), opened),
     ]
     change = Commit(
         key=key,
-        epoch=(await store.moment()).epoch,
+        epoch=(await store.store_time()).epoch,
         holder="gone",
         version=0,
         program=f"{key.workflow}@1",
         root=key,
         creates=True,
         release=True,
-        row=log.encode(execution),
+        row=log_format.encode_row(execution),
         count=len(execution),
         status="needs_attention",
     )

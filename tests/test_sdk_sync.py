@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Context, ExecutionFailed, Retry, StepFailed, SyncContext, WrongVerb, step, workflow
 from perdure.core.errors import BadValue
-from perdure.runtime.host import open_store
+from perdure.runtime.local_engine import open_store
 
 calls: list[str] = []
 

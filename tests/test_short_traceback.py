@@ -8,7 +8,7 @@ from pathlib import Path
 
 import perdure
 from perdure import Context, Retry, step, workflow
-from perdure.programs.code.failures import error_info
+from perdure.code.exception_data import error_info
 from perdure.testing.world import World
 
 LIBRARY = perdure.__path__[0]
@@ -87,7 +87,7 @@ def test_a_defect_of_the_library_keeps_its_frames() -> None:
     def mine() -> None:
         from perdure.core import paths
 
-        paths.text(5)  # type: ignore[arg-type]  # it is wrong on purpose
+        paths.path_text(5)  # type: ignore[arg-type]  # it is wrong on purpose
 
     try:
         mine()
@@ -98,9 +98,9 @@ def test_a_defect_of_the_library_keeps_its_frames() -> None:
 
 def test_an_error_without_frames_of_the_user_keeps_the_others() -> None:
     try:
-        from perdure.core.paths import parse
+        from perdure.core.paths import parse_path
 
-        exec(compile("parse(5)", LIBRARY + "/nowhere.py", "exec"), {"parse": parse})  # it is all the library's
+        exec(compile("parse(5)", LIBRARY + "/nowhere.py", "exec"), {"parse": parse_path})  # it is all the library's
     except Exception as error:
         raised = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
     assert "nowhere.py" in error_info(raised).traceback

@@ -18,21 +18,24 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # Layers: what each may import besides itself. Arrows point down only.
 MAY_IMPORT = {
     "core": set[str](),
-    "expr": {"core"},
     "lint": set[str](),
+    "expr": {"core"},
     "stores": {"core"},
-    "programs": {"core", "expr"},
-    "steps": {"core", "expr", "programs", "stores"},
-    "runtime": {"core", "expr", "programs", "stores"},
-    "service": {"core", "expr", "programs", "stores", "runtime", "steps"},
-    "surface": {"core", "expr", "lint", "programs", "stores", "runtime", "steps", "service"},
-    "testing": {"core", "expr", "programs", "stores", "runtime", "steps", "service", "surface"},
+    "code": {"core", "expr"},
+    "definitions": {"core", "expr", "code", "dialects"},
+    "dialects": {"core", "expr", "code", "definitions"},
+    "kinds": {"core", "expr", "code", "definitions", "stores"},
+    "runtime": {"core", "expr", "code", "definitions", "stores"},
+    "service": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds"},
+    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service"},
+    "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "surface"},
 }
-# The modules directly under `perdure` are surfaces as well.
+# Two parts of `perdure.definitions` are layers of their own, and the modules directly under `perdure` are surfaces as well.
+PARTS_OF_DEFINITIONS = {"expr", "kinds"}
 SURFACES = {"api", "cli", "console", "fake_llm", "mcp", "observe", "tasks"}
 
 # Purity: what the pure layers may import besides each other, and which parts of it they may not touch.
-PURE_LAYERS = {"core", "expr", "lint", "programs"}
+PURE_LAYERS = {"core", "expr", "lint", "code", "definitions", "dialects"}
 PURE_MODULES = set(
     """
     __future__ abc ast base64 binascii bisect collections contextlib contextvars copy dataclasses datetime decimal difflib
@@ -43,7 +46,7 @@ PURE_MODULES = set(
 )
 # The deterministic event loop is made of asyncio's parts; a failure's traceback is text by the time it is remembered;
 # a greenlet only moves control between functions of one thread.
-PURE_IN_CODE_PROGRAMS = {"asyncio", "greenlet", "sys", "traceback"}
+PURE_IN_CODE = {"asyncio", "greenlet", "sys", "traceback"}
 # Text in YAML is read, and documents are patched, by libraries that only turn data into data.
 PURE_IN_FORMAT = {"cronsim", "jsonpatch", "jsonpointer", "ruamel"}
 # Libraries that give values from values, and are imported when the first expression of their kind is compiled.
@@ -64,53 +67,9 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 50
 PARAMETERS_MAX = 6
 SIZE_EXCEPTIONS: dict[str, str] = {
+    "src/perdure/definitions/expr/braces.py": "templates in braces, from their evaluation to what they may name",
     "src/perdure/core/errors.py": "every error in one place, with the tree of them on top",
-    "src/perdure/programs/code/context.py": "the public face of workflows: a method for each verb, with its overloads and what users must know of it",
-}
-
-# One name per thing: words that are not used here, and the word that is.
-FORBIDDEN_NAMES = {
-    "event_log": "log",
-    "exec_id": "execution_id",
-    "instance_id": "execution_id",
-    "op_key": "path",
-    "run_id": "execution_id",
-    "slug": "path",
-    "step_id": "path",
-    "task_queue": "queue",
-    "workflow_execution": "execution",
-    "workflow_instance": "execution",
-    "workflow_run": "execution",
-}
-FORBIDDEN_WORDS = {
-    "arr": "the plural of what is in it",
-    "cb": "callback",
-    "cfg": "settings",
-    "cnt": "count",
-    "conf": "settings",
-    "curr": "current",
-    "elem": "the name of what it is",
-    "evt": "event",
-    "evts": "events",
-    "fut": "future",
-    "idx": "index",
-    "mgr": "the name of what it does",
-    "misc": "the name of what is in it",
-    "msg": "message",
-    "msgs": "messages",
-    "num": "count, or number",
-    "orchestrator": "engine",
-    "param": "parameter, or argument",
-    "req": "request",
-    "resp": "response",
-    "retval": "the name of what it is",
-    "saga": "undo",
-    "secs": "s, as in lease_s",
-    "tmp": "the name of what it is",
-    "util": "the name of what is in it",
-    "utils": "the name of what is in it",
-    "wf": "workflow",
-    "wfs": "workflows",
+    "src/perdure/code/context.py": "the public face of workflows: a method for each verb, with its overloads and what users must know of it",
 }
 
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
@@ -118,7 +77,9 @@ IGNORE = re.compile(r"#\s*(type:\s*ignore|pyright:\s*ignore|noqa|mypy:\s*ignore)
 IGNORE_WITH_REASON = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore\[[\w\-, ]+\]|noqa:\s*[A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*#\s*\w+", re.IGNORECASE)
 
 # Directories of tests that have no counterpart in the package.
-TESTS_OF_THEIR_OWN = {f"tests/{name}" for name in ("cli/definitions", "corpus", "docs", "examples", "graph", "runtime/kill", "seeds", "typing")}
+TESTS_OF_THEIR_OWN = {
+    f"tests/{name}" for name in ("cli/definitions", "corpus", "definitions/graph/semantics", "docs", "examples", "proof", "runtime/kill", "seeds", "typing")
+}
 
 
 def layers(path: str, source: str) -> Iterator[str]:
@@ -136,9 +97,9 @@ def purity(path: str, source: str) -> Iterator[str]:
     """The rules know no clock, files, threads, network, nor any randomness but what they are given."""
     if _layer(_module(path)) not in PURE_LAYERS:
         return
-    allowed = PURE_MODULES | (PURE_IN_CODE_PROGRAMS if _module(path).startswith("perdure.programs.code") else set())
-    allowed |= PURE_IN_EXPRESSIONS if _module(path).startswith("perdure.expr") else set()
-    allowed |= PURE_IN_FORMAT if _module(path).startswith("perdure.programs.format") else set()
+    allowed = PURE_MODULES | (PURE_IN_CODE if _layer(_module(path)) == "code" else set())
+    allowed |= PURE_IN_EXPRESSIONS if _layer(_module(path)) == "expr" else set()
+    allowed |= PURE_IN_FORMAT if _layer(_module(path)) in ("definitions", "dialects") else set()
     allowed |= PURE_IN_LINT if _layer(_module(path)) == "lint" else set()
     for line, imported in _imports(path, source):
         root = imported.split(".")[0]
@@ -177,18 +138,6 @@ def docstrings(path: str, source: str) -> Iterator[str]:
             yield f"{path}:{node.lineno}: {name} is public and has no docstring"
 
 
-def glossary(path: str, source: str) -> Iterator[str]:
-    """One name per thing, and no abbreviations."""
-    names = [(1, part) for part in _module(path).split(".")] + list(_names_given(source))
-    for line, name in names:
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
-        if instead := FORBIDDEN_NAMES.get(words):
-            yield f"{path}:{line}: `{name}` is called {instead} here"
-        for word in words.split("_"):
-            if instead := FORBIDDEN_WORDS.get(word):
-                yield f"{path}:{line}: say {instead}, not `{word}` (in `{name}`)"
-
-
 def swallowed_errors(path: str, source: str) -> Iterator[str]:
     """Nobody catches everything to do nothing."""
     if "except" not in source and "suppress" not in source:
@@ -224,7 +173,7 @@ def mirrored(path: str, packages: set[str]) -> Iterator[str]:
         yield f"{path}:1: there is no src/perdure/{directory.relative_to('tests')} that this could be testing"
 
 
-SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings, glossary)
+SRC_RULES: tuple[Rule, ...] = (layers, purity, sizes, docstrings)
 PYTHON_RULES: tuple[Rule, ...] = (swallowed_errors, bare_ignores)
 TEXT_RULES: tuple[Rule, ...] = (unfinished,)
 
@@ -247,6 +196,8 @@ def _module(path: str) -> str:
 def _layer(module: str) -> str:
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else "__init__"
+    if name == "definitions" and len(parts) > 2 and parts[2] in PARTS_OF_DEFINITIONS:
+        return parts[2]
     directly_under_perdure = len(parts) <= 2 and name not in MAY_IMPORT
     return "surface" if name in SURFACES or directly_under_perdure else name
 

@@ -2,7 +2,7 @@
 
     python tools/bundle_sucrase.py
 
-It takes npm and the network, and changes `src/perdure/steps/sandbox/sucrase.js` and `sucrase.LICENSE.txt` alone.
+It takes npm and the network, and changes `src/perdure/definitions/kinds/sandbox/sucrase.js` and `sucrase.LICENSE.txt` alone.
 """
 
 import json
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 SUCRASE, ESBUILD = "3.35.1", "0.28.2"
-HERE = Path(__file__).parent.parent / "src/perdure/steps/sandbox"
+HERE = Path(__file__).parent.parent / "src/perdure/definitions/kinds/sandbox"
 HEADER = f"// sucrase {SUCRASE} and what it takes, bundled by tools/bundle_sucrase.py, which makes this file anew; see sucrase.LICENSE.txt."
 RULE = "-" * 80
 OPTIONS = ("--bundle", "--format=iife", "--global-name=sucrase", "--platform=neutral", "--main-fields=module,main", "--minify", "--charset=ascii")

@@ -25,10 +25,10 @@ USABLE_S = 100.0
 LIMIT_S = 3 * USABLE_S + 20
 """The longest that a command can take on a mutant."""
 
-PACKAGES = ("core", "runtime", "stores.sqlite", "programs.code", "programs.graph")
+PACKAGES = ("core", "runtime", "stores.sqlite", "code", "definitions.graph")
 MODULES = ("stores.memory", "stores.memory_queues", "stores.fairness", "stores.lines")
 DRAWINGS = ("captions", "draw", "layout", "picture", "svg_style")  # what a picture looks like is compared with files, not proven
-SIMULATOR = ("-m", "perdure.testing.simulator", "--seed", "0", "--worlds")
+SIMULATOR = ("-m", "tests.proof.simulator", "--seed", "0", "--worlds")
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
@@ -149,10 +149,10 @@ def commands(module: str) -> list[tuple[str, ...]]:
             return [*near, (*PYTEST, "tests/stores/test_memory.py"), (*SIMULATOR, "200")]
         case "stores.sqlite":
             return [*near, (*PYTEST, "tests/stores/sqlite"), (*SIMULATOR, "40", "--store", "sqlite")]
-        case "programs.graph":
-            return [*near, (*SIMULATOR, "40", "--definitions"), (*PYTEST, "tests/programs/graph", "tests/graph")]
+        case "definitions.graph":
+            return [*near, (*SIMULATOR, "40", "--definitions"), (*PYTEST, "tests/definitions/graph", "tests/definitions/graph")]
         case "core":
-            return [*near, (*SIMULATOR, "100"), (*PYTEST, "tests/core"), (*PYTEST, "tests/programs/code")]
+            return [*near, (*SIMULATOR, "100"), (*PYTEST, "tests/core"), (*PYTEST, "tests/code")]
     return [*near, (*SIMULATOR, "100"), (*PYTEST, f"tests/{folder}")]
 
 

@@ -38,9 +38,9 @@ MUTATION_SHARE, REPORTS_SHARE, HANGING_SHARE = 0.15, 0.05, 0.1
 
 MUTANTS = 200
 REPORTS = [
-    ("Crashes a minute", ["-m", "perdure.testing.simulator", "--worlds", "200", "--seed", "1"]),
-    ("Crashes a minute, of definitions", ["-m", "perdure.testing.simulator", "--definitions", "--worlds", "40", "--seed", "1"]),
-    ("Crashes a minute, in files", ["-m", "perdure.testing.simulator", "--worlds", "100", "--seed", "1", "--store", "sqlite"]),
+    ("Crashes a minute", ["-m", "tests.proof.simulator", "--worlds", "200", "--seed", "1"]),
+    ("Crashes a minute, of definitions", ["-m", "tests.proof.simulator", "--definitions", "--worlds", "40", "--seed", "1"]),
+    ("Crashes a minute, in files", ["-m", "tests.proof.simulator", "--worlds", "100", "--seed", "1", "--store", "sqlite"]),
     ("Cost of a step", ["bench/steps.py"]),
 ]
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.agent import Agent, Budget
-    from perdure.client import AsyncClient, AsyncHandle, Client, Handle
+    from perdure.code.approval import Notice
+    from perdure.code.call_options import NamedWorkflow
+    from perdure.code.context import Context, Turn
+    from perdure.code.declarations import Retry, Signal, Step, step
+    from perdure.code.declared_queues import Queue, Rate
+    from perdure.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
+    from perdure.code.step_environment import Resource, StepInfo, Transaction, step_info
+    from perdure.code.sync_context import SyncContext, SyncTurn
+    from perdure.core.attribute_filter import Is
     from perdure.core.errors import (
         AlreadyDecided,
         AlreadyThere,
@@ -49,26 +57,16 @@ if TYPE_CHECKING:
         WorkflowError,
         WrongVerb,
     )
-    from perdure.core.ops import Err
+    from perdure.core.operations import Failure as Err
     from perdure.core.paths import Key
-    from perdure.core.where import Is
-    from perdure.definition import Definition
-    from perdure.programs.code.approval import Notice
-    from perdure.programs.code.context import Context, Turn
-    from perdure.programs.code.declare import Retry, Signal, Step, step
-    from perdure.programs.code.info import StepInfo, step_info
-    from perdure.programs.code.options import NamedWorkflow
-    from perdure.programs.code.queues import Queue, Rate
-    from perdure.programs.code.resources import Resource
-    from perdure.programs.code.results import Attempt, Decision, Message, Ok, Record, Vote, Won
-    from perdure.programs.code.sync import SyncContext, SyncTurn
-    from perdure.programs.code.transaction import Transaction
-    from perdure.programs.graph.kind import Capabilities, Kind, Limit
-    from perdure.programs.graph.policy import Policy
-    from perdure.sdk import Workflow, workflow
-    from perdure.steps.deployment import Allowed, Deployment
-    from perdure.stores.codecs import Compressed
+    from perdure.definition_workflow import Definition
+    from perdure.definitions.graph.policy import Policy
+    from perdure.definitions.graph.step_kind import Capabilities, Kind, Limit
+    from perdure.definitions.kinds.deployment import Allowed, Deployment
     from perdure.stores.encryption import Encrypted
+    from perdure.stores.payload_codec import Compressed
+    from perdure.sync_client import AsyncClient, AsyncHandle, Client, Handle
+    from perdure.workflow_function import Workflow, workflow
 
 __all__ = [
     "Agent",
@@ -155,11 +153,47 @@ __all__ = [
 ]
 
 _HOMES = {
-    "perdure.agent": ("Agent", "Budget"),
-    "perdure.programs.graph.kind": ("Capabilities", "Kind", "Limit"),
-    "perdure.programs.graph.policy": ("Policy",),
-    "perdure.steps.deployment": ("Allowed", "Deployment"),
-    "perdure.client": ("AsyncClient", "AsyncHandle", "Client", "Handle"),
+    "perdure.agent": (
+        "Agent",
+        "Budget",
+    ),
+    "perdure.code.approval": ("Notice",),
+    "perdure.code.call_options": ("NamedWorkflow",),
+    "perdure.code.context": (
+        "Context",
+        "Turn",
+    ),
+    "perdure.code.declarations": (
+        "Retry",
+        "Signal",
+        "Step",
+        "step",
+    ),
+    "perdure.code.declared_queues": (
+        "Queue",
+        "Rate",
+    ),
+    "perdure.code.results": (
+        "Err",
+        "Attempt",
+        "Decision",
+        "Message",
+        "Ok",
+        "Record",
+        "Vote",
+        "Won",
+    ),
+    "perdure.code.step_environment": (
+        "Resource",
+        "StepInfo",
+        "Transaction",
+        "step_info",
+    ),
+    "perdure.code.sync_context": (
+        "SyncContext",
+        "SyncTurn",
+    ),
+    "perdure.core.attribute_filter": ("Is",),
     "perdure.core.errors": (
         "AlreadyDecided",
         "AlreadyThere",
@@ -185,7 +219,6 @@ _HOMES = {
         "NoReply",
         "NotFound",
         "NotReplayable",
-        "NotReplayable",
         "PatchRefused",
         "PerdureError",
         "ProgrammingError",
@@ -195,29 +228,37 @@ _HOMES = {
         "SealedPayload",
         "StepFailed",
         "StoreError",
-        "TooDeep",
         "Timeout",
+        "TooDeep",
         "Unauthorized",
         "WorkflowError",
         "WrongVerb",
     ),
-    "perdure.core.ops": ("Err",),
+    "perdure.core.operations": (),
     "perdure.core.paths": ("Key",),
-    "perdure.core.where": ("Is",),
-    "perdure.definition": ("Definition",),
-    "perdure.programs.code.approval": ("Notice",),
-    "perdure.programs.code.context": ("Context", "Turn"),
-    "perdure.programs.code.declare": ("Retry", "Signal", "Step", "step"),
-    "perdure.programs.code.info": ("StepInfo", "step_info"),
-    "perdure.programs.code.options": ("NamedWorkflow",),
-    "perdure.programs.code.queues": ("Queue", "Rate"),
-    "perdure.programs.code.resources": ("Resource",),
-    "perdure.programs.code.results": ("Attempt", "Decision", "Message", "Ok", "Record", "Vote", "Won"),
-    "perdure.programs.code.sync": ("SyncContext", "SyncTurn"),
-    "perdure.programs.code.transaction": ("Transaction",),
-    "perdure.sdk": ("Workflow", "workflow"),
-    "perdure.stores.codecs": ("Compressed",),
+    "perdure.definition_workflow": ("Definition",),
+    "perdure.definitions.graph.policy": ("Policy",),
+    "perdure.definitions.graph.step_kind": (
+        "Capabilities",
+        "Kind",
+        "Limit",
+    ),
+    "perdure.definitions.kinds.deployment": (
+        "Allowed",
+        "Deployment",
+    ),
     "perdure.stores.encryption": ("Encrypted",),
+    "perdure.stores.payload_codec": ("Compressed",),
+    "perdure.sync_client": (
+        "AsyncClient",
+        "AsyncHandle",
+        "Client",
+        "Handle",
+    ),
+    "perdure.workflow_function": (
+        "Workflow",
+        "workflow",
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

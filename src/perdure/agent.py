@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from perdure.code.context import Context
+from perdure.code.declarations import CodeWorkflow, checked_name
 from perdure.core.errors import BadValue
-from perdure.programs.code.context import Context
-from perdure.programs.code.declare import CodeWorkflow, checked_name
-from perdure.sdk import Workflow
-from perdure.steps.agents.own import Around
-from perdure.steps.agents.profile import REPAIRS, Profile
-from perdure.steps.agents.program import perform
-from perdure.steps.agents.task import Budget, Task
-from perdure.steps.agents.tools import schema_of, tool_of
-from perdure.steps.deployment import NOTHING_MORE, Deployment
-from perdure.steps.registry import Registry
+from perdure.definitions.kinds.agents.agent_profile import REPAIRS, AgentProfile
+from perdure.definitions.kinds.agents.agent_task import AgentTask, Budget
+from perdure.definitions.kinds.agents.agent_tools import schema_of, tool_of
+from perdure.definitions.kinds.agents.agent_workflow import perform_agent_task
+from perdure.definitions.kinds.agents.built_in_tools import ToolContext
+from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
+from perdure.definitions.kinds.kind_registry import KindRegistry
+from perdure.workflow_function import Workflow
 
-__all__ = ["Agent", "Budget", "Task"]
+__all__ = ["Agent", "AgentTask", "Budget"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -25,7 +25,7 @@ TAKES = {"type": "object", "properties": {"task": {"type": "string", "descriptio
 """What a model gives an agent that it uses as a tool."""
 
 
-class Agent(Workflow[[Task | str], R_co]):
+class Agent(Workflow[[AgentTask | str], R_co]):
     """A workflow in which a model decides which tools to use: ``triage = Agent("triage", model="large", tools=[search], output=Ticket)``, and then
     ``triage.run("Look at ticket 7")``.
 
@@ -59,9 +59,9 @@ class Agent(Workflow[[Task | str], R_co]):
         given = [one for one in tools if not isinstance(one, str)]
         workflows = {one.code.name: one for one in given if isinstance(one, Workflow)}
         is_type = output is not None and not isinstance(output, dict)
-        self.profile = Profile(
+        self.profile = AgentProfile(
             checked_name(name, "agent"),
-            Around({tool_of(one).name: one for one in given}, Registry(deployment), workflows).find,
+            ToolContext({tool_of(one).name: one for one in given}, KindRegistry(deployment), workflows).find,
             tuple(one if isinstance(one, str) else tool_of(one).name for one in tools),
             model=model,
             instructions=instructions,
@@ -82,20 +82,20 @@ class Agent(Workflow[[Task | str], R_co]):
         return f"<agent {self.code.name}>"
 
 
-def _workflow(profile: Profile) -> CodeWorkflow:
+def _workflow(profile: AgentProfile) -> CodeWorkflow:
     """The workflow that an agent is, whose result is its answer."""
 
-    async def agent(ctx: Context, task: Task | str) -> Any:
-        return (await perform(ctx, profile, task)).output
+    async def agent(ctx: Context, task: AgentTask | str) -> Any:
+        return (await perform_agent_task(ctx, profile, task)).output
 
-    agent.__annotations__ = {"ctx": Context, "task": Task | str, "return": profile.kind}
+    agent.__annotations__ = {"ctx": Context, "task": AgentTask | str, "return": profile.kind}
     return CodeWorkflow(agent, profile.name)
 
 
-def _expect_sound(profile: Profile) -> None:
+def _expect_sound(profile: AgentProfile) -> None:
     own = profile.own
     if len(set(own)) < len(own):
         raise BadValue(f"the tools of {profile.name}", own, "tools of different names")
-    _ = profile.budget.wall_s, profile.tools(Task())
+    _ = profile.budget.wall_s, profile.tools(AgentTask())
     for unknown in sorted(set(profile.approve) - set(own)):
         raise BadValue(f"approve of {profile.name}", unknown, f"a tool that it has: {', '.join(own) or 'none'}")

@@ -1,6 +1,10 @@
 """The client of asyncio programs: start executions and deal with them, on any store that this process can open.
 
-No rule stands here: it is the typed face of `perdure.service`. What it says of options holds for its sync twin, `perdure.client`.
+No rule stands here: it is the typed face of `perdure.service`. What it says of options holds for its sync twin, `perdure.sync_client`.
+
+A selection of executions, of asyncio programs: all that a filter or a list of keys means, to be told the same in batches.
+
+No rule stands here: it is the typed face of `perdure.service.bulk_requests`. What it says holds for its sync twin, `perdure.sync_client`.
 """
 
 from __future__ import annotations
@@ -10,39 +14,37 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from perdure.async_dead_letters import AsyncDeadLetterOffice
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
-from perdure.async_selection import AsyncSelection
-from perdure.async_upkeep import AsyncUpkeep, secret_of
+from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
+from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
+from perdure.code.declarations import checked_name
+from perdure.code.declared_queues import Rate
+from perdure.code.durations import Duration, duration_seconds, whole_number
+from perdure.code.results import Means, Vote
+from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
-from perdure.core.where import Where
-from perdure.programs.code.declare import checked_name
-from perdure.programs.code.durations import Duration, seconds, whole
-from perdure.programs.code.options import DEFAULT_TENANT, NamedWorkflow
-from perdure.programs.code.queues import Rate
-from perdure.programs.code.results import Means, Vote
-from perdure.runtime.host import open_store
-from perdure.runtime.queues import declare
-from perdure.sdk import Workflow
-from perdure.service import approvals, checking, joining, operations, queries, starting
-from perdure.service.access import Access
+from perdure.runtime.local_engine import open_store
+from perdure.runtime.registrations import declare_queues
+from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks
 from perdure.service.approvals import Approval
-from perdure.service.bulk import Which
-from perdure.service.queries import EngineView, Listed
-from perdure.service.queues import UNCHANGED, change
-from perdure.stores.base import QueueStand, Store
-from perdure.stores.codecs import Codec
-from perdure.stores.coded import CodedStore
+from perdure.service.bulk_requests import BulkFilter, BulkResult
+from perdure.service.execution_operations import UNCHANGED, change_queue_limits
+from perdure.service.queries import HolderView, ListedExecution
+from perdure.service.store_access import StoreAccess
+from perdure.stores.encoded_store import EncodedStore
+from perdure.stores.payload_codec import PayloadCodec
+from perdure.stores.protocol import QueueStatus, Store
+from perdure.workflow_function import Workflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Listing = list[Listed]
-Engines = list[EngineView]
+Listing = list[ListedExecution]
+Engines = list[HolderView]
 Approvals = list[Approval]
-Queues = list[QueueStand]
-Checks = list[checking.Checked]
+Queues = list[QueueStatus]
+Checks = list[replay_checks.ReplayCheck]
 
 
 class AsyncClient:
@@ -57,7 +59,7 @@ class AsyncClient:
         StoreError: the store can't be opened.
     """
 
-    def __init__(self, url: str | Store | None = None, *, codec: Codec | None = None) -> None:
+    def __init__(self, url: str | Store | None = None, *, codec: PayloadCodec | None = None) -> None:
         if url is not None and not isinstance(url, str) and not hasattr(url, "heads"):
             raise BadValue("client URL", url, "sqlite:///path/to/file.db, or a store")
         if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
@@ -65,8 +67,8 @@ class AsyncClient:
         if url is None or isinstance(url, str):
             self._store, self._ours = open_store(url, codec), True
         else:
-            self._store, self._ours = url if codec is None else CodedStore(url, codec), False
-        self._access = Access(self._store)
+            self._store, self._ours = url if codec is None else EncodedStore(url, codec), False
+        self._access = StoreAccess(self._store)
         self._declared: set[str] = set()
 
     async def aclose(self) -> None:
@@ -121,14 +123,14 @@ class AsyncClient:
     async def _start(self, verb: str, workflow: Workflow[..., Any] | NamedWorkflow | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncHandle[Any]:
         known = workflow if isinstance(workflow, Workflow | NamedWorkflow) else self.workflow(workflow)
         code = known.code if isinstance(known, Workflow) else known
-        wanted, queue = starting.wanted(code, args, kwargs, verb)
+        wanted, queue = execution_operations.start_request(code, args, kwargs, verb)
         if (connection := code.calling.connection) is not None:
-            key, created = await joining.start(self._store, connection, wanted, queue)
+            key, created = await execution_operations.start_in_transaction(self._store, connection, wanted, queue)
             return AsyncHandle(self._access, key, kind_of(known), created)
         if queue is not None and queue.name not in self._declared:
-            await declare(self._store, [queue])
+            await declare_queues(self._store, [queue])
             self._declared.add(queue.name)
-        key, created = await operations.start(self._access, wanted)
+        key, created = await execution_operations.start_execution(self._access, wanted)
         return AsyncHandle(self._access, key, kind_of(known), created)
 
     @overload
@@ -137,7 +139,7 @@ class AsyncClient:
     async def run(self, workflow: NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any: ...
     async def run(self, workflow: Workflow[..., Any] | NamedWorkflow | str, /, *args: Any, **kwargs: Any) -> Any:
         """Start an execution, as `start` does, and wait for its result, as `AsyncHandle.result` does. An engine has to run somewhere."""
-        joining.must_not_wait(connection_of(workflow))
+        execution_operations.expect_no_wait(connection_of(workflow))
         return await (await self._start("client.run", workflow, args, kwargs)).result()
 
     @overload
@@ -158,7 +160,7 @@ class AsyncClient:
         elif workflow is not None:
             key = Key(checked_name(tenant, "tenant"), name_of(workflow), checked_name(id, "id"))
         else:
-            key = await queries.by_id(self._access, checked_name(tenant, "tenant"), checked_name(id, "id"))
+            key = await queries.execution_by_id(self._access, checked_name(tenant, "tenant"), checked_name(id, "id"))
         _ = await self._access.head(key)
         return AsyncHandle(self._access, key, kind_of(workflow))
 
@@ -171,7 +173,7 @@ class AsyncClient:
         since: Duration | datetime | None = None,
         limit: int = 100,
         older_than: Key | None = None,
-        where: Where | None = None,
+        where: AttributeFilter | None = None,
         internal: bool = False,
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
@@ -180,7 +182,7 @@ class AsyncClient:
         `where` says what their attributes are: ``{"customer": "c1", "cents": Is(">=", 500)}``. `older_than` is the key of the last one of the page before.
         Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
         """
-        return await queries.listing(
+        return await queries.list_executions(
             self._access,
             tenant=checked_name(tenant, "tenant"),
             workflow=None if workflow is None else name_of(workflow),
@@ -201,7 +203,7 @@ class AsyncClient:
         status: str | Iterable[str] | None = None,
         id_prefix: str = "",
         since: Duration | datetime | None = None,
-        where: Where | None = None,
+        where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> AsyncSelection:
         """All executions that fit, as `list` says, or those of `keys`, to be told the same in batches: ``client.select(workflow="order").cancel("sold out")``.
@@ -213,7 +215,7 @@ class AsyncClient:
         """
         if keys is not None and (workflow, status, id_prefix, since, where) != (None, None, "", None, None):
             raise BadValue("select(keys=…)", "keys and a filter", "keys alone: leave the filter out, or the keys")
-        which = Which(
+        which = BulkFilter(
             tenant=checked_name(tenant, "tenant"),
             keys=None if keys is None else tuple(keys),
             workflow=None if workflow is None else name_of(workflow),
@@ -230,11 +232,11 @@ class AsyncClient:
         Raises:
             NotFound, Ambiguous: it means none, or several.
         """
-        return await queries.find(self._access, text, checked_name(tenant, "tenant"))
+        return await queries.find_execution(self._access, text, checked_name(tenant, "tenant"))
 
     async def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
         """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
-        return await approvals.waiting(self._access, checked_name(tenant, "tenant"), assignee, groups, whole(limit, "approvals(limit)"))
+        return await approvals.waiting_approvals(self._access, checked_name(tenant, "tenant"), assignee, groups, whole_number(limit, "approvals(limit)"))
 
     async def approval(self, which: str, *, place: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
         """One approval, also when it was decided. It is meant as `approve` says.
@@ -242,8 +244,8 @@ class AsyncClient:
         Raises:
             NotFound, Ambiguous: none is meant that has begun, or several.
         """
-        key = await approvals.find(self._access, which, checked_name(tenant, "tenant"), place)
-        found = await approvals.look(self._access, key)
+        key = await approvals.find_approval(self._access, which, checked_name(tenant, "tenant"), place)
+        found = await approvals.read_approval(self._access, key)
         if found is None:
             raise NotFound(f"{key}, as far as what it asks: no engine has begun it")
         return found
@@ -295,8 +297,8 @@ class AsyncClient:
         await self._vote(approval, vote, place=place, wait=wait, timeout=timeout, tenant=tenant)
 
     async def _vote(self, approval: str | Approval, vote: Vote, *, place: str | None, wait: bool, timeout: Duration | None, tenant: str) -> None:
-        key = approval.key if isinstance(approval, Approval) else await approvals.find(self._access, approval, checked_name(tenant, "tenant"), place)
-        await approvals.vote(self._access, key, vote, wait, timeout)
+        key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"), place)
+        await approvals.give_vote(self._access, key, vote, wait, timeout)
 
     async def approval_link(
         self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
@@ -307,9 +309,9 @@ class AsyncClient:
             NotFound, Ambiguous: no approval is meant, or several.
             BadValue: there is no secret, or a short one.
         """
-        key = approval.key if isinstance(approval, Approval) else await approvals.find(self._access, approval, checked_name(tenant, "tenant"))
-        until_s = (await self._store.moment()).now_s + seconds(lifetime, "lifetime")
-        return approvals.sign(secret_of(secret), approvals.Link(key, checked_name(by, "by"), approve, until_s))
+        key = approval.key if isinstance(approval, Approval) else await approvals.find_approval(self._access, approval, checked_name(tenant, "tenant"))
+        until_s = (await self._store.store_time()).now_s + duration_seconds(lifetime, "lifetime")
+        return approvals.sign_link(secret_of(secret), approvals.ApprovalLink(key, checked_name(by, "by"), approve, until_s))
 
     async def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
         """Give the answer that a signed link stands for. What holds of `approve` holds here.
@@ -331,9 +333,9 @@ class AsyncClient:
 
     async def check(self, workflows: Iterable[Workflow[..., Any]], *, failed: bool = False, limit: int | None = None, tenant: str = DEFAULT_TENANT) -> Checks:
         """What would become of each execution that has not ended (or also has `failed`) if engines had this code. No step is run, nothing is changed."""
-        which = checking.Which(tenant=checked_name(tenant, "tenant"), failed=failed, limit=limit and whole(limit, "limit"))
-        heads = await checking.meant(self._store, which)
-        return [one async for one in checking.check(self._store, checking.known(one.code for one in workflows), heads)]
+        which = replay_checks.ReplayFilter(tenant=checked_name(tenant, "tenant"), failed=failed, limit=limit and whole_number(limit, "limit"))
+        heads = await replay_checks.choose_heads(self._store, which)
+        return [one async for one in replay_checks.check_executions(self._store, replay_checks.workflows_by_name(one.code for one in workflows), heads)]
 
     async def queues(self) -> Queues:
         """The queues that have limits or hold anything, over all tenants: what they allow, what is held, and what waits."""
@@ -341,10 +343,69 @@ class AsyncClient:
 
     async def limit(
         self, queue: str, *, concurrency: int | None = UNCHANGED, concurrency_per_key: int | None = UNCHANGED, rate: Rate | None = UNCHANGED
-    ) -> QueueStand:
+    ) -> QueueStatus:
         """Change limits of a queue while everything runs; None takes one away. It stays so until the code declares something else."""
-        return await change(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate)
+        return await change_queue_limits(self._store, checked_name(queue, "queue"), concurrency, concurrency_per_key, rate)
 
     async def engines(self) -> Engines:
         """Who works on this store: engines and workers, with what they know, and what they hold."""
-        return await queries.engines(self._access)
+        return await queries.list_holders(self._access)
+
+
+Keys = list[Key]
+
+
+class AsyncSelection:
+    """Executions that are told the same, 500 in each commit. It is what `AsyncClient.select` returns.
+
+    Each verb does to all what the verb of a handle does to one; of a selection without `status`, to those on which it has an effect. Which these are is found
+    out when the verb is called. The answer is durable when it returns, and names the executions that were `told`, those that had `ended` before, and those
+    that `failed`, with their errors. With `wait`, each batch is waited for before the next is told, each execution for up to `timeout`. Whoever has started
+    others is told to end before them; `retry` and `requeue` begin with those that were started last.
+
+    A process that dies in the middle has told the first batches and not the others; calling the verb again tells the rest.
+    """
+
+    def __init__(self, access: StoreAccess, which: BulkFilter) -> None:
+        self._access = access
+        self._which = which
+
+    async def keys(self) -> Keys:
+        """The executions that are meant now, newest first; of all statuses, if none is chosen."""
+        return await bulk_requests.choose_executions(self._access, self._which)
+
+    async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Have each unwind, undo what it has done unless that is not wanted, and end as cancelled, as `AsyncHandle.cancel` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.cancel(reason, undo), wait, timeout)
+
+    async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """End each as cancelled, at once, as `AsyncHandle.terminate` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.terminate(reason), wait, timeout)
+
+    async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Have each begin nothing more until it is resumed, as `AsyncHandle.pause` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.pause(reason), wait, timeout)
+
+    async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Have each go on that is paused or needs attention, as `AsyncHandle.resume` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.resume(reason), wait, timeout)
+
+    async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Have each leave the engine that has it, and go on from its log, as `AsyncHandle.evict` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.evict(reason), wait, timeout)
+
+    async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Have each go on from what failed, or from where it is parked, as `AsyncHandle.retry` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.retry(reason, from_step), wait, timeout)
+
+    async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Undo what each has done, as `AsyncHandle.undo` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.undo(reason), wait, timeout)
+
+    async def requeue(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Run each dead letter again, from what failed, as `AsyncDeadLetterOffice.requeue` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.requeue(reason), wait, timeout)
+
+    async def discard(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> BulkResult:
+        """Cancel each dead letter as it stands, as `AsyncDeadLetterOffice.discard` does."""
+        return await bulk_requests.post_bulk(self._access, self._which, bulk_requests.discard(reason), wait, timeout)

@@ -1,6 +1,6 @@
 """The handle of asyncio programs: one execution, to people and programs outside of it.
 
-No rule stands here: it is the typed face of `perdure.service`. What it says holds for its sync twin, `perdure.client.Handle`.
+No rule stands here: it is the typed face of `perdure.service`. What it says holds for its sync twin, `perdure.sync_client.Handle`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 from uuid import uuid4
 
+from perdure.code import inputs
+from perdure.code.call_options import NamedWorkflow
+from perdure.code.declarations import CallOptions, Signal, checked_name
+from perdure.code.durations import Duration, whole_number
 from perdure.core import messages, values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
-from perdure.definition import Definition
-from perdure.programs import inputs
-from perdure.programs.code.declare import Calling, Signal, checked_name
-from perdure.programs.code.durations import Duration, whole
-from perdure.programs.code.options import NamedWorkflow
-from perdure.runtime import endings
-from perdure.sdk import Workflow
-from perdure.service import following, graphs, joining, operations, patching, queries, repeating
-from perdure.service.access import Access, within
-from perdure.service.asking import ask
-from perdure.service.fold import Fold
-from perdure.service.following import Emitted
-from perdure.service.queries import Listed, Status
+from perdure.definition_workflow import Definition
+from perdure.runtime import execution_results
+from perdure.service import definition_patches, definition_views, execution_operations, history, queries, reruns
+from perdure.service.execution_folds import ExecutionFold
+from perdure.service.execution_operations import await_reply
+from perdure.service.history import EmittedValue
+from perdure.service.queries import ExecutionStatus, ListedExecution
+from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.short_traceback import short_traceback
+from perdure.workflow_function import Workflow
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,7 @@ Change = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 class AsyncHandle(Generic[R_co]):
     """One execution, to people and programs outside of it. `created` says whether the start that this came from made it."""
 
-    def __init__(self, access: Access, key: Key, kind: Any, created: bool = False, after: int = 0) -> None:
+    def __init__(self, access: StoreAccess, key: Key, kind: Any, created: bool = False, after: int = 0) -> None:
         self.key = key
         self.created = created
         self._access = access
@@ -50,7 +50,7 @@ class AsyncHandle(Generic[R_co]):
         return f"<handle of {self.key}>"
 
     @property
-    def _fold(self) -> Fold:
+    def _fold(self) -> ExecutionFold:
         return self._access.folds.of(self.key)
 
     @property
@@ -71,44 +71,44 @@ class AsyncHandle(Generic[R_co]):
             NotFound: there is no such execution any more.
         """
         with short_traceback, self._access.notices.waiting(self.key):
-            async with within(timeout, f"the result of {self.key}", self._why):
-                raw = await endings.result(self._access.watch, self._access.store, self.key, self._after)
+            async with with_timeout(timeout, f"the result of {self.key}", self._why):
+                raw = await execution_results.wait_for_result(self._access.watch, self._access.store, self.key, self._after)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
 
     async def _why(self) -> str:
         return (await self.status()).why
 
-    async def summary(self) -> Listed:
+    async def summary(self) -> ListedExecution:
         """What `AsyncClient.list` says of it: its status, version, times and attributes. That is one row of the store, however long the execution is."""
-        return await queries.summary(self._access, self.key)
+        return await queries.execution_summary(self._access, self.key)
 
-    async def status(self) -> Status:
+    async def status(self) -> ExecutionStatus:
         """How it stands, and in a sentence why it waits.
 
         The first call of a client reads the whole log for that, 100,000 steps in one or two seconds, the next ones what is new; `summary` reads none of it.
         """
-        return await queries.status(self._access, self._fold)
+        return await queries.execution_status(self._access, self._fold)
 
     async def steps(self) -> list[StepView]:
         """Every operation that it knows, settled and open, in the order in which they were opened; of a definition, by its verbs."""
-        return await graphs.steps(self._access, self._fold)
+        return await definition_views.step_views(self._access, self._fold)
 
     async def query(self, key: str | None = None, default: Any = None) -> Any:
         """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict; also after its end."""
-        return await queries.state(self._access, self._fold, key, default)
+        return await queries.workflow_state(self._access, self._fold, key, default)
 
-    def stream(self, after: int = 0, follow: bool = True) -> AsyncGenerator[Emitted, None]:
+    def stream(self, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
         """The values that the workflow emits, from number `after` + 1 on, as they come; ends when the execution ends.
 
         Without `follow`, those that are there. A stream is resumed with the number of the last value that was dealt with. Values in
         turns of a loop that were forgotten since are gone; the next one says how many are missing before it.
         """
-        return following.stream(self._access, self.key, whole(after, "stream(after)", 0), follow)
+        return history.stream_values(self._access, self.key, whole_number(after, "stream(after)", 0), follow)
 
     def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
         """What happened to the execution, as public events after the one with the id `after`; with `follow`, also what comes, until its end."""
-        return following.history(self._access, self.key, whole(after, "events(after)", 0), follow)
+        return history.stream_history(self._access, self.key, whole_number(after, "events(after)", 0), follow)
 
     @overload
     async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...
@@ -124,11 +124,11 @@ class AsyncHandle(Generic[R_co]):
             NotFound, HasEnded: nobody would read it.
             BadValue: the body is not of the signal's type, or the connection has no transaction on this database.
         """
-        message = operations.signal(signal, body, key)
+        message = execution_operations.signal_message(signal, body, key)
         if connection is not None:
-            await joining.send(self._access.store, connection, self.key, message, may_come)
+            await execution_operations.send_in_transaction(self._access.store, connection, self.key, message, may_come)
         else:
-            _ = await operations.send(self._access, self.key, message, may_come)
+            _ = await execution_operations.send_signal(self._access, self.key, message, may_come)
 
     @overload
     async def ask(self, signal: Signal[T], body: T, *, timeout: Duration | None = ...) -> Any: ...
@@ -142,9 +142,9 @@ class AsyncHandle(Generic[R_co]):
             NoReply: the execution ended without a reply, or its mailbox was full.
             Timeout: there was no reply in time; the message stays where it is.
         """
-        message = operations.signal(signal, body)
-        async with within(timeout, f"the reply of {self.key} to {message.name}"):
-            reply = await ask(self._access, self.key, message)
+        message = execution_operations.signal_message(signal, body)
+        async with with_timeout(timeout, f"the reply of {self.key} to {message.name}"):
+            reply = await await_reply(self._access, self.key, message)
         return values.decode(await self._access.payload(reply), Any, f"the reply of {self.key}")
 
     async def cancel(self, reason: str = "", *, undo: bool = True, wait: bool = False, timeout: Duration | None = None) -> None:
@@ -152,31 +152,31 @@ class AsyncHandle(Generic[R_co]):
 
         Like its siblings it is durable when this returns; with `wait`, it has taken effect.
         """
-        async with within(timeout, f"the end of {self.key}"):
-            await operations.cancel(self._access, self.key, reason, wait, undo)
+        async with with_timeout(timeout, f"the end of {self.key}"):
+            await execution_operations.cancel_execution(self._access, self.key, reason, wait, undo)
 
     async def terminate(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """End the execution as cancelled, at once; the workflow gets no say."""
-        async with within(timeout, f"the end of {self.key}"):
-            await operations.terminate(self._access, self.key, reason, wait)
+        async with with_timeout(timeout, f"the end of {self.key}"):
+            await execution_operations.terminate_execution(self._access, self.key, reason, wait)
 
     async def pause(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Begin nothing more until resumed; what is being done is finished and remembered."""
-        async with within(timeout, f"the pause of {self.key}"):
-            await operations.pause(self._access, self.key, reason, wait)
+        async with with_timeout(timeout, f"the pause of {self.key}"):
+            await execution_operations.pause_execution(self._access, self.key, reason, wait)
 
     async def resume(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Have a paused or parked execution go on from where it stands."""
-        async with within(timeout, f"the resume of {self.key}"):
-            self._after = await operations.resume(self._access, self.key, reason, wait)
+        async with with_timeout(timeout, f"the resume of {self.key}"):
+            self._after = await execution_operations.resume_execution(self._access, self.key, reason, wait)
 
     async def evict(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Have the execution leave the engine that has it, and go on from its log, there or elsewhere.
 
         Async steps in progress there are cancelled and begun again, which counts neither as a try nor as an interruption; sync ones are finished first.
         """
-        async with within(timeout, f"the eviction of {self.key}"):
-            await operations.evict(self._access, self.key, reason, wait)
+        async with with_timeout(timeout, f"the eviction of {self.key}"):
+            await execution_operations.evict_execution(self._access, self.key, reason, wait)
 
     @overload
     async def patch(
@@ -197,13 +197,13 @@ class AsyncHandle(Generic[R_co]):
             PatchRefused: what has begun does not fit it, and nothing was changed.
             BadDefinition: the change can't be carried out, or what it makes is not valid.
         """
-        async with within(timeout, f"the patch of {self.key}"):
+        async with with_timeout(timeout, f"the patch of {self.key}"):
             sha256 = base.removeprefix("sha256:")
             if isinstance(change, Definition):
-                message = messages.Patch(change.graph.definition or b"", sha256, reason)
+                message = messages.PatchMessage(change.graph.definition or b"", sha256, reason)
             else:
-                message = await patching.changed(self._access, self.key, change, sha256, reason)
-            return await patching.patch(self._access, self.key, message, wait)
+                message = await definition_patches.patch_message(self._access, self.key, change, sha256, reason)
+            return await definition_patches.apply_patch(self._access, self.key, message, wait)
 
     async def withdraw_patches(self) -> int:
         """Take back the patches that no engine has judged yet, such as those of a `patch` that was not waited for; return how many.
@@ -211,21 +211,21 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             PatchRefused: an engine has judged them meanwhile, or may be about to.
         """
-        return await patching.withdraw(self._access, self.key)
+        return await definition_patches.withdraw_patches(self._access, self.key)
 
     async def undo(self, reason: str = "", *, wait: bool = False, timeout: Duration | None = None) -> None:
         """Undo what a completed execution has done, by its own handlers, last first and once; its result stays. Of one that failed or was cancelled, undo
         what could not be undone then."""
-        async with within(timeout, f"the undoing of {self.key}"):
-            await operations.undo(self._access, self.key, reason, wait)
+        async with with_timeout(timeout, f"the undoing of {self.key}"):
+            await execution_operations.undo_execution(self._access, self.key, reason, wait)
 
     async def retry(self, reason: str = "", *, from_step: str | None = None, wait: bool = False, timeout: Duration | None = None) -> None:
         """Have a failed execution go on from what failed, and a parked one from where it stands; what had succeeded is not done again.
 
         With `from_step`, what a failed one did from that step on is done again; what was begun earlier is not.
         """
-        async with within(timeout, f"the retry of {self.key}"):
-            self._after = await operations.retry(self._access, self.key, reason, wait, from_step)
+        async with with_timeout(timeout, f"the retry of {self.key}"):
+            self._after = await execution_operations.retry_execution(self._access, self.key, reason, wait, from_step)
 
     async def rerun(self, *, id: str | None = None, version: int | None = None) -> AsyncHandle[R_co]:
         """Begin a new execution with the same input, under a new id; return its handle.
@@ -233,8 +233,8 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             AlreadyThere: the id is taken.
         """
-        wanted = repeating.Repeat(key=self._anew(id), version=version)
-        await repeating.rerun(self._access, self.key, wanted)
+        wanted = reruns.RerunRequest(key=self._anew(id), version=version)
+        await reruns.rerun_execution(self._access, self.key, wanted)
         return AsyncHandle(self._access, wanted.key, self._kind, True)
 
     async def fork(
@@ -251,8 +251,8 @@ class AsyncHandle(Generic[R_co]):
         """
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         raw = None if input is None else inputs.encoded(self.key.workflow, args, kwargs)
-        wanted = repeating.Repeat(key=self._anew(id), input=raw, version=version, from_step=from_step)
-        await repeating.fork(self._access, self.key, wanted)
+        wanted = reruns.RerunRequest(key=self._anew(id), input=raw, version=version, from_step=from_step)
+        await reruns.fork_execution(self._access, self.key, wanted)
         return AsyncHandle(self._access, wanted.key, self._kind, True)
 
     async def preset(self, step: str, value: Any = None) -> None:
@@ -261,7 +261,7 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             BadValue: the step has its result already.
         """
-        await repeating.preset(self._access, self.key, step, repeating.encoded(value, step))
+        await reruns.preset_outcome(self._access, self.key, step, reruns.encode_outcome(value, step))
 
     def _anew(self, id: str | None) -> Key:
         return self.key._replace(id=uuid4().hex if id is None else checked_name(id, "id"))
@@ -280,4 +280,4 @@ def kind_of(workflow: Workflow[..., Any] | NamedWorkflow | str | None) -> Any:
 def connection_of(workflow: Workflow[..., Any] | NamedWorkflow | str) -> Any:
     """The connection that was chosen for a start; None, if none was."""
     known = workflow.code if isinstance(workflow, Workflow) else workflow
-    return getattr(known, "calling", Calling()).connection  # whatever else is given is refused by the start
+    return getattr(known, "calling", CallOptions()).connection  # whatever else is given is refused by the start

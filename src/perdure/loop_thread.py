@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.short_traceback import short_traceback
-from perdure.stores.base import Store
-from perdure.stores.connections import is_asynchronous
-from perdure.stores.joining import driven, joining
+from perdure.stores.protocol import Store
+from perdure.stores.user_transactions import expect_user_transactions, is_async_connection, run_without_waiting
 
 T = TypeVar("T")
 
@@ -86,7 +85,7 @@ class LoopThread:
             self._loop.close()
 
 
-def joined(thread: LoopThread, store: Store, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
+def run_in_user_transaction(thread: LoopThread, store: Store, connection: Any, coroutine: Coroutine[Any, Any, T]) -> T:
     """Run what joins a transaction on `connection` here and now, in the caller's thread; only what the store has to know for that is asked in its own.
 
     Raises:
@@ -94,13 +93,13 @@ def joined(thread: LoopThread, store: Store, connection: Any, coroutine: Corouti
     """
     wrong = WrongVerb("connection= with a connection that belongs to an event loop", "use an AsyncClient there")
     try:
-        if is_asynchronous(connection):
+        if is_async_connection(connection):
             raise wrong
-        thread.call(joining(store).meet())
+        thread.call(expect_user_transactions(store).meet())
     except BaseException:
         coroutine.close()
         raise
-    return driven(coroutine, wrong)
+    return run_without_waiting(coroutine, wrong)
 
 
 def _result(future: Future[T]) -> T:

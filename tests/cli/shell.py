@@ -15,7 +15,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from perdure.cli.commands import root
+from perdure.cli.command_list import root
 
 HERE = Path(__file__).parent
 FLOWS = HERE / "flows.py"

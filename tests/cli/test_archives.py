@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from perdure import Context, step, workflow
-from perdure.cli.exits import Exit
-from perdure.client import AsyncClient, Client
-from perdure.stores.sqlite.blob_removal import SqliteBlobRemoval
+from perdure.cli.exit_codes import ExitCode
+from perdure.stores.sqlite.blobs import SqliteBlobRemoval
+from perdure.sync_client import AsyncClient, Client
 from tests.cli.shell import Shell
 from tests.stores.sqlite.killed import in_a_child
 
@@ -83,7 +83,7 @@ def test_pruning_executions_removes_the_values_that_only_they_had(shell: Shell) 
 
 def test_archives_are_not_pruned_together_with_ids(shell: Shell) -> None:
     said = shell.run("prune --archives --older-than 0s --forget-ids")
-    assert said.code == Exit.FLAGS and "without --forget-ids" in said.err
+    assert said.code == ExitCode.FLAGS and "without --forget-ids" in said.err
     assert shell.run("archives other").code != 0
 
 

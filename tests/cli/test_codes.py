@@ -4,20 +4,20 @@ import re
 
 import pytest
 
-from perdure.cli.exits import Exit
-from perdure.client import Client
+from perdure.cli.exit_codes import ExitCode
+from perdure.sync_client import Client
 from tests.cli.shell import GOLDEN, Shell
 
 ELSEWHERE = {
-    Exit.DEFECT: "here",
-    Exit.INTERRUPTED: "test_processes: it takes a signal",
-    Exit.PIPE: "test_processes: it takes a pipe",
+    ExitCode.DEFECT: "here",
+    ExitCode.INTERRUPTED: "test_processes: it takes a signal",
+    ExitCode.PIPE: "test_processes: it takes a pipe",
 }
 
 
 def test_every_code_is_in_a_golden_file_or_reached_elsewhere() -> None:
-    seen = {Exit(int(found)) for file in GOLDEN.glob("*.txt") for found in re.findall(r"^= (\d+)$", file.read_text(), re.MULTILINE)}
-    assert seen | set(ELSEWHERE) == set(Exit)
+    seen = {ExitCode(int(found)) for file in GOLDEN.glob("*.txt") for found in re.findall(r"^= (\d+)$", file.read_text(), re.MULTILINE)}
+    assert seen | set(ELSEWHERE) == set(ExitCode)
     assert not seen & set(ELSEWHERE)
 
 

@@ -14,7 +14,7 @@ import pytest
 from perdure import Definition
 from perdure.async_client import AsyncClient
 from perdure.cli import targets
-from perdure.client import Approval
+from perdure.sync_client import Approval
 from tests.cli.conftest import copied
 from tests.cli.shell import Shell, agrees, steady, transcript
 from tests.cli.test_live import advancing
@@ -246,13 +246,13 @@ def test_of_executions_of_definitions_the_command_says_what_its_golden_file_says
 
 @pytest.mark.parametrize("name", LIVE)
 def test_beside_an_engine_that_has_the_definition_the_command_says_what_its_golden_file_says(name: str, reader: Shell) -> None:
-    code = targets.code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
+    code = targets.load_code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
     with advancing(reader.db, [one.code for one in code.workflows]):
         agrees(name, said_of(reader, LIVE[name]))
 
 
 def test_a_patch_that_no_engine_has_judged_is_carried_out_by_the_next_one_unless_it_is_withdrawn(reader: Shell) -> None:
-    code = targets.code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
+    code = targets.load_code([str(DEFINITIONS / "pay.yaml")], [str(TOOLS)])
     assert reader.run("patch asks --set b.with.y=100 --no-wait").code == 0
     assert reader.run("patch asks --set b.with.y=200 --timeout 0.1s").code == 43
     said = reader.run("patch asks --withdraw")
@@ -403,7 +403,7 @@ def test_a_denied_approval_ends_it_as_cancelled(reader: Shell) -> None:
 
 
 def test_a_worker_runs_definitions_with_their_tools_and_those_that_they_call(writer: Shell) -> None:
-    found = targets.code([str(DEFINITIONS / "caller.yaml")], [str(TOOLS)], [str(DEFINITIONS / "named.yaml")])
+    found = targets.load_code([str(DEFINITIONS / "caller.yaml")], [str(TOOLS)], [str(DEFINITIONS / "named.yaml")])
     assert [one.code.name for one in found.workflows] == ["named", "caller"]
     caller = found.workflows[1]
     assert isinstance(caller, Definition) and caller.lacks() == []

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from perdure.cli import many
-from perdure.client import Client, Selection, Told
+from perdure.cli import bulk_actions
 from perdure.core.errors import StoreUnavailable
-from perdure.service import bulk
+from perdure.service import bulk_requests
+from perdure.sync_client import BulkResult, Client, Selection
 from tests.cli.conftest import flows
 from tests.cli.shell import DESK, Shell, agrees, steady, transcript
 from tests.cli.test_live import working
@@ -181,7 +181,7 @@ def test_what_is_preset_stands_in_for_the_work(live_desk: Shell) -> None:
 
 
 def test_many_are_asked_about_where_somebody_can_answer(desk: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "asks", lambda: True)
+    monkeypatch.setattr(bulk_actions, "asks", lambda: True)
     said = desk.run("retry --all --workflow pays", stdin="n\n")
     assert (said.code, said.out) == (0, "")
     assert "13 executions would be told to retry. Go ahead? [y/N]" in said.err and "nothing was done" in said.err
@@ -210,10 +210,10 @@ def test_what_had_ended_is_counted_and_is_no_error(desk: Shell) -> None:
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (StoreUnavailable("the disk is full"), 50)])
 def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(desk: Shell, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
-    monkeypatch.setattr(bulk, "BATCH", 2)
+    monkeypatch.setattr(bulk_requests, "BATCH", 2)
     retry, batches = Selection.retry, list[Selection]()
 
-    def second_fails(selection: Selection, *given: Any, **options: Any) -> Told:
+    def second_fails(selection: Selection, *given: Any, **options: Any) -> BulkResult:
         batches.append(selection)
         if len(batches) == 2:
             raise error
@@ -228,9 +228,9 @@ def test_whoever_interrupts_a_bulk_command_is_told_how_far_it_came(desk: Shell, 
 def test_far_along_is_counted_where_it_can_be_seen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    many.one_by_one(range(3), done.append, 3)
+    bulk_actions.one_by_one(range(3), done.append, 3)
     assert capsys.readouterr().err == ""
-    many.one_by_one(range(11), done.append, 1100)
+    bulk_actions.one_by_one(range(11), done.append, 1100)
     said = capsys.readouterr().err
     assert said.startswith("\r1 of 1,100\r2 of 1,100") and said.endswith("\r11 of 1,100\r\x1b[K")
     assert len(done) == 14

@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
-from perdure.cli import exits
-from perdure.cli.exits import Exit
+from perdure.cli import exit_codes
+from perdure.cli.exit_codes import ExitCode
 from perdure.core import errors
 from perdure.core.errors import ErrorInfo, PerdureError
-from perdure.core.execution import Status
+from perdure.core.execution import ExecutionStatus
 from perdure.core.paths import Key
 
 KEY = Key("default", "order", "o1")
@@ -17,13 +17,13 @@ INFO = ErrorInfo("ValueError", "no")
 
 
 def test_every_named_error_is_one() -> None:
-    for name in exits.OF_ERROR:
+    for name in exit_codes.EXIT_CODE_OF_ERROR:
         assert issubclass(getattr(errors, name), PerdureError), name
 
 
 def test_every_error_of_ours_has_a_code_that_is_no_defect() -> None:
     ours = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, PerdureError) and kind is not PerdureError]
-    assert [kind for kind in ours if exits.of_error(kind) == Exit.DEFECT] == []
+    assert [kind for kind in ours if exit_codes.exit_code_of_error(kind) == ExitCode.DEFECT] == []
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,17 @@ def test_every_error_of_ours_has_a_code_that_is_no_defect() -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_an_error_has_the_code_of_its_nearest_base(error: Exception, code: int) -> None:
-    assert exits.of_error(type(error)) == code
+    assert exit_codes.exit_code_of_error(type(error)) == code
 
 
 def test_every_status_has_a_code() -> None:
     codes = {"completed": 0, "failed": 40, "cancelled": 41, "needs_attention": 32, "waiting_approval": 31}
-    assert {status: int(exits.of_status(status)) for status in (*get_args(Status), "waiting_approval")} == {**dict.fromkeys(get_args(Status), 30), **codes}
+    assert {status: int(exit_codes.exit_code_of_status(status)) for status in (*get_args(ExecutionStatus), "waiting_approval")} == {
+        **dict.fromkeys(get_args(ExecutionStatus), 30),
+        **codes,
+    }
 
 
 def test_every_code_is_explained() -> None:
-    assert set(exits.MEANINGS) == set(Exit)
-    assert all(str(int(code)) in exits.table() for code in Exit)
+    assert set(exit_codes.MEANINGS) == set(ExitCode)
+    assert all(str(int(code)) in exit_codes.exit_code_table() for code in ExitCode)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from perdure.cli import exits, targets
-from perdure.cli.commands import root
+from perdure.cli import exit_codes, targets
+from perdure.cli.command_list import root
 from tests.cli.guide import BLOCK, GUIDE, commands, file
 
 TEXT = GUIDE.read_text()
@@ -58,18 +58,18 @@ def test_what_it_shows_can_be_typed(words: list[str], monkeypatch: pytest.Monkey
 def test_its_file_has_the_workflows_that_it_names(tmp_path: Path) -> None:
     name, source = file(TEXT)
     (tmp_path / f"guide_{name}").write_text(source)
-    found = {one.code.name for one in targets.code([str(tmp_path / f"guide_{name}")]).workflows}
+    found = {one.code.name for one in targets.load_code([str(tmp_path / f"guide_{name}")]).workflows}
     named = {word.rpartition(":")[2] for words in typed() for word in words if word.startswith(f"{name}:")}
     assert named == found == {"greet", "order", "refund"}
 
 
 def test_its_exit_codes_are_those_of_the_table() -> None:
-    for code, meaning in exits.MEANINGS.items():
+    for code, meaning in exit_codes.MEANINGS.items():
         assert f"| {int(code)} | {meaning} |" in TEXT
-    assert TEXT.count("\n| ") == len(exits.MEANINGS) + 1
+    assert TEXT.count("\n| ") == len(exit_codes.MEANINGS) + 1
 
 
 def test_the_help_names_every_code() -> None:
     with click.Context(root, info_name="perdure") as context:
         shown = root.get_help(context)
-    assert all(line.strip() in shown for line in exits.table().splitlines())
+    assert all(line.strip() in shown for line in exit_codes.exit_code_table().splitlines())

@@ -10,7 +10,7 @@ import pytest
 from perdure.core import values
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
+from perdure.runtime.local_engine import wait_for_end
 from perdure.stores.sqlite.store import SqliteStore
 from tests.cli.shell import Shell
 from tests.tasks.places import perdure, program, tasks
@@ -55,16 +55,16 @@ async def test_a_process_that_only_lends_needs_no_workflow_and_stops_in_good_ord
     command = perdure("worker", "--queue", "thumbnails", "--each", f"'{sys.executable}' -I -S do.py", "--concurrency", "3")
     store = SqliteStore(tmp_path / "here.db")
     engine = Engine(store, [definition.code])
-    async with program(*command, cwd=tmp_path, env={**os.environ, "PERDURE_DB": url}) as lender:
-        first = await lender.until("are lent")
+    async with program(*command, cwd=tmp_path, env={**os.environ, "PERDURE_DB": url}) as broker:
+        first = await broker.until("are lent")
         assert first.startswith("tasks of thumbnails are lent to ") and first.endswith(f"do.py, 3 at a time, from {url}; Ctrl-C stops it")
         running = asyncio.create_task(engine.run())
         await engine.ready()
         key = Key("default", "album", "e")
         assert await engine.start(key, definition.code.codec.encode_args((), {}, "input"))
-        assert values.decode(await finished(engine, key), int, "a result") == 21
+        assert values.decode(await wait_for_end(engine, key), int, "a result") == 21
         engine.stop()
         await running
-        assert await lender.end() == 0
-        assert any("doing it" in line for line in lender.said)
+        assert await broker.end() == 0
+        assert any("doing it" in line for line in broker.said)
     await store.close()

@@ -14,11 +14,11 @@ from types import ModuleType
 import pytest
 
 from perdure import Workflow
-from perdure.cli import words
-from perdure.client import Client
-from perdure.programs.workflows import Workflow as AnyWorkflow
+from perdure.cli import terminal_text
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import open_store
+from perdure.runtime.local_engine import open_store
+from perdure.runtime.workflow_programs import Workflow as AnyWorkflow
+from perdure.sync_client import Client
 from tests.cli.conftest import flows
 from tests.cli.shell import FLOWS, Shell, agrees, steady, transcript
 
@@ -146,5 +146,5 @@ def test_a_worker_says_what_it_knows_and_stops_in_good_order_when_told(shell: Sh
 
 
 def test_passwords_are_not_shown() -> None:
-    assert words.without_passwords("on postgresql://u:secret@h/d and redis://:s@h") == "on postgresql://u:***@h/d and redis://:***@h"
-    assert words.without_passwords("sqlite:///a@b:c.db") == "sqlite:///a@b:c.db"
+    assert terminal_text.without_passwords("on postgresql://u:secret@h/d and redis://:s@h") == "on postgresql://u:***@h/d and redis://:***@h"
+    assert terminal_text.without_passwords("sqlite:///a@b:c.db") == "sqlite:///a@b:c.db"

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Definition
-from perdure.cli.commands import root
+from perdure.cli.command_list import root
 from perdure.core.errors import BadDefinition
 
 WRONG = {

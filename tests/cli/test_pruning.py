@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perdure.cli.exits import Exit
+from perdure.cli.exit_codes import ExitCode
 from tests.cli.shell import Shell, agrees, steady, transcript
 
 COMMANDS = (
@@ -45,4 +45,4 @@ def test_ids_are_forgotten_only_after_a_warning(shell: Shell) -> None:
     assert asked.code != 0 and "runs again, with all its effects" in asked.err
     assert shell.run("result ada").code == 0
     assert "forgotten" in shell.run("prune --older-than 0s --workflow greet --forget-ids --yes").out
-    assert shell.run("result ada").code == Exit.NOT_FOUND
+    assert shell.run("result ada").code == ExitCode.NOT_FOUND

@@ -57,39 +57,39 @@ def test_a_target_is_told_from_the_name_of_a_workflow(text: str, is_one: bool) -
 
 def test_the_only_workflow_of_a_file_needs_no_name(place: Path) -> None:
     (place / "one_flow.py").write_text(ONE)
-    assert targets.workflow("one_flow.py").code.name == "the sum"
-    assert targets.workflow(str(place / "one_flow.py")).code.name == "the sum"
+    assert targets.load_workflow("one_flow.py").code.name == "the sum"
+    assert targets.load_workflow(str(place / "one_flow.py")).code.name == "the sum"
 
 
 @pytest.mark.parametrize("text", ["one_flow.py:total", "one_flow.py:the sum", "one_flow:total", "one_flow:the sum", "one_flow"])
 def test_a_workflow_is_named_by_its_variable_or_its_own_name(place: Path, text: str) -> None:
     (place / "one_flow.py").write_text(ONE)
-    assert targets.workflow(text).code.name == "the sum"
+    assert targets.load_workflow(text).code.name == "the sum"
 
 
 def test_a_file_is_not_run_as_main(place: Path) -> None:
     (place / "one_flow.py").write_text(f"{ONE}\nif __name__ == '__main__': raise SystemExit(3)")
-    assert targets.workflow("one_flow.py").code.name == "the sum"
+    assert targets.load_workflow("one_flow.py").code.name == "the sum"
 
 
 def test_a_file_may_import_its_neighbours_and_its_own_workflow_comes_first(place: Path) -> None:
     (place / "neighbour_flow.py").write_text(ONE)
     (place / "own_flow.py").write_text("from neighbour_flow import total\n" + ONE.replace("the sum", "mine").replace("total", "own"))
-    assert targets.workflow("own_flow.py").code.name == "mine"
+    assert targets.load_workflow("own_flow.py").code.name == "mine"
     (place / "no_own_flow.py").write_text("from neighbour_flow import total")
-    assert targets.workflow("no_own_flow.py").code.name == "the sum"
+    assert targets.load_workflow("no_own_flow.py").code.name == "the sum"
 
 
 def test_a_file_called_like_a_module_in_use_disturbs_nobody(place: Path) -> None:
     json = sys.modules["json"]
     (place / "json.py").write_text(ONE)
-    assert targets.workflow("json.py").code.name == "the sum"
+    assert targets.load_workflow("json.py").code.name == "the sum"
     assert sys.modules["json"] is json
 
 
 def test_the_same_file_is_imported_once(place: Path) -> None:
     (place / "one_flow.py").write_text(ONE)
-    assert targets.workflow("one_flow.py") is targets.workflow("./one_flow.py:total")
+    assert targets.load_workflow("one_flow.py") is targets.load_workflow("./one_flow.py:total")
 
 
 @pytest.mark.parametrize(
@@ -113,20 +113,20 @@ def test_what_is_not_there_or_cannot_be_imported_is_said_in_a_line(place: Path, 
     if source is not None:
         (place / "bad_flow.py").write_text(source)
     with pytest.raises(NoTarget, match=said):
-        targets.workflow(text)
+        targets.load_workflow(text)
     assert "bad_flow" not in sys.modules or source == ONE or "second" in str(source) or source == ""
 
 
 def test_all_workflows_and_steps_are_found_once(place: Path) -> None:
     (place / "one_flow.py").write_text(ONE)
     (place / "two_flow.py").write_text("from one_flow import add, total")
-    found = targets.code(["one_flow.py", "two_flow.py", FLOWS])
+    found = targets.load_code(["one_flow.py", "two_flow.py", FLOWS])
     assert [one.code.name for one in found.workflows] == ["the sum", "greet", "order", "branches", "asked", "late", "thinks", "naïve/café ☕"]
     assert [step.name for step in found.steps] == ["add", "greeting", "charge", "refuse", "think"]
 
 
 def test_of_a_named_workflow_the_steps_beside_it_come_too(place: Path) -> None:
-    found = targets.code([f"{FLOWS}:greet"])
+    found = targets.load_code([f"{FLOWS}:greet"])
     assert [one.code.name for one in found.workflows] == ["greet"]
     assert len(found.steps) == 4
 
@@ -135,10 +135,10 @@ def test_two_that_have_one_name_are_refused(place: Path) -> None:
     (place / "one_flow.py").write_text(ONE)
     (place / "two_flow.py").write_text(ONE)
     with pytest.raises(NoTarget, match="a workflow called the sum"):
-        targets.code(["one_flow.py", "two_flow.py"])
+        targets.load_code(["one_flow.py", "two_flow.py"])
 
 
 def test_code_without_any_is_refused(place: Path) -> None:
     (place / "no_flow.py").write_text("")
     with pytest.raises(NoTarget, match="decorate"):
-        targets.code(["no_flow.py"])
+        targets.load_code(["no_flow.py"])

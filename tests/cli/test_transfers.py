@@ -75,7 +75,7 @@ def test_replaying_finds_the_application_that_is_here(exported: Shell, tmp_path:
 def test_a_file_goes_through_a_pipe(exported: Shell, tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from perdure.cli.commands import root
+    from perdure.cli.command_list import root
 
     piped = CliRunner().invoke(root, ["--db", exported.db, "export", "ada", "-o", "-"], prog_name="perdure")
     assert piped.exit_code == 0 and piped.stdout_bytes.startswith(b"\x89perdure\r\n")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.values import arguments, parameters, value
+from perdure.cli.argument_values import parse_value, workflow_arguments, workflow_parameters
 from perdure.core.errors import BadValue
 
 
@@ -23,37 +23,37 @@ def said(*texts: str, pairs: Sequence[str] = (), source: str | None = None) -> d
     [("3", 3), ("-1.5", -1.5), ("true", True), ("null", None), ('"3"', "3"), ('{"a": [1]}', {"a": [1]}), ("Ada", "Ada"), ("", ""), ("NaN", "NaN")],
 )
 def test_a_value_is_json_where_it_parses(text: str, meant: object) -> None:
-    assert value(text) == meant
-    assert type(value(text)) is type(meant)
+    assert parse_value(text) == meant
+    assert type(parse_value(text)) is type(meant)
 
 
 @given(st.text())
 def test_where_text_is_hinted_at_a_value_is_text(text: str) -> None:
-    assert isinstance(value(text, str), str)
+    assert isinstance(parse_value(text, str), str)
 
 
 def test_a_number_stays_text_where_the_workflow_wants_text() -> None:
     async def takes(ctx: Any, order: str, cents: int, *notes: str, by: "str" = "") -> None: ...
 
-    known = parameters(takes)
-    assert arguments(said("007", "5", "1", "2", pairs=["by=true"]), known) == (["007", 5, "1", "2"], {"by": "true"})
+    known = workflow_parameters(takes)
+    assert workflow_arguments(said("007", "5", "1", "2", pairs=["by=true"]), known) == (["007", 5, "1", "2"], {"by": "true"})
 
 
 def test_a_hint_that_cannot_be_resolved_says_nothing() -> None:
     async def takes(ctx: Any, order: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821  # it is what is tested
 
-    assert arguments(said("007x", "5"), parameters(takes)) == (["007x", 5], {})
+    assert workflow_arguments(said("007x", "5"), workflow_parameters(takes)) == (["007x", 5], {})
 
 
 def test_an_object_from_a_file_gives_arguments_by_name_and_the_command_line_wins(tmp_path: Path) -> None:
     file = tmp_path / "in.json"
     file.write_text('{"a": 1, "b": 2}')
-    assert arguments(said("0", pairs=["b=3"], source=str(file)), []) == ([0], {"a": 1, "b": 3})
+    assert workflow_arguments(said("0", pairs=["b=3"], source=str(file)), []) == ([0], {"a": 1, "b": 3})
 
 
 def test_an_array_from_standard_input_gives_arguments_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("[1, null]"))
-    assert arguments(said(source="-"), []) == ([1, None], {})
+    assert workflow_arguments(said(source="-"), []) == ([1, None], {})
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_what_cannot_be_meant_is_refused(texts: tuple[str, ...], pairs: list[str
     file = tmp_path / "in.json"
     file.write_text(document or "")
     with pytest.raises(BadValue):
-        arguments(said(*texts, pairs=pairs, source=None if document is None else str(file)), [])
+        workflow_arguments(said(*texts, pairs=pairs, source=None if document is None else str(file)), [])
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="No such file"):
-        arguments(said(source=str(tmp_path / "none.json")), [])
+        workflow_arguments(said(source=str(tmp_path / "none.json")), [])

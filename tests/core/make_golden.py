@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perdure.core import log, messages
+from perdure.core import log_format, messages
 from tests.core.test_messages import MESSAGES
 from tests.core.test_wire_and_log import EVENTS
 
@@ -11,7 +11,10 @@ HERE = Path(__file__).parent / "golden"
 
 def main() -> None:
     """Write each event and each message, a line of hexadecimal each."""
-    for name, rows in (("log_v2.hex", [log.encode([event]) for event in EVENTS]), ("messages_v2.hex", [messages.encode(one) for one in MESSAGES])):
+    for name, rows in (
+        ("log_v2.hex", [log_format.encode_row([event]) for event in EVENTS]),
+        ("messages_v2.hex", [messages.encode_message(one) for one in MESSAGES]),
+    ):
         (HERE / name).write_text("".join(f"{row.hex()}\n" for row in rows), encoding="ascii")
 
 

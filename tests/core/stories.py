@@ -5,32 +5,29 @@ from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import TypeVar
 
+from perdure.core import envelopes, messages
 from perdure.core import events as e
-from perdure.core import mail, messages
-from perdure.core.decide import decide
-from perdure.core.decision import Decision, Host
+from perdure.core.decision import DecisionContext, ExecutionDecision, decide
 from perdure.core.errors import Diverged, ErrorInfo
-from perdure.core.execution import Execution
-from perdure.core.facts import facts
-from perdure.core.folding import fold
-from perdure.core.messages import Message
-from perdure.core.ops import Call, Err, Ok, Op, same
-from perdure.core.paths import Key, Path, parse, text
-from perdure.core.program import Command, Drop, Finish, Open, Say, Trim
-from perdure.core.rebuild import Load, rebuild
+from perdure.core.execution import Execution, execution_facts
+from perdure.core.messages import ExecutionMessage
+from perdure.core.operations import CallOperation, Failure, Operation, Success, is_same_operation
+from perdure.core.paths import Key, Path, parse_path, path_text
+from perdure.core.program import DropCommand, FinishCommand, LogCommand, OpenCommand, ProgramCommand, TrimCommand
+from perdure.core.replay import LoadBlob, fold_events, replay_program
 from perdure.core.time_bounds import TimeBounds
-from perdure.core.values import NOTHING, encode
+from perdure.core.values import ENCODED_NONE, encode
 
 T = TypeVar("T")
-Script = Mapping[str, Sequence[Command]]
+Script = Mapping[str, Sequence[ProgramCommand]]
 """What a program asks for, by what happens: ``start`` (a reopening too), ``cancel``, ``resume``, or the text of the path that settled."""
 
 KEY = Key("acme", "order", "1")
 OTHER = Key("acme", "audit", "7")
 NOW_S = 1_000_000_000.0
-HOST = Host("me", frozenset(("",)), {"order": 3})
-DONE = Finish("completed", Ok())
-FAILED = Finish("failed", Err("failed", 1, ErrorInfo("Error", "no")))
+HOST = DecisionContext("me", frozenset(("",)), {"order": 3})
+DONE = FinishCommand("completed", Success())
+FAILED = FinishCommand("failed", Failure("failed", 1, ErrorInfo("Error", "no")))
 
 
 class Scripted:
@@ -45,7 +42,7 @@ class Scripted:
         self.awake = True
         self.keeps_archives = False
 
-    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
+    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
         if self._divergence is not None:
             raise self._divergence
         assert not self.closed
@@ -67,17 +64,17 @@ class Scripted:
     def close(self) -> None:
         self.closed = True
 
-    def _compare(self, command: Command, remembered: deque[e.Event]) -> None:
-        while remembered and isinstance(remembered[0], e.Trimmed):
+    def _compare(self, command: ProgramCommand, remembered: deque[e.Event]) -> None:
+        while remembered and isinstance(remembered[0], e.TrimmedEvent):
             remembered.popleft()
-        if isinstance(command, Trim | Say):
+        if isinstance(command, TrimCommand | LogCommand):
             return
         match command, remembered.popleft() if remembered else None:
-            case Open(path, op), e.Opened(known, known_op) if path == known and same(known_op, op):
+            case OpenCommand(path, op), e.OpenedEvent(known, known_op) if path == known and is_same_operation(known_op, op):
                 return
-            case Drop(path), e.Dropped(known) if path == known:
+            case DropCommand(path), e.DroppedEvent(known) if path == known:
                 return
-            case Finish(), e.Ended():
+            case FinishCommand(), e.EndedEvent():
                 return
             case asked, known_event:
                 self._divergence = Diverged((), (f"remembered {known_event}, asked for {asked}",))
@@ -86,18 +83,18 @@ class Scripted:
 
 def _trigger(event: e.Event) -> str:
     match event:
-        case e.Started() | e.Reopened():
+        case e.StartedEvent() | e.ReopenedEvent():
             return "start"
-        case e.Cancelling():
+        case e.CancellingEvent():
             return "cancel"
-        case e.Stopped():
+        case e.StoppedEvent():
             return "stop"
-        case e.Resumed():
+        case e.ResumedEvent():
             return "resume"
-        case e.Settled(path) | e.Received(path) | e.Recalled(path):
-            return text(path)
-        case e.Turned(path, turn):
-            return f"{text(path)} turns to {turn}"
+        case e.SettledEvent(path) | e.ReceivedEvent(path) | e.RecalledEvent(path):
+            return path_text(path)
+        case e.IterationResumedEvent(path, turn):
+            return f"{path_text(path)} turns to {turn}"
     raise AssertionError(f"a program was fed {event}")
 
 
@@ -105,7 +102,7 @@ class Story:
     """An execution of a scripted program. After each message: the fold of its log is the execution, and so is its replay. It is `now_s`, or so much
     earlier as the host is `unsure_s` of the time."""
 
-    def __init__(self, script: Script, host: Host = HOST, blobs: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, script: Script, host: DecisionContext = HOST, blobs: Mapping[str, bytes] | None = None) -> None:
         self.script = script
         self.host = host
         self.execution = Execution(KEY)
@@ -115,15 +112,15 @@ class Story:
         self.events: list[e.Event] = []
         self.blobs: dict[str, bytes] = dict(blobs or {})
         self.loaded: list[str] = []
-        self.sends: list[mail.Send] = []
-        self.acks: list[mail.Ack] = []
+        self.messages: list[envelopes.OutgoingMessage] = []
+        self.acks: list[envelopes.Ack] = []
         self._mail = 0
 
-    def say(self, message: Message, after_s: float = 0.0) -> list[e.Event]:
+    def say(self, message: ExecutionMessage, after_s: float = 0.0) -> list[e.Event]:
         """Let `message` arrive `after_s` later; return what happened."""
         return self.decide(message, after_s).events
 
-    def decide(self, message: Message, after_s: float = 0.0) -> Decision:
+    def decide(self, message: ExecutionMessage, after_s: float = 0.0) -> ExecutionDecision:
         """The same, with all of the decision."""
         self.now_s += after_s
         self._mail += 1
@@ -132,28 +129,28 @@ class Story:
         self.loaded += loaded
         self.events += decision.events
         self.blobs |= decision.blobs
-        self.sends += decision.sends
+        self.messages += decision.messages
         self.acks += decision.acks
-        assert facts(fold(KEY, self.events)) == facts(self.execution)
+        assert execution_facts(fold_events(KEY, self.events)) == execution_facts(self.execution)
         if self.execution.parked is None:
-            assert facts(self.rebuilt().execution) == facts(self.execution)
+            assert execution_facts(self.rebuilt().execution) == execution_facts(self.execution)
         return decision
 
     def begin(self, **fields: object) -> list[e.Event]:
         """Start it."""
-        return self.say(messages.Start(**fields))  # type: ignore[arg-type]  # the fields of Start
+        return self.say(messages.StartMessage(**fields))  # type: ignore[arg-type]  # the fields of Start
 
-    def settle(self, shown: str, outcome: Ok | Err | None = None, attempt: int = 1) -> list[e.Event]:
+    def settle(self, shown: str, outcome: Success | Failure | None = None, attempt: int = 1) -> list[e.Event]:
         """Let the answer to a try arrive."""
-        return self.say(messages.Settle(parse(shown), attempt, outcome or Ok()))
+        return self.say(messages.SettleMessage(parse_path(shown), attempt, outcome or Success()))
 
     def tick(self, after_s: float = 0.0) -> list[e.Event]:
         """Let time pass."""
-        return self.say(messages.Tick(), after_s)
+        return self.say(messages.TickMessage(), after_s)
 
     def signal(self, name: str, body: object = None, **fields: object) -> list[e.Event]:
         """Let a message from outside arrive."""
-        return self.say(messages.Signal(name, encode(body, "body"), **fields))  # type: ignore[arg-type]  # the fields of Signal
+        return self.say(messages.SignalMessage(name, encode(body, "body"), **fields))  # type: ignore[arg-type]  # the fields of Signal
 
     def rebuilt(self, script: Script | None = None) -> "Story":
         """A cold story of the same log, whose program must not diverge."""
@@ -164,7 +161,7 @@ class Story:
     def cold(self, script: Script | None = None) -> "tuple[Story, Diverged | None]":
         """A cold story of the same log, and how its program diverged."""
         again = Story(self.script if script is None else script, self.host, self.blobs)
-        diverged, again.loaded = driven(rebuild(again.execution, self.events, again.program), self.blobs)
+        diverged, again.loaded = driven(replay_program(again.execution, self.events, again.program), self.blobs)
         again.events, again.now_s, again._mail = list(self.events), self.now_s, self._mail
         return again, diverged
 
@@ -175,10 +172,10 @@ class Story:
     @property
     def sent(self) -> list[object]:
         """What was sent so far, decoded."""
-        return [messages.decode(send.body) for send in self.sends]
+        return [messages.decode_message_or_work(send.body) for send in self.messages]
 
 
-def driven(deciding: Generator[Load, bytes, T], blobs: Mapping[str, bytes]) -> tuple[T, list[str]]:
+def driven(deciding: Generator[LoadBlob, bytes, T], blobs: Mapping[str, bytes]) -> tuple[T, list[str]]:
     """Run a generator of the core to its end; return its result, and the blobs that it asked for."""
     loaded: list[str] = []
     answer: bytes | None = None
@@ -193,12 +190,12 @@ def driven(deciding: Generator[Load, bytes, T], blobs: Mapping[str, bytes]) -> t
 
 def path(shown: str) -> Path:
     """A path, as its text."""
-    return parse(shown)
+    return parse_path(shown)
 
 
-def opens(shown: str, op: Op | None = None) -> Open:
+def opens(shown: str, op: Operation | None = None) -> OpenCommand:
     """A request for an operation, by default a call."""
-    return Open(parse(shown), Call(parse(shown)[-1][0]) if op is None else op)  # type: ignore[index]  # the last segment is a name
+    return OpenCommand(parse_path(shown), CallOperation(parse_path(shown)[-1][0]) if op is None else op)  # type: ignore[index]  # the last segment is a name
 
 
 def name_of(raw: bytes) -> str:
@@ -208,4 +205,4 @@ def name_of(raw: bytes) -> str:
 
 def value(size_bytes: int) -> bytes:
     """An encoded value of about this size."""
-    return encode("x" * size_bytes, "value") if size_bytes else NOTHING
+    return encode("x" * size_bytes, "value") if size_bytes else ENCODED_NONE

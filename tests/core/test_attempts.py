@@ -7,15 +7,15 @@ import pytest
 
 from perdure import Context, Fatal, Retry, step, workflow
 from perdure.core import events as e
-from perdure.core import log, views
-from perdure.core.attempts import attempts
+from perdure.core import log_format, views
+from perdure.core.attempt_history import attempts_of_log
 from perdure.core.errors import ErrorInfo
-from perdure.core.folding import fold
-from perdure.core.ops import Call, Err
-from perdure.core.paths import text
+from perdure.core.operations import CallOperation, Failure
+from perdure.core.paths import path_text
+from perdure.core.replay import fold_events
 from perdure.testing import World
-from perdure.testing.attempt_checks import problems
 from tests.core.stories import KEY
+from tests.proof.attempt_checks import problems
 
 tries: list[str] = []
 
@@ -66,11 +66,11 @@ def ran(world: World, fails: int) -> tuple[Any, list[list[e.Event]]]:
     world.skip("1h")
     found = world.machine.read(run.key)
     assert found is not None
-    return run, [list(log.decode(row)) for row in found.rows]
+    return run, [list(log_format.decode_row(row)) for row in found.rows]
 
 
 def listed(run: Any, rows: Sequence[Sequence[e.Event]]) -> list[tuple[str, int, int, str]]:
-    return [(text(one.path), one.life, one.number, one.ending) for one in attempts(run.key, [event for row in rows for event in row])]
+    return [(path_text(one.path), one.life, one.number, one.ending) for one in attempts_of_log(run.key, [event for row in rows for event in row])]
 
 
 def test_each_try_is_listed_with_how_it_ended(world: World) -> None:
@@ -92,7 +92,7 @@ def test_what_is_taken_over_from_an_earlier_life_is_no_attempt_of_the_next(world
     world.skip("1h")
     found = world.machine.read(run.key)
     assert found is not None
-    rows = [list(log.decode(row)) for row in found.rows]
+    rows = [list(log_format.decode_row(row)) for row in found.rows]
     of_shaky = [one[1:] for one in listed(run, rows) if one[0] == "shaky"]
     assert of_shaky == [(0, 1, "failed"), (0, 2, "failed"), (0, 3, "failed"), (1, 1, "completed")]
     assert problems(run.key, rows, world.machine.payload) == []
@@ -102,19 +102,22 @@ def test_what_is_taken_over_from_an_earlier_life_is_no_attempt_of_the_next(world
 
 
 def test_a_try_that_was_taken_back_before_it_began_is_counted_nowhere() -> None:
-    started, at = e.Started(1, 1.0, b"\x92\x90\x80", 0), (("reserve", 1),)
-    again: list[e.Event] = [e.Interrupted(at, 1, 2.0, 2.0), e.Tried(at, 2, 2.0, "engine")]
+    started, at = e.StartedEvent(1, 1.0, b"\x92\x90\x80", 0), (("reserve", 1),)
+    again: list[e.Event] = [e.InterruptedEvent(at, 1, 2.0, 2.0), e.AttemptStartedEvent(at, 2, 2.0, "engine")]
     for before, tries_begun in (([], 0), (again, 1)):
-        dropped: list[e.Event] = [e.Dropped(at, 30.0), e.Settled(at, Err("cancelled", tries_begun, ErrorInfo("Cancelled", "it was not begun")), 3.0)]
-        events: list[e.Event] = [started, e.Opened(at, Call("reserve"), "engine"), *before, *dropped]
-        (shown,) = views.steps(fold(KEY, events))
-        assert shown.attempt == len(attempts(KEY, events)) == tries_begun
+        dropped: list[e.Event] = [
+            e.DroppedEvent(at, 30.0),
+            e.SettledEvent(at, Failure("cancelled", tries_begun, ErrorInfo("Cancelled", "it was not begun")), 3.0),
+        ]
+        events: list[e.Event] = [started, e.OpenedEvent(at, CallOperation("reserve"), "engine"), *before, *dropped]
+        (shown,) = views.step_views(fold_events(KEY, events))
+        assert shown.attempt == len(attempts_of_log(KEY, events)) == tries_begun
 
 
 @pytest.mark.parametrize("hidden", ["step.started", "step.retrying", "step.abandoned", "step.undone"])
 def test_an_event_that_is_missing_is_found(world: World, monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
     run, rows = ran(world, 1)
-    monkeypatch.setattr("perdure.testing.attempt_checks.history", lambda *given: [event for event in views.history(*given) if event.type != hidden])
+    monkeypatch.setattr("tests.proof.attempt_checks.public_history", lambda *given: [event for event in views.public_history(*given) if event.type != hidden])
     assert problems(run.key, rows, world.machine.payload)
 
 
@@ -122,6 +125,6 @@ def test_a_step_that_is_missing_and_a_run_that_is_not_in_the_log_are_found(world
     run, rows = ran(world, 1)
     (found,) = problems(run.key, rows, world.machine.payload, {((("other", 1),), 1)})
     assert "ran, and is no attempt of the log" in found
-    before = views.steps
+    before = views.step_views
     monkeypatch.setattr(views, "steps", lambda execution: before(execution)[1:])
     assert "attempt 1 of reserve is not among the steps" in problems(run.key, rows, world.machine.payload)[0]

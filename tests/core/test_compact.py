@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.code.declarations import Retry, Step
 from perdure.core import events as e
-from perdure.core import log
+from perdure.core import log_format
 from perdure.core import messages as m
-from perdure.core.compact import DEAD_EVENTS_MIN, Compacted, compact, worth_it
+from perdure.core.compaction import DEAD_EVENTS_MIN, CompactedLog, compact_log, is_worth_compaction
 from perdure.core.execution import Execution
-from perdure.core.facts import facts as all_facts
-from perdure.core.folding import fold
-from perdure.core.ops import Call, Err, Receive, target
-from perdure.core.paths import text
+from perdure.core.execution import execution_facts as all_facts
+from perdure.core.operations import CallOperation, Failure, ReceiveOperation, operation_target
+from perdure.core.paths import path_text
+from perdure.core.replay import fold_events
 from perdure.core.values import encode
-from perdure.programs.code.declare import Retry, Step
-from tests.programs.code.driver import Hand
+from tests.code.driver import Hand
 
 BOOKKEEPING = {"archive"}
 
@@ -37,15 +37,15 @@ def poison() -> None:
 def facts(execution: Execution) -> dict[str, Any]:
     """All that an execution knows but what compaction is allowed to change."""
     known = {name: value for name, value in all_facts(execution).items() if name not in BOOKKEEPING}
-    known["turns"] = {turn: sorted(map(text, paths)) for turn, paths in execution.turns.inside().items()}
+    known["turns"] = {turn: sorted(map(path_text, paths)) for turn, paths in execution.turns.inside().items()}
     return known
 
 
-def compaction(hand: Hand) -> Compacted | None:
-    return compact(hand.key, [log.encode(hand.log)], archive=True)
+def compaction(hand: Hand) -> CompactedLog | None:
+    return compact_log(hand.key, [log_format.encode_row(hand.log)], archive=True)
 
 
-def cold(hand: Hand, compacted: Compacted) -> Hand:
+def cold(hand: Hand, compacted: CompactedLog) -> Hand:
     """The execution come back from its compacted log, knowing the same as before."""
     again = Hand(hand.workflow, hand.steps)
     again.log, again.blobs, again.now_s, again.performed = list(compacted.events), hand.blobs | compacted.blobs, hand.now_s, hand.performed
@@ -64,7 +64,7 @@ def halfway(workflow: Callable[..., Coroutine[Any, Any, Any]], calls: int, *args
 
 
 def turns_told(hand: Hand) -> list[str]:
-    return [f"{text(event.path)} at {event.turn}" for event in hand.log if isinstance(event, e.Turned)]
+    return [f"{path_text(event.path)} at {event.turn}" for event in hand.log if isinstance(event, e.IterationResumedEvent)]
 
 
 async def plain(ctx: Any, turns: int) -> Any:
@@ -98,7 +98,7 @@ def test_the_snapshot_stands_last_and_a_warm_execution_that_folds_it_is_the_cold
     assert compacted.snapshot.kept == len(compacted.events) - 1 and compacted.snapshot.version == hand.execution.version
     version = hand.execution.version
     hand.execution.apply(compacted.snapshot)
-    whole = fold(hand.key, compacted.events)
+    whole = fold_events(hand.key, compacted.events)
     assert facts(hand.execution) == facts(whole) and hand.execution.version == version
     assert (hand.execution.logged_events, hand.execution.dead_events) == (whole.logged_events, whole.dead_events) == (len(compacted.events), 0)
 
@@ -129,26 +129,26 @@ def test_every_archive_names_the_one_before_it_back_to_the_first_event() -> None
     name = hand.execution.archive
     while name is not None:
         assert sha256(hand.blobs[name]).hexdigest() == name
-        events = log.decode_all(msgspec.msgpack.decode(hand.blobs[name], type=list[bytes]))
+        events = log_format.decode_rows(msgspec.msgpack.decode(hand.blobs[name], type=list[bytes]))
         found.append(events)
-        name = fold(hand.key, events).archive
+        name = fold_events(hand.key, events).archive
     assert len(found) == 2 and found[-1] == original
 
 
 def test_without_an_archive_nothing_is_kept_of_what_was_replaced() -> None:
     hand = halfway(plain, 50, 100)
-    compacted = compact(hand.key, [log.encode(hand.log)], archive=False)
+    compacted = compact_log(hand.key, [log_format.encode_row(hand.log)], archive=False)
     assert compacted is not None and compacted.blobs == {} and compacted.snapshot.archive is None
 
 
 def test_a_log_of_which_little_is_dead_is_not_worth_it() -> None:
     hand = halfway(plain, 5, 100)
-    assert not worth_it(hand.execution)
-    while not worth_it(hand.execution):
+    assert not is_worth_compaction(hand.execution)
+    while not is_worth_compaction(hand.execution):
         assert hand.perform()
     assert hand.execution.dead_events >= DEAD_EVENTS_MIN
     compacted = compaction(hand)
-    assert compacted is not None and not worth_it(cold(hand, compacted).execution)
+    assert compacted is not None and not is_worth_compaction(cold(hand, compacted).execution)
 
 
 async def nested(ctx: Any) -> Any:
@@ -217,7 +217,7 @@ def test_attributes_that_forgotten_turns_have_changed_stay_as_they_were_and_the_
     compacted = compaction(hand)
     assert compacted is not None
     hand = cold(hand, compacted)
-    assert sum(isinstance(event, e.Attributed) for event in compacted.events) <= 2
+    assert sum(isinstance(event, e.AttributesSetEvent) for event in compacted.events) <= 2
     assert hand.run().result == whole.result and hand.execution.attributes == whole.execution.attributes
     assert whole.result["turn"] == 60 and whole.result["sum"] == sum(range(61)) and "first" not in whole.result
 
@@ -282,7 +282,7 @@ def test_messages_that_forgotten_turns_consumed_are_gone_and_others_are_not() ->
     hand.signal("y", "kept")
     compacted = compaction(hand)
     assert compacted is not None
-    assert [event.name for event in compacted.events if isinstance(event, e.Arrived)] == ["x", "y"]
+    assert [event.name for event in compacted.events if isinstance(event, e.MessageArrivedEvent)] == ["x", "y"]
     hand = cold(hand, compacted)
     for number in range(9, 12):
         hand.signal("x", number)
@@ -358,7 +358,7 @@ def test_a_reopened_loop_goes_on_wherever_it_is_compacted(calls: int) -> None:
     hand = Hand(fails_once, {"poison": poison}).start().run()
     assert hand.execution.status == "failed"
     hand.steps = {}
-    hand.tell(m.Retry())
+    hand.tell(m.RetryMessage())
     for _ in range(calls - 12):
         assert hand.perform()
     compacted = compaction(hand)
@@ -383,16 +383,16 @@ async def two_of_them(ctx: Any) -> Any:
 
 def test_what_came_while_parked_in_a_forgotten_turn_is_still_fed_after_it() -> None:
     hand = Hand(two_of_them).start()
-    look = next(promise.path for promise in hand.execution.opened.performing() if promise.path[-1] == ("look", 1))
+    look = next(pending.path for pending in hand.execution.opened.performing() if pending.path[-1] == ("look", 1))
     for _ in range(10):
-        promise = hand.execution.open[look]
-        hand.tell(m.Lost(look, promise.attempt, 10 - promise.interruptions))
+        pending = hand.execution.open[look]
+        hand.tell(m.LostMessage(look, pending.attempt, 10 - pending.interruptions))
         if hand.execution.parked is not None:
             break
         hand.tick()
-    first = next(promise.path for promise in hand.execution.opened.performing())
+    first = next(pending.path for pending in hand.execution.opened.performing())
     hand.settle(first, 1)
-    hand.tell(m.Retry())
+    hand.tell(m.RetryMessage())
     while len(hand.performed) < 8:
         hand.settle(next(path for path in hand.execution.open if path[-1] == ("look", 1)), 1)
         hand.performed.append("look")
@@ -502,12 +502,12 @@ async def random_program(ctx: Any, body: Any) -> Any:
 
 def move(hand: Hand, rng: Random) -> None:
     """Let one of the things happen that can happen now."""
-    waiting = sorted(hand.execution.open.values(), key=lambda one: text(one.path))
-    calls = [one for one in waiting if isinstance(one.op, Call) and one.state == "performing"]
-    names = sorted({name for one in waiting if isinstance(one.op, Receive) for name in one.op.names} - {"never"})
-    acts: list[Callable[[], object]] = [partial(hand.settle, one.path, ValueError("no") if target(one.op) == "bad" else 1) for one in calls]
+    waiting = sorted(hand.execution.open.values(), key=lambda one: path_text(one.path))
+    calls = [one for one in waiting if isinstance(one.op, CallOperation) and one.state == "performing"]
+    names = sorted({name for one in waiting if isinstance(one.op, ReceiveOperation) for name in one.op.names} - {"never"})
+    acts: list[Callable[[], object]] = [partial(hand.settle, one.path, ValueError("no") if operation_target(one.op) == "bad" else 1) for one in calls]
     number = hand.execution.version + 1
-    acts += [partial(hand.tell, m.Signal(name, encode(number, "body")), number) for name in names]
+    acts += [partial(hand.tell, m.SignalMessage(name, encode(number, "body")), number) for name in names]
     if hand.execution.wake_at() is not None:
         acts.append(hand.tick)
     rng.choice(acts)()
@@ -538,5 +538,5 @@ def test_an_outcome_that_failed_is_compacted_like_any_other() -> None:
     while hand.execution.trimmed.get(next(iter(hand.execution.trimmed), ()), 0) < 4:
         hand.settle(next(iter(hand.execution.opened.performing())).path, ValueError("no")) if hand.execution.opened.performed else hand.tick()
     compacted = compaction(hand)
-    assert compacted is not None and any(isinstance(event, e.Settled) and isinstance(event.outcome, Err) for event in hand.log)
+    assert compacted is not None and any(isinstance(event, e.SettledEvent) and isinstance(event.outcome, Failure) for event in hand.log)
     assert cold(hand, compacted).run().result == hand.run().result == [9, "exhausted"]

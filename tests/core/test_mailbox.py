@@ -5,11 +5,11 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.mailbox import Letter, Mailbox
-from perdure.core.ops import Receive
+from perdure.core.mailbox import Mailbox, ReceivedMessage
+from perdure.core.operations import ReceiveOperation
 
 NAMES = "abc"
-RECEIVES = st.builds(Receive, st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map(tuple), st.integers(1, 4))
+RECEIVES = st.builds(ReceiveOperation, st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map(tuple), st.integers(1, 4))
 ACTIONS = st.lists(
     st.tuples(st.just("put"), st.integers(1, 12), st.sampled_from(NAMES))
     | st.tuples(st.just("take"), RECEIVES, st.booleans())
@@ -18,20 +18,20 @@ ACTIONS = st.lists(
 )
 
 
-def letter(number: int, name: str) -> Letter:
-    return Letter(number, name, b"body", 0.0)
+def letter(number: int, name: str) -> ReceivedMessage:
+    return ReceivedMessage(number, name, b"body", 0.0)
 
 
 @given(ACTIONS)
 def test_a_mailbox_is_the_letters_in_order_of_their_numbers(actions: list[tuple[str, object, object]]) -> None:
-    mailbox, model, taken = Mailbox(), dict[int, Letter](), list[Letter]()
+    mailbox, model, taken = Mailbox(), dict[int, ReceivedMessage](), list[ReceivedMessage]()
     for action in actions:
         match action:
             case "put", int(number), str(name):
                 if not any(one.number == number for one in taken):
                     mailbox.put(letter(number, name))
                     model.setdefault(number, letter(number, name))
-            case "take", Receive() as receive, bool(really):
+            case "take", ReceiveOperation() as receive, bool(really):
                 wanted = sorted(number for number, one in model.items() if one.name in receive.names)[: receive.limit]
                 assert mailbox.matching(receive) == tuple(wanted)
                 if really:
@@ -46,8 +46,8 @@ def test_a_mailbox_is_the_letters_in_order_of_their_numbers(actions: list[tuple[
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4), RECEIVES), max_size=40))
-def test_receivers_of_a_name_are_those_open_the_earliest_first(changes: list[tuple[bool, int, Receive]]) -> None:
-    mailbox, model = Mailbox(), dict[int, Receive]()
+def test_receivers_of_a_name_are_those_open_the_earliest_first(changes: list[tuple[bool, int, ReceiveOperation]]) -> None:
+    mailbox, model = Mailbox(), dict[int, ReceiveOperation]()
     for opens, number, receive in changes:
         if opens and number not in model:
             mailbox.wait((number,), receive)
@@ -62,15 +62,15 @@ def test_a_letter_that_comes_twice_is_one_and_stays_what_it_was() -> None:
     mailbox = Mailbox()
     mailbox.put(letter(1, "a"))
     mailbox.put(letter(1, "b"))
-    assert mailbox.matching(Receive(("a", "b"), 9)) == (1,) and mailbox.letters[1].name == "a"
+    assert mailbox.matching(ReceiveOperation(("a", "b"), 9)) == (1,) and mailbox.letters[1].name == "a"
 
 
 def test_what_is_empty_takes_no_memory() -> None:
     mailbox = Mailbox()
     for number in range(100):
-        mailbox.wait((number,), Receive((f"name {number}",)))
+        mailbox.wait((number,), ReceiveOperation((f"name {number}",)))
         mailbox.put(letter(number, f"name {number}"))
-        mailbox.leave((number,), Receive((f"name {number}",)))
+        mailbox.leave((number,), ReceiveOperation((f"name {number}",)))
         mailbox.remove((number,))
     state: Callable[[str], object] = lambda name: getattr(mailbox, name)  # noqa: E731  # three words for three uses
     assert not state("letters") and not state("_by_name") and not state("_receivers")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from perdure.core import values
 from perdure.core.errors import ErrorInfo
-from perdure.core.masks import HIDDEN, NO_MASK, Mask
-from perdure.core.ops import Err, Ok
+from perdure.core.operations import Failure, Success
+from perdure.core.secret_masks import MASKED, NO_MASK, Mask
 from perdure.core.values import Blob
 
 ODD = "k€y \"of\" 'the' <test> & more/and\\back+\ttab=%41"
@@ -69,10 +69,10 @@ def cores(secret: str) -> set[str]:
 def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
     said = FORMS[form](secret)
     hidden = Mask([secret]).text(f"before {said} behind")
-    assert hidden.startswith("before ") and hidden.endswith(" behind") and HIDDEN in hidden
+    assert hidden.startswith("before ") and hidden.endswith(" behind") and MASKED in hidden
     assert not [core for core in cores(secret) if core in hidden.replace("\n", "").replace("\\n", "")], hidden
     raw = Mask([secret]).raw(b"\xff" + said.encode() + b"\xfe")
-    assert raw[:1] == b"\xff" and raw[-1:] == b"\xfe" and HIDDEN.encode() in raw
+    assert raw[:1] == b"\xff" and raw[-1:] == b"\xfe" and MASKED.encode() in raw
 
 
 ESCAPED = ("JSON", "JSON in ASCII", "repr", "ascii", "repr of bytes", "a shell")
@@ -84,20 +84,20 @@ def test_a_secret_is_hidden_in_one_form_inside_of_another(inner: str, outer: str
     for innermost in ("as it is", *ESCAPED) if outer in ESCAPED else ("as it is",):
         said = FORMS[outer](FORMS[inner](FORMS[innermost](ODD)))
         hidden = Mask([ODD]).text(said)
-        assert HIDDEN in hidden and "test" not in hidden, hidden
+        assert MASKED in hidden and "test" not in hidden, hidden
 
 
 def test_of_a_secret_of_several_lines_each_line_is_hidden_but_the_frame_of_a_key() -> None:
     lines = PEM.splitlines()
-    assert Mask([PEM]).text(f"> {lines[3]} <\n{lines[0]}") == f"> {HIDDEN} <\n{lines[0]}"
-    assert HIDDEN not in Mask(["{\n  a: 1\n}"]).text("{ a }")
+    assert Mask([PEM]).text(f"> {lines[3]} <\n{lines[0]}") == f"> {MASKED} <\n{lines[0]}"
+    assert MASKED not in Mask(["{\n  a: 1\n}"]).text("{ a }")
 
 
 def test_of_secrets_that_overlap_nothing_is_left() -> None:
-    assert Mask(["abcdef", "defghi"]).text("xabcdefghix") == f"x{HIDDEN}x"
-    assert Mask(["token", "token-and-more"]).text("token-and-more token") == f"{HIDDEN} {HIDDEN}"
-    assert Mask(["abab"]).text("xabababx abab") == f"x{HIDDEN}x {HIDDEN}"
-    assert Mask(["abab"]).text("abababab") == HIDDEN
+    assert Mask(["abcdef", "defghi"]).text("xabcdefghix") == f"x{MASKED}x"
+    assert Mask(["token", "token-and-more"]).text("token-and-more token") == f"{MASKED} {MASKED}"
+    assert Mask(["abab"]).text("xabababx abab") == f"x{MASKED}x {MASKED}"
+    assert Mask(["abab"]).text("abababab") == MASKED
 
 
 @pytest.mark.parametrize("short", ["", "a", "abc", "   a   ", "     "])
@@ -108,7 +108,7 @@ def test_what_is_too_short_is_not_hidden(short: str) -> None:
 def test_data_is_gone_through_with_the_names_in_it() -> None:
     mask = Mask(["canary-1", "canary-2"])
     value = {"a": ["canary-1", 1, None, 1.5, True], "canary-1": {"x": b"\xffcanary-2"}, "canary-2": 2, "b": {3: "canary-1"}}
-    hidden = {"a": [HIDDEN, 1, None, 1.5, True], HIDDEN: {"x": b"\xff***"}, f"{HIDDEN} (2)": 2, "b": {3: HIDDEN}}
+    hidden = {"a": [MASKED, 1, None, 1.5, True], MASKED: {"x": b"\xff***"}, f"{MASKED} (2)": 2, "b": {3: MASKED}}
     assert msgspec.msgpack.decode(mask.value(msgspec.msgpack.encode(value))) == hidden
     ext = msgspec.msgpack.Ext(5, b"a canary-1")
     assert msgspec.msgpack.decode(mask.value(msgspec.msgpack.encode([ext]))) == [msgspec.msgpack.Ext(5, b"a ***")]
@@ -117,24 +117,24 @@ def test_data_is_gone_through_with_the_names_in_it() -> None:
 def test_what_has_no_secret_in_it_stays_the_same_bytes() -> None:
     raw = values.encode({"a": "nothing", "b": [1, 2.5]}, "a value")
     assert Mask(["canary"]).value(raw) is raw and NO_MASK.value(raw) is raw
-    ok, err = Ok(raw), Err("failed", 1, ErrorInfo("E", "m"))
+    ok, err = Success(raw), Failure("failed", 1, ErrorInfo("E", "m"))
     assert Mask(["canary"]).outcome(ok) is ok and Mask(["canary"]).outcome(err) == err and not NO_MASK
 
 
 def test_an_outcome_is_hidden_in_all_that_it_has() -> None:
     mask = Mask(["canary-1"])
     data = values.encode(["canary-1"], "the arguments of an error")
-    err = Err("failed", 2, ErrorInfo("canary-1Error", "no canary-1", "raise X('canary-1')", data), 3.0)
+    err = Failure("failed", 2, ErrorInfo("canary-1Error", "no canary-1", "raise X('canary-1')", data), 3.0)
     hidden = ErrorInfo("***Error", "no ***", "raise X('***')", values.encode(["***"], "them"))
-    assert mask.outcome(err) == Err("failed", 2, hidden, 3.0)
-    assert mask.outcome(Ok(values.encode("a canary-1", "it"), "port")) == Ok(values.encode("a ***", "it"), "port")
-    elsewhere = Ok(Blob("0" * 64, 5))
+    assert mask.outcome(err) == Failure("failed", 2, hidden, 3.0)
+    assert mask.outcome(Success(values.encode("a canary-1", "it"), "port")) == Success(values.encode("a ***", "it"), "port")
+    elsewhere = Success(Blob("0" * 64, 5))
     assert mask.outcome(elsewhere) is elsewhere
 
 
 def test_what_can_t_be_searched_is_hidden_as_a_whole() -> None:
     broken = b"\x93" + msgspec.msgpack.encode("canary-1")
-    assert Mask(["canary-1"]).value(broken) == msgspec.msgpack.encode(HIDDEN)
+    assert Mask(["canary-1"]).value(broken) == msgspec.msgpack.encode(MASKED)
     deep: Any = "canary-1"
     for _ in range(900):
         deep = [deep]
@@ -182,4 +182,4 @@ def test_whatever_the_secret_is_it_is_gone_and_the_rest_is_as_it_was(secret: str
     raw = msgspec.msgpack.encode({"data": data, "said": FORMS[form](secret), secret: [secret]})
     found = msgspec.msgpack.decode(Mask([secret]).value(raw))
     assert not [text for text in texts(found) if secret in text]
-    assert found["data"] == msgspec.msgpack.decode(msgspec.msgpack.encode(data)) and HIDDEN in found["said"] and len(found) == 3
+    assert found["data"] == msgspec.msgpack.decode(msgspec.msgpack.encode(data)) and MASKED in found["said"] and len(found) == 3

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from perdure import Context, step
-from perdure.core import log
+from perdure.code.context import new_code_program
+from perdure.core import log_format
 from perdure.core import messages as m
-from perdure.core.compact import compact
+from perdure.core.compaction import compact_log
 from perdure.core.execution import Execution
-from perdure.core.paths import text
-from perdure.core.rebuild import rebuild
-from perdure.programs.code.context import program
-from tests.programs.code.driver import Hand, drive
+from perdure.core.paths import path_text
+from perdure.core.replay import replay_program
+from tests.code.driver import Hand, drive
 
 TURNS = 7
 GATE = 2
@@ -62,21 +62,21 @@ async def because_of_each_other(ctx: Context) -> list[Any]:
 def paused_in(turn: int, workflow: Any) -> Hand:
     """The workflow, paused while the step of a turn was in flight, and resumed after it had ended; the loop has come to its end."""
     hand = Hand(workflow).start()
-    while going := [promise.path for promise in hand.execution.opened.performing() if "alive" not in text(promise.path)]:
-        if f"~{turn}" in text(going[0]):
-            hand.tell(m.Pause())
+    while going := [pending.path for pending in hand.execution.opened.performing() if "alive" not in path_text(pending.path)]:
+        if f"~{turn}" in path_text(going[0]):
+            hand.tell(m.PauseMessage())
         hand.settle(going[0])
-        hand.tell(m.Resume())
+        hand.tell(m.ResumeMessage())
     return hand
 
 
 def replays_compacted(hand: Hand) -> bool:
     """Whether the log can be compacted; it must then replay."""
-    compacted = compact(hand.key, [log.encode(hand.log)], archive=False)
+    compacted = compact_log(hand.key, [log_format.encode_row(hand.log)], archive=False)
     if compacted is None:
         return False
-    execution, instance = Execution(hand.key), program(hand.workflow, hand.key)
-    diverged = drive(rebuild(execution, compacted.events, instance), hand.blobs)
+    execution, instance = Execution(hand.key), new_code_program(hand.workflow, hand.key)
+    diverged = drive(replay_program(execution, compacted.events, instance), hand.blobs)
     instance.close()
     assert diverged is None, diverged
     return True

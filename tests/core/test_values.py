@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from perdure.core import limits
 from perdure.core.errors import LogDamaged, SealedPayload, TooLarge, Undecodable, Unencodable
 from perdure.core.paths import Path
-from perdure.core.values import NOTHING, Blob, Value, decode, encode, intact, offload
+from perdure.core.values import ENCODED_NONE, Blob, Value, decode, encode, offload_if_large, verified_payload
 
 PATH: Path = (("pay", 2),)
 PLAIN = st.recursive(
@@ -98,7 +98,7 @@ def test_floats_that_are_no_numbers_are_kept() -> None:
 
 
 def test_nothing_is_the_encoding_of_none() -> None:
-    assert encode(None, "value") == NOTHING == b"\xc0"
+    assert encode(None, "value") == ENCODED_NONE == b"\xc0"
 
 
 CYCLE: list[Any] = []
@@ -137,7 +137,7 @@ def test_what_does_not_fit_its_hint_is_refused_with_what_and_where(kind: Any) ->
 
 
 def test_garbage_is_undecodable() -> None:
-    for raw in (b"", b"\xc1", b"\x92\x01", NOTHING + NOTHING):
+    for raw in (b"", b"\xc1", b"\x92\x01", ENCODED_NONE + ENCODED_NONE):
         with pytest.raises(Undecodable):
             decode(raw, Any, "value")
 
@@ -152,19 +152,19 @@ def test_a_value_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> None
 def test_values_from_64_kib_go_to_blobs_by_their_hash() -> None:
     blobs: dict[str, bytes] = {}
     small, large = b"s" * (64 * 1024 - 1), b"l" * (64 * 1024)
-    assert offload(small, blobs) is small and not blobs
-    kept: Value = offload(large, blobs)
+    assert offload_if_large(small, blobs) is small and not blobs
+    kept: Value = offload_if_large(large, blobs)
     assert kept == Blob(sha256(large).hexdigest(), 65536) and blobs == {sha256(large).hexdigest(): large}
-    assert offload(kept, blobs) is kept
+    assert offload_if_large(kept, blobs) is kept
 
 
 def test_a_blob_that_is_not_what_its_name_says_is_damaged() -> None:
     payload = b"l" * 65_536
     name = sha256(payload).hexdigest()
-    assert intact(name, payload) is payload
+    assert verified_payload(name, payload) is payload
     with pytest.raises(LogDamaged, match=f"blob {name} was changed since it was written: its SHA-256 is not its name"):
-        intact(name, b"m" + payload[1:])
+        verified_payload(name, b"m" + payload[1:])
     with pytest.raises(LogDamaged, match="is missing"):
-        intact(name, None)
+        verified_payload(name, None)
     with pytest.raises(SealedPayload):
-        intact(name, b"\xc1pE\x01k")
+        verified_payload(name, b"\xc1pE\x01k")

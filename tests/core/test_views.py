@@ -5,16 +5,16 @@ import pytest
 from perdure.core import events as e
 from perdure.core import messages as m
 from perdure.core.errors import ErrorInfo
-from perdure.core.ops import Call, Err, Ok, Receive, Retry, Sleep, Spawn
-from perdure.core.program import Drop
-from perdure.core.views import PublicEvent, history, steps, summary, why
+from perdure.core.operations import CallOperation, Failure, ReceiveOperation, RetryPolicy, SleepOperation, SpawnOperation, Success
+from perdure.core.program import DropCommand
+from perdure.core.views import PublicEvent, execution_summary, public_history, status_reason, step_views
 from tests.core.stories import DONE, FAILED, KEY, NOW_S, Script, Story, opens, path
 
 NO = ErrorInfo("ValueError", "no")
 STORY: Script = {
-    "start": [opens("pay", Call("pay", retry=Retry(jitter=0.0)))],
-    "pay": [opens("x", Receive(("approved",), timeout_s=60.0)), opens("loser")],
-    "x": [Drop(path("loser")), opens("ship", Call("ship", retry=Retry(max=1)))],
+    "start": [opens("pay", CallOperation("pay", retry=RetryPolicy(jitter=0.0)))],
+    "pay": [opens("x", ReceiveOperation(("approved",), timeout_s=60.0)), opens("loser")],
+    "x": [DropCommand(path("loser")), opens("ship", CallOperation("ship", retry=RetryPolicy(max=1)))],
     "ship": [FAILED],
 }
 
@@ -23,23 +23,23 @@ def told() -> tuple[Story, list[list[e.Event]]]:
     """A story with a bit of everything, and the events of each of its commits."""
     story = Story(STORY)
     rows = [story.begin()]
-    rows.append(story.settle("pay", Err("failed", 1, NO)))
+    rows.append(story.settle("pay", Failure("failed", 1, NO)))
     rows.append(story.tick(1.0))
-    rows.append(story.say(m.Lost(path("pay"), 2)))
+    rows.append(story.say(m.LostMessage(path("pay"), 2)))
     rows.append(story.settle("pay", attempt=3))
-    rows.append(story.say(m.Lost(path("loser"), 1)) + story.say(m.Lost(path("loser"), 2)))
+    rows.append(story.say(m.LostMessage(path("loser"), 1)) + story.say(m.LostMessage(path("loser"), 2)))
     rows.append(story.signal("approved"))
-    rows.append(story.say(m.Diverge(("it differs",))))
-    rows.append(story.say(m.Retry("fixed")))
-    rows.append(story.settle("ship", Err("failed", 1, NO)))
-    rows.append(story.say(m.Retry("again")))
-    rows.append(story.say(m.Terminate("enough")))
+    rows.append(story.say(m.DivergeMessage(("it differs",))))
+    rows.append(story.say(m.RetryMessage("fixed")))
+    rows.append(story.settle("ship", Failure("failed", 1, NO)))
+    rows.append(story.say(m.RetryMessage("again")))
+    rows.append(story.say(m.TerminateMessage("enough")))
     return story, rows
 
 
 def test_a_story_has_exactly_this_history() -> None:
     _, rows = told()
-    assert [f"{event.type} {event.subject}".strip() for event in history(KEY, rows)] == [
+    assert [f"{event.type} {event.subject}".strip() for event in public_history(KEY, rows)] == [
         "execution.created",
         "execution.started",
         "step.started pay",
@@ -73,7 +73,7 @@ def test_a_story_has_exactly_this_history() -> None:
 
 def test_an_event_has_its_number_in_the_log_its_time_and_what_matters_of_it() -> None:
     _, rows = told()
-    public = list(history(KEY, rows))
+    public = list(public_history(KEY, rows))
     assert public[0] == PublicEvent(1, "execution.created", KEY, NOW_S, "", {"version": 3})
     assert public[2] == PublicEvent(2, "step.started", KEY, NOW_S, "pay", {"target": "pay", "attempt": 1})
     assert public[3] == PublicEvent(3, "step.retrying", KEY, NOW_S, "pay", {"attempt": 1, "error": "ValueError: no", "due_s": NOW_S + 1})
@@ -85,21 +85,26 @@ def test_an_event_has_its_number_in_the_log_its_time_and_what_matters_of_it() ->
 
 
 def test_a_trimmed_loop_is_seen() -> None:
-    rows: list[list[e.Event]] = [[e.Started(1, NOW_S), e.Trimmed(path("l"), 3)]]
-    assert list(history(KEY, rows))[-1] == PublicEvent(2, "execution.trimmed", KEY, NOW_S, "l", {"before": 3})
+    rows: list[list[e.Event]] = [[e.StartedEvent(1, NOW_S), e.TrimmedEvent(path("l"), 3)]]
+    assert list(public_history(KEY, rows))[-1] == PublicEvent(2, "execution.trimmed", KEY, NOW_S, "l", {"before": 3})
 
 
 def stepping() -> Story:
-    story = Story({"start": [opens("a"), opens("b", Sleep(5.0)), opens("c", Call("c", retry=Retry(max=1)))], "a": [opens("d", Spawn("ship", "1"))]})
+    story = Story(
+        {
+            "start": [opens("a"), opens("b", SleepOperation(5.0)), opens("c", CallOperation("c", retry=RetryPolicy(max=1)))],
+            "a": [opens("d", SpawnOperation("ship", "1"))],
+        }
+    )
     story.begin()
     story.now_s += 1
-    story.settle("c", Err("failed", 1, NO))
-    story.settle("a", Ok())
+    story.settle("c", Failure("failed", 1, NO))
+    story.settle("a", Success())
     return story
 
 
 def test_the_steps_are_all_operations_and_how_each_stands() -> None:
-    shown = {step.path: step for step in steps(stepping().execution)}
+    shown = {step.path: step for step in step_views(stepping().execution)}
     assert {(step.path, step.kind, step.target, step.state) for step in shown.values()} == {
         ("a", "call", "a", "completed"),
         ("b", "sleep", "", "waiting"),
@@ -110,35 +115,35 @@ def test_the_steps_are_all_operations_and_how_each_stands() -> None:
 
 
 def test_the_steps_are_in_the_order_in_which_they_were_opened() -> None:
-    assert [step.path for step in steps(stepping().execution)] == ["a", "b", "c", "d"]
+    assert [step.path for step in step_views(stepping().execution)] == ["a", "b", "c", "d"]
 
 
-WHY: list[tuple[Script, list[m.Message], str]] = [
+WHY: list[tuple[Script, list[m.ExecutionMessage], str]] = [
     ({}, [], "it has not started"),
-    ({}, [m.Start()], "it is being decided"),
-    ({"start": [opens("pay")]}, [m.Start()], "runs pay (call pay)"),
-    ({"start": [opens("pay", Call("pay", queue="gpu"))]}, [m.Start()], "waits for pay (call pay on gpu)"),
-    ({"start": [opens("a", Sleep(5.0)), opens("b"), opens("c")]}, [m.Start()], "waits for a (sleep), and 2 more"),
-    ({"start": [opens("a", Receive(("x", "y")))]}, [m.Start()], "waits for a (receive x, y)"),
-    ({"start": [opens("pay")]}, [m.Start(), m.Lost(path("pay"), 1), m.Lost(path("pay"), 2)], "was interrupted at pay (call pay)"),
-    ({"start": [opens("pay")]}, [m.Start(), m.Diverge(("one", "two"))], "needs attention (diverged): one; two"),
-    ({"start": [DONE]}, [m.Start()], "it has completed"),
-    ({"start": [FAILED]}, [m.Start()], "Error: no"),
-    ({}, [m.Start(), m.Terminate("enough")], "Cancelled: enough"),
+    ({}, [m.StartMessage()], "it is being decided"),
+    ({"start": [opens("pay")]}, [m.StartMessage()], "runs pay (call pay)"),
+    ({"start": [opens("pay", CallOperation("pay", queue="gpu"))]}, [m.StartMessage()], "waits for pay (call pay on gpu)"),
+    ({"start": [opens("a", SleepOperation(5.0)), opens("b"), opens("c")]}, [m.StartMessage()], "waits for a (sleep), and 2 more"),
+    ({"start": [opens("a", ReceiveOperation(("x", "y")))]}, [m.StartMessage()], "waits for a (receive x, y)"),
+    ({"start": [opens("pay")]}, [m.StartMessage(), m.LostMessage(path("pay"), 1), m.LostMessage(path("pay"), 2)], "was interrupted at pay (call pay)"),
+    ({"start": [opens("pay")]}, [m.StartMessage(), m.DivergeMessage(("one", "two"))], "needs attention (diverged): one; two"),
+    ({"start": [DONE]}, [m.StartMessage()], "it has completed"),
+    ({"start": [FAILED]}, [m.StartMessage()], "Error: no"),
+    ({}, [m.StartMessage(), m.TerminateMessage("enough")], "Cancelled: enough"),
 ]
 
 
 @pytest.mark.parametrize(("script", "said", "expected"), WHY, ids=[expected for _, _, expected in WHY])
-def test_why_says_in_a_sentence_what_it_waits_for(script: Script, said: list[m.Message], expected: str) -> None:
+def test_why_says_in_a_sentence_what_it_waits_for(script: Script, said: list[m.ExecutionMessage], expected: str) -> None:
     story = Story(script)
     for message in said:
         story.say(message)
-    assert why(story.execution) == expected
+    assert status_reason(story.execution) == expected
 
 
 def test_a_summary_is_the_execution_in_a_line() -> None:
     story, _ = told()
-    line = summary(story.execution)
+    line = execution_summary(story.execution)
     assert (line.key, line.status, line.workflow_version, line.started_at_s, line.ended_at_s) == (KEY, "cancelled", 3, NOW_S, story.now_s)
     assert (line.version, line.open, line.why) == (len(story.events), 0, "Cancelled: enough")
-    assert summary(Story({}).execution).started_at_s is None
+    assert execution_summary(Story({}).execution).started_at_s is None

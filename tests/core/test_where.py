@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from perdure.core import attributes, where
+from perdure.core import attribute_filter, attributes
+from perdure.core.attribute_filter import Is
 from perdure.core.errors import BadName, BadValue
-from perdure.core.where import Is
 from tests.core.test_attributes import ANY
 
 DUE = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -18,8 +18,8 @@ OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operat
 
 def holds(wanted: Any, has: Any, name: str = "a") -> bool:
     """Whether an execution with this one attribute is meant."""
-    (condition,) = where.conditions({"a": wanted})
-    return condition.holds(attributes.indexed(attributes.checked({name: has})))
+    (condition,) = attribute_filter.attribute_conditions({"a": wanted})
+    return condition.holds(attributes.index_attributes(attributes.checked_attributes({name: has})))
 
 
 def kind(value: Any) -> type:
@@ -46,15 +46,15 @@ def test_what_is_not_there_is_neither_equal_nor_unequal(value: Any) -> None:
 
 @given(ANY)
 def test_an_equality_means_few_forms_and_a_range_means_many(value: Any) -> None:
-    (same,), (exists,), (other,) = (where.conditions({"a": wanted}) for wanted in (value, Is("exists"), Is("!=", value)))
-    assert attributes.sortable(attributes.checked_value("a", value)) in same.points and len(same.points) <= 2
+    (same,), (exists,), (other,) = (attribute_filter.attribute_conditions({"a": wanted}) for wanted in (value, Is("exists"), Is("!=", value)))
+    assert attributes.sortable_bytes(attributes.checked_attribute_value("a", value)) in same.points and len(same.points) <= 2
     assert exists.points == other.points == ()
 
 
 def test_several_comparisons_and_several_names_are_a_condition_each() -> None:
-    found = where.conditions({"a": [Is(">=", 1), Is("<", 9)], "b": "x"})
+    found = attribute_filter.attribute_conditions({"a": [Is(">=", 1), Is("<", 9)], "b": "x"})
     assert [condition.name for condition in found] == ["a", "a", "b"]
-    assert where.conditions(None) == where.conditions({}) == ()
+    assert attribute_filter.attribute_conditions(None) == attribute_filter.attribute_conditions({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_several_comparisons_and_several_names_are_a_condition_each() -> None:
 )
 def test_what_makes_no_sense_is_refused(wanted: Any, said: str) -> None:
     with pytest.raises(BadValue) as caught:
-        where.conditions(wanted)
+        attribute_filter.attribute_conditions(wanted)
     assert said in str(caught.value)
 
 
@@ -83,7 +83,7 @@ def test_a_comparison_takes_what_it_can_compare() -> None:
     with pytest.raises(BadValue, match="use = or !="):
         Is(">", True)
     with pytest.raises(BadName):
-        where.conditions({"a b": 1})
+        attribute_filter.attribute_conditions({"a b": 1})
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_a_comparison_takes_what_it_can_compare() -> None:
     ],
 )
 def test_text_says_what_it_seems_to_say(text: str, found: tuple[str, Is]) -> None:
-    assert where.parsed([text]) == {found[0]: [found[1]]}
+    assert attribute_filter.parse_filter([text]) == {found[0]: [found[1]]}
 
 
 def test_texts_about_one_name_hold_together() -> None:
-    assert where.parsed(["a>1", "b", "a<9"]) == {"a": [Is(">", 1), Is("<", 9)], "b": [Is("exists")]}
+    assert attribute_filter.parse_filter(["a>1", "b", "a<9"]) == {"a": [Is(">", 1), Is("<", 9)], "b": [Is("exists")]}
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_texts_about_one_name_hold_together() -> None:
 )
 def test_text_that_is_no_condition_is_refused(text: str, said: str) -> None:
     with pytest.raises(BadValue) as caught:
-        where.parsed([text])
+        attribute_filter.parse_filter([text])
     assert said in str(caught.value)
 
 
 @given(ANY)
 def test_what_is_written_is_read_as_the_same(value: Any) -> None:
-    ((name, (found,)),) = where.parsed([where.written("a", value)]).items()
+    ((name, (found,)),) = attribute_filter.parse_filter([attribute_filter.attribute_text("a", value)]).items()
     assert (name, found) == ("a", Is("=", value)) and kind(found.value) is kind(value)
 
 
@@ -164,4 +164,4 @@ def test_what_is_written_is_read_as_the_same(value: Any) -> None:
     ],
 )
 def test_text_is_quoted_where_it_would_be_read_as_something_else_or_seem_to_be_several(value: Any, written: str) -> None:
-    assert where.written("a", value) == written
+    assert attribute_filter.attribute_text("a", value) == written

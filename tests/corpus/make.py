@@ -15,22 +15,22 @@ from zlib import compress
 
 import msgspec
 
-from perdure.core import log, messages, values
+from perdure.code import code_program, exception_data
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ErrorInfo
-from perdure.core.events import Ended
-from perdure.core.folding import fold
-from perdure.core.mail import Send
-from perdure.core.messages import Message
-from perdure.core.ops import Ok
+from perdure.core.events import EndedEvent
+from perdure.core.messages import ExecutionMessage
+from perdure.core.operations import Success
 from perdure.core.paths import Key
-from perdure.core.views import history
-from perdure.programs.code import ending, failures, instance
-from perdure.runtime import perform
+from perdure.core.replay import fold_events
+from perdure.core.views import public_history
+from perdure.runtime import step_runner
 from perdure.runtime.engine import Engine
-from perdure.sdk import Workflow
-from perdure.stores.base import Post
 from perdure.stores.memory import MemoryStore
-from perdure.testing.virtual import run
+from perdure.stores.protocol import Post
+from perdure.testing.virtual_time import run
+from perdure.workflow_function import Workflow
 from tests.corpus.workflows import CASES, Case, broken
 
 HERE = Path(__file__).parent
@@ -72,20 +72,20 @@ class Played:
         return key
 
     async def send(self, key: Key, name: str, body: Any = None, once: str = "") -> None:
-        await self._post(key, messages.Signal(name, values.encode(body, "the body"), once))
+        await self._post(key, messages.SignalMessage(name, values.encode(body, "the body"), once))
 
     async def cancel(self, key: Key, reason: str) -> None:
-        await self._post(key, messages.Cancel(reason))
+        await self._post(key, messages.CancelMessage(reason))
 
     async def retry(self, key: Key, reason: str) -> None:
-        await self._post(key, messages.Retry(reason))
+        await self._post(key, messages.RetryMessage(reason))
 
     def repair(self) -> None:
         broken["yes"] = False
 
-    async def _post(self, key: Key, message: Message) -> None:
+    async def _post(self, key: Key, message: ExecutionMessage) -> None:
         self._mail += 1
-        await self.store.commit([Post(sends=(Send(key, f"corpus:{self._mail}", messages.encode(message)),))])
+        await self.store.commit([Post(messages=(OutgoingMessage(key, f"corpus:{self._mail}", messages.encode_message(message)),))])
 
     async def play(self) -> Recorded:
         """Run the case until every execution has ended; return what is to be kept."""
@@ -105,17 +105,17 @@ class Played:
     async def _record(self, key: Key, root: Key) -> Record:
         found = await self.store.read(key)
         assert found is not None
-        events = log.decode_all(found.rows)
-        execution = fold(key, events, root)
+        events = log_format.decode_rows(found.rows)
+        execution = fold_events(key, events, root)
         ended = execution.ended
         assert ended is not None, f"{key} has not ended"
         version = 1 if execution.started is None else execution.started.version
-        result = await self._payload(ended) if isinstance(ended.outcome, Ok) else None
-        error = None if isinstance(ended.outcome, Ok) else f"{ended.outcome.error.type}: {ended.outcome.error.message}"
+        result = await self._payload(ended) if isinstance(ended.outcome, Success) else None
+        error = None if isinstance(ended.outcome, Success) else f"{ended.outcome.error.type}: {ended.outcome.error.message}"
         return Record(key, root, version, [row.hex() for row in found.rows], ended.status, result, error, history_hash(key, found.rows))
 
-    async def _payload(self, ended: Ended) -> str:
-        assert isinstance(ended.outcome, Ok)
+    async def _payload(self, ended: EndedEvent) -> str:
+        assert isinstance(ended.outcome, Success)
         value = ended.outcome.value
         raw = await self.engine.payloads.get(value.sha256) if isinstance(value, values.Blob) else value
         return raw.hex() if len(raw) < 10_000 else sha256(raw).hexdigest()
@@ -123,25 +123,25 @@ class Played:
 
 def history_hash(key: Key, rows: Any) -> str:
     """The hash of the public history of a log."""
-    told = [msgspec.json.encode(event) for event in history(key, map(log.decode, rows))]
+    told = [msgspec.json.encode(event) for event in public_history(key, map(log_format.decode_row, rows))]
     return sha256(b"\n".join(told)).hexdigest()
 
 
 @contextmanager
 def without_tracebacks() -> Iterator[None]:
     """Leave out of the log what depends on where the code lies."""
-    before, name = failures.error_info, "error_info"
+    before, name = exception_data.error_info, "error_info"
 
     def short(error: BaseException, *how: Any) -> ErrorInfo:
         info = before(error, *how)
         return ErrorInfo(info.type, info.message)
 
-    for module in (ending, failures, instance, perform):
+    for module in (code_program, exception_data, code_program, step_runner):
         setattr(module, name, short)
     try:
         yield
     finally:
-        for module in (ending, failures, instance, perform):
+        for module in (code_program, exception_data, code_program, step_runner):
             setattr(module, name, before)
 
 

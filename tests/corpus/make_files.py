@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core import messages, values
-from perdure.core.attributes import checked, indexed
-from perdure.core.mail import Opening, Send
-from perdure.core.messages import Message
+from perdure.core.attributes import checked_attributes, index_attributes
+from perdure.core.envelopes import NewExecution, OutgoingMessage
+from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.sdk import Workflow
-from perdure.stores.base import Post
+from perdure.stores.protocol import Post
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.workflow_function import Workflow
 from tests.corpus import states
 from tests.corpus.states import LARGE_BYTES, MADE, PRESS, world
 
@@ -64,22 +64,22 @@ def key(workflow: str) -> Key:
 def start(workflow: Workflow[..., Any]) -> Post:
     """Start one."""
     to = key(workflow.code.name)
-    known = checked({"state": to.workflow, "letters": len(to.workflow), "short": len(to.workflow) < 7})
-    begin = messages.Start(1, workflow.code.codec.encode_args((INPUT,), {}, "the input"), 20260101, attributes=known)
-    opens = Opening(f"{to.workflow}@1", to, attributes=indexed(known))
-    return Post(sends=(Send(to, "start", messages.encode(begin), 0.0, opens),))
+    known = checked_attributes({"state": to.workflow, "letters": len(to.workflow), "short": len(to.workflow) < 7})
+    begin = messages.StartMessage(1, workflow.code.codec.encode_args((INPUT,), {}, "the input"), 20260101, attributes=known)
+    opens = NewExecution(f"{to.workflow}@1", to, attributes=index_attributes(known))
+    return Post(messages=(OutgoingMessage(to, "start", messages.encode_message(begin), 0.0, opens),))
 
 
-def tell(workflow: str, name: str, message: Message) -> Post:
+def tell(workflow: str, name: str, message: ExecutionMessage) -> Post:
     """Have it told something."""
-    return Post(sends=(Send(key(workflow), name, messages.encode(message)),))
+    return Post(messages=(OutgoingMessage(key(workflow), name, messages.encode_message(message)),))
 
 
 def signalled(workflow: str, name: str, body: Any = "told") -> Post:
     """Have it sent a message."""
     blobs = dict[str, bytes]()
-    light = values.offload(values.encode(body, "the body"), blobs)
-    return Post(sends=tell(workflow, f"message:{name}", messages.Signal(name, light, name)).sends, blobs=tuple(blobs.items()))
+    light = values.offload_if_large(values.encode(body, "the body"), blobs)
+    return Post(messages=tell(workflow, f"message:{name}", messages.SignalMessage(name, light, name)).messages, blobs=tuple(blobs.items()))
 
 
 async def play(file: Path) -> None:
@@ -93,7 +93,7 @@ async def play(file: Path) -> None:
     await store.commit([start(one) for one in MADE if one is not states.child])
     await _until(store, {"listening": "waiting", "paused": "waiting", "cancelled": "waiting", "heavy": "waiting", "diverged": "waiting", "queued": "waiting"})
     await store.commit([signalled("listening", "early", [1, "early"]), signalled("heavy", "large", "m" * LARGE_BYTES)])
-    await store.commit([tell("paused", "pause", messages.Pause("for now")), tell("cancelled", "cancel", messages.Cancel("enough"))])
+    await store.commit([tell("paused", "pause", messages.PauseMessage("for now")), tell("cancelled", "cancel", messages.CancelMessage("enough"))])
     await _until(store, {"paused": "paused", "cancelled": "cancelled"})
     engine.stop()
     await tasks.pop()

@@ -9,43 +9,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure.programs.format import model, shapes
-from perdure.programs.format.shapes import NOTHING, Field, Fields, Shape
+from perdure.definitions.format import model, shapes
+from perdure.definitions.format.shapes import NOTHING, FieldsShape, FormatField, Shape
 
 PAGE = Path(__file__).parents[2] / "docs/reference/definitions.md"
 HEADER = "<!-- made by python -m tests.docs.definitions -->"
 WORDS: dict[type, str] = {
-    shapes.Flag: "true or false",
-    shapes.Value: "any value, with references",
-    shapes.Plain: "anything, as it is",
-    shapes.Steps: "a list of steps",
-    shapes.Condition: "a condition",
-    shapes.Id: "the id of a step",
-    shapes.Schema: "a JSON Schema, or properties",
+    shapes.FlagShape: "true or false",
+    shapes.ValueShape: "any value, with references",
+    shapes.PlainShape: "anything, as it is",
+    shapes.StepsShape: "a list of steps",
+    shapes.ConditionShape: "a condition",
+    shapes.IdShape: "the id of a step",
+    shapes.SchemaShape: "a JSON Schema, or properties",
 }
 
 
 def said(shape: Shape) -> str:
     """What may stand in a field, in words."""
     match shape:
-        case shapes.Text():
+        case shapes.TextShape():
             return shape.what + (", with references" if shape.template else "")
-        case shapes.Whole() | shapes.Number():
-            return f"a {'whole ' if isinstance(shape, shapes.Whole) else ''}number from {shape.least}"
-        case shapes.Name():
+        case shapes.WholeShape() | shapes.NumberShape():
+            return f"a {'whole ' if isinstance(shape, shapes.WholeShape) else ''}number from {shape.least}"
+        case shapes.NameShape():
             return shape.what
-        case shapes.Choice():
+        case shapes.ChoiceShape():
             values = shape.values
             return " or ".join("null" if value is None else f"`{value}`" if isinstance(value, str) else str(value).lower() for value in values)
-        case shapes.Duration():
+        case shapes.DurationShape():
             return "a duration" + (", or a reference" if shape.template else "")
-        case shapes.ListOf():
+        case shapes.ListShape():
             return f"a list: {said(shape.of)}" + (", or one" if shape.sugar else "")
-        case shapes.MapOf():
+        case shapes.MapShape():
             return f"a mapping: {said(shape.of)}"
-        case shapes.Either():
+        case shapes.EitherShape():
             return shape.what
-        case Fields():
+        case FieldsShape():
             return f"[{shape.what}](#{anchor(shape.what)})"
     return WORDS[type(shape)]
 
@@ -55,22 +55,22 @@ def anchor(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def parts(shape: Shape) -> Iterator[Fields]:
+def parts(shape: Shape) -> Iterator[FieldsShape]:
     """The mappings that stand in a shape, itself first."""
     inner: list[Any] = []
     match shape:
-        case Fields():
+        case FieldsShape():
             yield shape
             inner = [field.shape for field in shape.fields]
-        case shapes.ListOf() | shapes.MapOf():
+        case shapes.ListShape() | shapes.MapShape():
             inner = [shape.of]
-        case shapes.Either():
+        case shapes.EitherShape():
             inner = list(shape.options)
     for one in inner:
         yield from parts(one)
 
 
-def table(fields: tuple[Field, ...]) -> Iterator[str]:
+def table(fields: tuple[FormatField, ...]) -> Iterator[str]:
     """A row for each field."""
     yield "| field | what may stand there | what it is for | default |"
     yield "|---|---|---|---|"
@@ -79,7 +79,7 @@ def table(fields: tuple[Field, ...]) -> Iterator[str]:
         yield f"| `{field.name}` | {said(field.shape)} | {field.doc}{beside(field)} | {default} |".replace("{}", "{ }")
 
 
-def beside(field: Field) -> str:
+def beside(field: FormatField) -> str:
     """The verbs beside which alone a field stands, or those beside which it does not, whichever are fewer."""
     others = [verb.name for verb in model.VERBS if verb.name not in field.verbs]
     if not field.verbs or not others:
@@ -100,7 +100,7 @@ def page() -> str:
     ]
     lines += ["", "## The document", "", *table(model.DOCUMENT.fields)]
     steps = tuple(model.step_fields().values())
-    verbs = model.verbs()
+    verbs = model.verbs_by_name()
     lines += [
         "",
         "## A step: its verb",

@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from perdure.programs.format import model
-from perdure.programs.format.shapes import Fields
-from perdure.steps.description import KindShown, kind
-from perdure.steps.others import others
-from perdure.steps.registry import OWN, Registry
+from perdure.definitions.format import model
+from perdure.definitions.format.shapes import FieldsShape
+from perdure.definitions.kinds.kind_descriptions import KindDescription, built_in_verbs, describe_kind
+from perdure.definitions.kinds.kind_registry import OWN_KINDS, KindRegistry
 from tests.docs.definitions import parts, said, table
 from tests.docs.pages import ROOT
 from tests.docs.reference import filled
@@ -54,27 +53,27 @@ GIVES: dict[str, Any] = {
 """What the example of a kind comes to, run as `test_kinds` does."""
 
 
-def shown() -> dict[str, KindShown]:
+def shown() -> dict[str, KindDescription]:
     """All that there is a page of."""
-    registry = Registry()
-    return {**{name: kind(registry[name]) for name in OWN}, **others()}
+    registry = KindRegistry()
+    return {**{name: describe_kind(registry[name]) for name in OWN_KINDS}, **built_in_verbs()}
 
 
-def page(one: KindShown) -> str:
+def page(one: KindDescription) -> str:
     """The page of a kind."""
     return "\n".join(_lines(one)) + "\n"
 
 
-def _lines(one: KindShown) -> Iterator[str]:
+def _lines(one: KindDescription) -> Iterator[str]:
     yield HEADER
     yield f"\n# {one.name}: {one.title}\n"
     yield filled(one.summary if one.summary.endswith(".") else f"{one.summary[:1].upper()}{one.summary[1:]}.")
     yield f"\nTold of in [the guide](../../guides/{GUIDES[one.name]}.md)" + (f'; `pip install "perdure[{one.extra}]"`.' if one.extra else ".")
     yield "\n## What stands behind it\n"
-    shape = model.verbs()[one.name].shape
+    shape = model.verbs_by_name()[one.name].shape
     yield (
         f"{said(shape)[:1].upper()}{said(shape)[1:]}."
-        if not isinstance(shape, Fields)
+        if not isinstance(shape, FieldsShape)
         else "A mapping" + (f", or `{shape.sugar}` alone." if shape.sugar else ".")
     )
     seen = set[str]()

@@ -16,9 +16,9 @@ from itertools import pairwise
 from typing import Any, get_overloads
 
 import perdure
+from perdure.code.approving import ApproveKeywords
+from perdure.code.call_options import WithOptions
 from perdure.core import errors
-from perdure.programs.code.approving import Approving
-from perdure.programs.code.options import Options
 from tests.docs.error_entries import ENTRIES
 from tests.docs.pages import ROOT
 
@@ -35,19 +35,19 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 OTHERS = {
-    "ExecutionInfo": "perdure.programs.code.context",
-    "Status": "perdure.client",
-    "StepView": "perdure.client",
-    "Listed": "perdure.client",
-    "PublicEvent": "perdure.client",
-    "Emitted": "perdure.client",
-    "EngineView": "perdure.client",
-    "Approval": "perdure.client",
-    "DeadLetter": "perdure.client",
-    "DeadLetters": "perdure.client",
-    "AsyncDeadLetterOffice": "perdure.async_dead_letters",
-    "AsyncSelection": "perdure.async_selection",
-    "Told": "perdure.client",
+    "ExecutionInfo": "perdure.code.context",
+    "Status": "perdure.sync_client",
+    "StepView": "perdure.sync_client",
+    "Listed": "perdure.sync_client",
+    "PublicEvent": "perdure.sync_client",
+    "Emitted": "perdure.sync_client",
+    "EngineView": "perdure.sync_client",
+    "Approval": "perdure.sync_client",
+    "DeadLetter": "perdure.sync_client",
+    "DeadLetters": "perdure.sync_client",
+    "AsyncDeadLetterOffice": "perdure.async_maintenance",
+    "AsyncSelection": "perdure.async_client",
+    "Told": "perdure.sync_client",
 }
 """What is returned and never made by users, and where it is."""
 
@@ -71,7 +71,7 @@ HIDDEN = {
 }
 """What is public for other packages of Perdure, and not meant for users."""
 
-UNPACKED = {"Approving": Approving, "Options": Options}
+UNPACKED = {"Approving": ApproveKeywords, "Options": WithOptions}
 """Keywords that a method takes together, by the name of their type."""
 
 WITHOUT_FIELDS = {"Step", "NamedWorkflow"}

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from examples import batch_import
 from examples.rows import KEYS, LINE_BYTES_MAX, Header, Lines, Reject, Row, header, rows_of
 from perdure import Key
-from perdure.programs.code.info import StepInfo, running
+from perdure.code.step_environment import StepInfo, current_step
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples/data/time-zones.csv"
@@ -122,7 +122,7 @@ def test_a_page_that_is_copied_twice_is_there_once(torn: str, tmp_path: Path) ->
     file, into, rejects = tmp_path / "rows.csv", tmp_path / "here.sqlite", tmp_path / "rejects.jsonl"
     file.write_bytes(b"a,b\n1,2\nbad\n3,4\n")
     job = batch_import.Job(str(file), file.stat().st_size, str(into), "rows", str(rejects))
-    step = running.set(StepInfo(Key("default", "batch_import", "id"), (("copy_page", 1),), 1))
+    step = current_step.set(StepInfo(Key("default", "batch_import", "id"), (("copy_page", 1),), 1))
     try:
         begin = batch_import.prepare(job)
         first = batch_import.copy_page(job, begin)
@@ -130,7 +130,7 @@ def test_a_page_that_is_copied_twice_is_there_once(torn: str, tmp_path: Path) ->
             end.write(torn)
         assert batch_import.copy_page(job, begin) == first
     finally:
-        running.reset(step)
+        current_step.reset(step)
     assert (first.rows, first.rejected, first.rejects_bytes) == (2, 1, rejects.stat().st_size)
     with closing(sqlite3.connect(into)) as database:
         assert database.execute("SELECT * FROM rows").fetchall() == [("id", 2, "1", "2"), ("id", 4, "3", "4")]

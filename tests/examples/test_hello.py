@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from perdure import Key, Workflow
-from perdure.core import events, log
+from perdure.core import events, log_format
 from perdure.core.events import Event
-from perdure.runtime.host import open_store
+from perdure.runtime.local_engine import open_store
 
 ROOT = Path(__file__).parents[2]
 HELLO = ROOT / "examples/hello.py"
@@ -32,7 +32,7 @@ def test_hello_run_twice_with_one_id_executes_its_step_once(tmp_path: Path, monk
     assert greet.with_(id="k").run("Ada") == "Hello Ada"
     assert greet.with_(id="k").run("Grace") == "Hello Ada"
     assert history(tmp_path, "k") == remembered
-    assert sum(isinstance(event, events.Settled) for event in remembered) == 1
+    assert sum(isinstance(event, events.SettledEvent) for event in remembered) == 1
     assert greet.with_(id="another").run("Grace") == "Hello Grace"
 
 
@@ -70,6 +70,6 @@ def history(directory: Path, id: str) -> list[Event]:
             found = await store.read(Key("default", "greet", id))
         finally:
             await store.close()
-        return [] if found is None else log.decode_all(found.rows)
+        return [] if found is None else log_format.decode_rows(found.rows)
 
     return asyncio.run(read())

@@ -11,7 +11,7 @@ import pytest
 
 from examples import order as shop
 from perdure import AsyncClient, Client
-from perdure.runtime.host import hosting
+from perdure.runtime.local_engine import local_engine
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 30.0
@@ -72,7 +72,7 @@ def test_killed_again_and_again_it_does_each_thing_once_and_ends_as_if_undisturb
 
 async def result_of(cents: int, directory: Path) -> str:
     """What becomes of an order about which the customer says nothing."""
-    async with hosting([shop.order.code], f"sqlite:///{directory}/perdure.db") as engine:
+    async with local_engine([shop.order.code], f"sqlite:///{directory}/perdure.db") as engine:
         client = AsyncClient(engine.store)
         return await (await client.start(shop.order.with_(id="1001"), "1001", cents)).result(timeout=WAIT_S)
 

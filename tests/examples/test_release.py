@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.steps.bash.asking import SYSTEM_PATH
+from perdure.definitions.kinds.bash.bash_kind import SYSTEM_PATH
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "release.yaml"
 LACKING = [name for name in ("bash", "git", "gzip", "tar", "python3", "sha256sum") if shutil.which(name, path=SYSTEM_PATH) is None]

@@ -18,8 +18,8 @@ import pytest
 
 from examples import trace
 from perdure import Key
-from perdure.core import events, log
-from perdure.runtime.host import open_store
+from perdure.core import events, log_format
+from perdure.runtime.local_engine import open_store
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples/data/photo-mosaic.json"
@@ -108,9 +108,9 @@ class Traced:
         opened, settled = set[str](), Counter[str]()
         for event in asyncio.run(self._log()):
             match event:
-                case events.Opened(path=((str(task), 1),)):
+                case events.OpenedEvent(path=((str(task), 1),)):
                     opened.add(task)
-                case events.Settled(path=((str(task), 1),)):
+                case events.SettledEvent(path=((str(task), 1),)):
                     settled[task] += 1
         return Remembered(settled, frozenset(opened - settled.keys()), len(self.effects()))
 
@@ -120,7 +120,7 @@ class Traced:
             found = await store.read(Key("default", "trace", self.id))
         finally:
             await store.close()
-        return [] if found is None else log.decode_all(found.rows)
+        return [] if found is None else log_format.decode_rows(found.rows)
 
     def check(self, kills: list[Remembered]) -> None:
         """Every task settled once, none that had settled began again, those in flight did, and all kept to their order."""

@@ -14,8 +14,8 @@ import pytest
 
 from examples import wfinstances
 from perdure import Definition
-from perdure.programs.format.canonical import canonical
-from perdure.programs.format.compile import compiled
+from perdure.definitions.format.canonical_form import canonical_document
+from perdure.definitions.format.compiler import compile_definition
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples/data/photo-mosaic.json"
@@ -72,7 +72,7 @@ def test_a_task_needs_its_parents_or_reads_them_and_ids_are_its_own(tmp_path: Pa
         ("task_a_b_2", ["task_a_b"]),
         ("task_1", ["task_a_b_2", "task_a_b"]),
     ]
-    edges = [{(edge.source, edge.target) for edge in compiled(canonical(document)).edges} for document in (needing, reading)]
+    edges = [{(edge.source, edge.target) for edge in compile_definition(canonical_document(document)).edges} for document in (needing, reading)]
     assert edges[0] == edges[1] == {(0, 1), (1, 2), (0, 2)}
 
 

@@ -6,7 +6,7 @@ python -m tests.lint.guide
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.lint import KINDS, Kind
+from perdure.lint import RULES, LintRule
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/lint.md"
 
@@ -69,14 +69,14 @@ def guide() -> str:
 
 def _parts() -> Iterator[str]:
     yield f"{HEAD}\n| | | | what to do |\n|---|---|---|---|\n"
-    for one in KINDS.values():
+    for one in RULES.values():
         yield f"| [{one.code}](#{one.code.lower()}-{one.name}) | {one.severity} | {one.title} | {one.fix} |\n"
     for beginning, title in GROUPS.items():
         yield f"\n## {title}\n"
-        yield from (_section(one) for one in KINDS.values() if one.code.startswith(beginning))
+        yield from (_section(one) for one in RULES.values() if one.code.startswith(beginning))
 
 
-def _section(kind: Kind) -> str:
+def _section(kind: LintRule) -> str:
     return (
         f"\n### {kind.code} {kind.name}\n\n{kind.title}. {kind.why} What to do: {kind.fix}.\n\n"
         f"```python\n# bad\n{kind.bad.strip()}\n```\n\n```python\n# good\n{kind.good.strip()}\n```\n"

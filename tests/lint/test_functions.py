@@ -16,7 +16,7 @@ CLOCK = "time.time()"
         "import perdure\n@perdure.workflow\nasync def f(ctx): time.time()",
         "import perdure as p\n@p.workflow(version=2)\nasync def f(ctx): time.time()",
         "from perdure import workflow as durable\n@durable()\nasync def f(ctx): time.time()",
-        "from perdure.sdk import workflow\n@workflow\ndef f(ctx): time.time()",
+        "from perdure.workflow_function import workflow\n@workflow\ndef f(ctx): time.time()",
         "from perdure import *\n@workflow\nasync def f(ctx): time.time()",
         "from perdure import workflow\ndurable = workflow\n@durable\nasync def f(ctx): time.time()",
         "from perdure import workflow\ndef test():\n    @workflow\n    async def f(ctx): time.time()",

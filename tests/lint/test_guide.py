@@ -1,6 +1,6 @@
 """The guide is what the table of kinds says."""
 
-from perdure.lint import KINDS
+from perdure.lint import RULES
 from tests.lint.guide import GROUPS, GUIDE, guide
 
 
@@ -9,6 +9,6 @@ def test_the_guide_is_up_to_date() -> None:
 
 
 def test_the_guide_has_every_kind_once() -> None:
-    for kind in KINDS.values():
+    for kind in RULES.values():
         assert guide().count(f"\n### {kind.code} {kind.name}\n") == 1
-    assert {code[:3] for code in KINDS} == set(GROUPS)
+    assert {code[:3] for code in RULES} == set(GROUPS)

@@ -5,24 +5,24 @@ import re
 
 import pytest
 
-from perdure.lint import KINDS, Kind, lint
+from perdure.lint import RULES, LintRule, lint
 
-ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: f"{kind.code}-{kind.name}")
+ALL = pytest.mark.parametrize("kind", RULES.values(), ids=lambda kind: f"{kind.code}-{kind.name}")
 
 
 @ALL
-def test_the_bad_snippet_has_the_kind_and_nothing_else(kind: Kind) -> None:
+def test_the_bad_snippet_has_the_kind_and_nothing_else(kind: LintRule) -> None:
     assert {one.code for one in lint(kind.bad)} == {kind.code}
 
 
 @ALL
-def test_the_good_snippet_has_nothing(kind: Kind) -> None:
+def test_the_good_snippet_has_nothing(kind: LintRule) -> None:
     assert lint(kind.good) == []
     ast.parse(kind.good)
 
 
 @ALL
-def test_the_message_has_the_fix_and_is_one_sentence(kind: Kind) -> None:
+def test_the_message_has_the_fix_and_is_one_sentence(kind: LintRule) -> None:
     for one in lint(kind.bad):
         assert one.message.endswith(f"; {kind.fix}")
         assert "\n" not in one.message and not one.message.endswith(".")
@@ -30,7 +30,7 @@ def test_the_message_has_the_fix_and_is_one_sentence(kind: Kind) -> None:
 
 
 @ALL
-def test_a_finding_points_to_what_it_is_about(kind: Kind) -> None:
+def test_a_finding_points_to_what_it_is_about(kind: LintRule) -> None:
     lines = kind.bad.split("\n")
     for one in lint(kind.bad):
         assert 1 <= one.line <= one.end_line <= len(lines)
@@ -39,7 +39,7 @@ def test_a_finding_points_to_what_it_is_about(kind: Kind) -> None:
 
 
 @ALL
-def test_what_is_said_of_it_is_whole_sentences(kind: Kind) -> None:
+def test_what_is_said_of_it_is_whole_sentences(kind: LintRule) -> None:
     assert re.fullmatch(r"PD[0-5]\d\d", kind.code)
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", kind.name)
     assert kind.why.endswith(".") and kind.why[0].isupper() | kind.why.startswith(("keep ", "id() ", "asyncio ", "time.sleep "))
@@ -47,12 +47,12 @@ def test_what_is_said_of_it_is_whole_sentences(kind: Kind) -> None:
 
 
 def test_there_are_more_than_twenty_kinds_of_what_breaks_replay_each_with_its_own_name() -> None:
-    assert sum(kind.code >= "PD100" for kind in KINDS.values()) > 20
-    assert len({kind.name for kind in KINDS.values()}) == len(KINDS)
-    assert list(KINDS) == sorted(KINDS)
+    assert sum(kind.code >= "PD100" for kind in RULES.values()) > 20
+    assert len({kind.name for kind in RULES.values()}) == len(RULES)
+    assert list(RULES) == sorted(RULES)
 
 
-@pytest.mark.parametrize("code", [code for code in KINDS if code >= "PD100"])
+@pytest.mark.parametrize("code", [code for code in RULES if code >= "PD100"])
 def test_outside_of_workflows_nothing_is_raised(code: str) -> None:
-    plain = re.sub(r"ctx: (Sync)?Context", "ctx", KINDS[code].bad.replace("@workflow\n", ""))
+    plain = re.sub(r"ctx: (Sync)?Context", "ctx", RULES[code].bad.replace("@workflow\n", ""))
     assert lint(plain) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lint import Finding, lint
+from perdure.lint import LintFinding, lint
 from tests.lint.snippets import HEAD, body, codes
 
 ROOT = Path(__file__).parents[2]
@@ -196,7 +196,7 @@ SAMPLE = random.Random(7).sample([path for path in STDLIB if "site-packages" not
 @pytest.mark.parametrize("part", range(10))
 def test_no_module_of_the_standard_library_makes_it_fail(part: int) -> None:
     for path in SAMPLE[part::10]:
-        assert all(isinstance(one, Finding) for one in lint(path.read_bytes(), str(path))), path
+        assert all(isinstance(one, LintFinding) for one in lint(path.read_bytes(), str(path))), path
 
 
 @pytest.mark.parametrize("part", range(10))

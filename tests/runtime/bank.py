@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from perdure import Context, Queue, Retry, Transaction, step, workflow
-from perdure.runtime.serve import serve
+from perdure.runtime.server import serve
 
 CONCURRENCY, PER_ACCOUNT = 3, 2
 ACCOUNTS = "abcd"

@@ -7,22 +7,22 @@ from random import Random
 from typing import Any
 
 from perdure.core import events as e
-from perdure.core import log, messages, values
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.execution import Execution
-from perdure.core.folding import fold
-from perdure.core.mail import Opening, Send
-from perdure.core.messages import Message, Signal, Start
-from perdure.core.paths import Address, Key, text
+from perdure.core.messages import ExecutionMessage, SignalMessage, StartMessage
+from perdure.core.paths import Address, Key, path_text
 from perdure.core.program import program_name
+from perdure.core.replay import fold_events
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
-from perdure.runtime.lending import Lender
+from perdure.runtime.local_engine import wait_for_end
+from perdure.runtime.task_broker import TaskBroker
 from perdure.runtime.worker import Worker
-from perdure.sdk import Workflow
-from perdure.stores.base import Head, Post
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Head, Post
 from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
-from perdure.testing.virtual import kill
+from perdure.testing.virtual_time import kill
+from perdure.workflow_function import Workflow
 
 DOWN_BEFORE = Faults(fail_before=1.0)
 DOWN_AFTER = Faults(fail_after=1.0)
@@ -33,7 +33,7 @@ NEVER_S = 1e6
 class Process:
     """An engine, a worker or a lender that runs, with the store as it sees it."""
 
-    def __init__(self, inner: Engine | Worker | Lender, store: FaultyStore, running: asyncio.Task[None]) -> None:
+    def __init__(self, inner: Engine | Worker | TaskBroker, store: FaultyStore, running: asyncio.Task[None]) -> None:
         self.inner, self.store, self.running = inner, store, running
 
     @property
@@ -42,8 +42,8 @@ class Process:
         return self.inner
 
     @property
-    def lender(self) -> Lender:
-        assert isinstance(self.inner, Lender)
+    def broker(self) -> TaskBroker:
+        assert isinstance(self.inner, TaskBroker)
         return self.inner
 
     async def stop(self) -> None:
@@ -83,13 +83,13 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    async def lender(self, **options: Any) -> Process:
+    async def broker(self, **options: Any) -> Process:
         """Begin a lender, by default of the queue "gpu"."""
         store = FaultyStore(self.store, Random(0), NO_FAULTS)
-        lender = Lender(store, **{"queues": ["gpu"], **options})
-        process = Process(lender, store, asyncio.create_task(lender.run()))
+        broker = TaskBroker(store, **{"queues": ["gpu"], **options})
+        process = Process(broker, store, asyncio.create_task(broker.run()))
         self.processes.append(process)
-        await lender.joined.wait()
+        await broker.joined.wait()
         return process
 
     async def outage(self, faults: Faults, duration_s: float) -> None:
@@ -109,9 +109,9 @@ class Cluster:
         sends, key = [], Key("default", workflow.code.name, "")
         for id, args in inputs:
             key = key._replace(id=id)
-            start = Start(version, workflow.code.codec.encode_args(args, {}, "input"), 7)
-            sends.append(Send(key, f"start:{key}", messages.encode(start), opens=Opening(program_name(key.workflow, version), key)))
-        await self.store.commit([Post(sends=tuple(sends))])
+            start = StartMessage(version, workflow.code.codec.encode_args(args, {}, "input"), 7)
+            sends.append(OutgoingMessage(key, f"start:{key}", messages.encode_message(start), opens=NewExecution(program_name(key.workflow, version), key)))
+        await self.store.commit([Post(messages=tuple(sends))])
         return key
 
     async def start(self, process: Process, workflow: Workflow[..., Any], *args: Any, id: str = "e") -> bool:
@@ -124,21 +124,21 @@ class Cluster:
         Raises:
             WorkflowError: how else it ended.
         """
-        raw = await finished(process.engine, Key("default", workflow.code.name, id))
+        raw = await wait_for_end(process.engine, Key("default", workflow.code.name, id))
         return values.decode(raw, workflow.code.codec.result, "result")
 
-    async def tell(self, key: Key, message: Message) -> None:
+    async def tell(self, key: Key, message: ExecutionMessage) -> None:
         """Send a message."""
         self._told += 1
-        await self.store.commit([Post(sends=(Send(key, f"test:{self._told}", messages.encode(message)),))])
+        await self.store.commit([Post(messages=(OutgoingMessage(key, f"test:{self._told}", messages.encode_message(message)),))])
 
     async def send(self, key: Key, name: str, body: Any = None) -> None:
         """Send a signal."""
-        await self.tell(key, Signal(name, values.encode(body, "body")))
+        await self.tell(key, SignalMessage(name, values.encode(body, "body")))
 
     def posted(self, to: Address, key: str, body: bytes) -> Post:
         """Mail on its way."""
-        return Post(sends=(Send(to, key, body),))
+        return Post(messages=(OutgoingMessage(to, key, body),))
 
     async def head(self, key: Key) -> Head:
         """The head of an execution."""
@@ -149,19 +149,19 @@ class Cluster:
     async def events(self, key: Key) -> list[e.Event]:
         """The log of an execution, empty if there is none."""
         found = await self.store.read(key)
-        return [] if found is None else log.decode_all(found.rows)
+        return [] if found is None else log_format.decode_rows(found.rows)
 
     async def fold(self, key: Key) -> Execution:
         """What the log adds up to."""
-        return fold(key, await self.events(key))
+        return fold_events(key, await self.events(key))
 
     async def settled(self, key: Key) -> list[str]:
         """The paths that have settled, in order."""
-        return [text(event.path) for event in await self.events(key) if isinstance(event, e.Settled)]
+        return [path_text(event.path) for event in await self.events(key) if isinstance(event, e.SettledEvent)]
 
-    async def mail(self, to: Address) -> int:
+    async def messages(self, to: Address) -> int:
         """How many messages wait at an address."""
-        return len(await self.store.mail(to))
+        return len(await self.store.messages(to))
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ def counts(directory: Path, pid: int) -> Counts:
 
 
 def _count() -> None:
-    from perdure.stores.sqlite.file import DatabaseFile
+    from perdure.stores.sqlite.database_file import DatabaseFile
     from perdure.stores.sqlite.store import SqliteStore
 
     path = Path(f"{COUNTS}{os.getpid()}")

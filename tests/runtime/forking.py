@@ -12,12 +12,12 @@ from typing import Any
 
 from perdure import Context, step, workflow
 from perdure.core import values
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import StoreError
-from perdure.core.mail import Send
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
-from perdure.stores.base import Filter, Post, Store
+from perdure.runtime.local_engine import wait_for_end
+from perdure.stores.protocol import HeadFilter, Post, Store
 from perdure.stores.sqlite.store import SqliteStore
 from tests.runtime.flows import chain, half
 
@@ -45,8 +45,8 @@ def visit(url: str, name: str) -> int:
 async def _visit(url: str, name: str) -> int:
     own = SqliteStore(url.removeprefix("sqlite:///"))
     _ = await own.renew(name, 60)
-    _ = await own.commit([Post(sends=(Send(Key("default", "nobody", name), "letter", b"from a child"),))])
-    seen = len(await own.heads(Filter(limit=1_000)))
+    _ = await own.commit([Post(messages=(OutgoingMessage(Key("default", "nobody", name), "letter", b"from a child"),))])
+    seen = len(await own.heads(HeadFilter(limit=1_000)))
     await own.close()
     return seen
 
@@ -127,7 +127,7 @@ async def main(url: str) -> dict[str, Any]:
         for started, args in ((forker, (url, number, how)), (chain, (number,))):
             keys.append(started.key(str(number)))
             assert await engine.start(keys[-1], started.code.codec.encode_args(args, {}, "the input"))
-    results = {f"{key.workflow} {key.id}": values.decode(await finished(engine, key), Any, "the result") for key in keys}
+    results = {f"{key.workflow} {key.id}": values.decode(await wait_for_end(engine, key), Any, "the result") for key in keys}
     engine.stop()
     await running
     await store.close()

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from perdure.client import AsyncClient, AsyncHandle
 from perdure.core.errors import HasEnded
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import open_store
-from perdure.runtime.serve import serve
+from perdure.runtime.local_engine import open_store
+from perdure.runtime.server import serve
 from perdure.runtime.worker import Worker
+from perdure.sync_client import AsyncClient, AsyncHandle
 from tests.runtime import timers
 from tests.runtime.flows import LARGE_BYTES, PRESS, WORKFLOWS, first, kind, listener, press, second, slow_on_a_queue, third
 from tests.stores.sqlite import next_version
@@ -80,7 +80,7 @@ async def leased(url: str, lease_s: float, engine: bool = True, worker: bool = F
 def _trim(engines: list[Engine]) -> None:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    _say(f"in memory: {sum(len(one._warm) for one in engines)}")
+    _say(f"in memory: {sum(len(one._residents) for one in engines)}")
 
 
 async def teller(url: str) -> None:
@@ -88,7 +88,7 @@ async def teller(url: str) -> None:
     store = open_store(url)
     while True:
         before_s = time.monotonic()
-        moment = await store.moment()
+        moment = await store.store_time()
         _say(f"{before_s} {moment.now_s}")
         await asyncio.sleep(0.05)
 

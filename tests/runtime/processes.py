@@ -21,21 +21,21 @@ from uuid import uuid4
 
 import msgspec
 
-from perdure.core import log
-from perdure.core.events import Event, Opened
-from perdure.core.ops import Call
+from perdure.core import log_format
+from perdure.core.events import Event, OpenedEvent
+from perdure.core.operations import CallOperation
 from perdure.core.paths import Key, idempotency_key
 from perdure.core.paths import Path as Place
-from perdure.stores.base import Filter, Head, Store
-from perdure.stores.codecs import Codec
-from perdure.stores.coded import CodedStore
+from perdure.stores.encoded_store import EncodedStore
+from perdure.stores.payload_codec import PayloadCodec
+from perdure.stores.protocol import Head, HeadFilter, Store
 from perdure.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0
 """How long something may take on a slow machine that should take no time."""
 
-ALL_HEADS = Filter(limit=1_000_000)
+ALL_HEADS = HeadFilter(limit=1_000_000)
 UNSOUND = ("Traceback", "defect of Perdure", "Exception ignored")
 """What no process says, however it is treated."""
 
@@ -131,7 +131,7 @@ class Stage:
         self.directory = directory
         self.file = directory / "perdure.db"
         self.url = f"sqlite:///{self.file}"
-        self.codec: Codec | None = None
+        self.codec: PayloadCodec | None = None
         self.processes: list[Process] = []
         self._numbers = count(1)
         self._mark = uuid4().hex
@@ -189,7 +189,7 @@ class Stage:
 
     async def _histories(self, known: Mapping[Key, "History"]) -> dict[Key, "History"]:
         file = SqliteStore(self.file)
-        store: Store = file if self.codec is None else CodedStore(file, self.codec)
+        store: Store = file if self.codec is None else EncodedStore(file, self.codec)
         found = dict[Key, History]()
         try:
             for head in await store.heads(ALL_HEADS):
@@ -197,7 +197,7 @@ class Stage:
                 if before is None or before.head.version != head.version:
                     read = await store.read(head.key)
                     assert read is not None, f"{head.key} is gone"
-                    before = History(read.head, log.decode_all(read.rows))
+                    before = History(read.head, log_format.decode_rows(read.rows))
                 found[head.key] = History(head, before.events)
         finally:
             await store.close()
@@ -212,7 +212,7 @@ class History(NamedTuple):
 
     def calls(self) -> dict[Place, str]:
         """The places of its steps, with their idempotency keys."""
-        calls = [event.path for event in self.events if isinstance(event, Opened) and isinstance(event.op, Call)]
+        calls = [event.path for event in self.events if isinstance(event, OpenedEvent) and isinstance(event.op, CallOperation)]
         return {path: idempotency_key(self.head.key, path) for path in calls}
 
 

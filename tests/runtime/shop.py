@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Context, Queue, Retry, Rollback, Transaction, step, step_info, workflow
-from perdure.runtime.serve import serve
+from perdure.runtime.server import serve
 
 DEPLOY = int(sys.argv[2]) if __name__ == "__main__" else int(os.environ.get("SHOP_DEPLOY", "3"))
 PATIENT = Retry(max=8, wait=0.02)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.core import events as e
-from perdure.core.folding import fold
-from perdure.core.ops import Call
+from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
-from perdure.stores.sqlite.opening import check
+from perdure.core.replay import fold_events
+from perdure.stores.sqlite.database_setup import check_database
 from tests.runtime.flows import PRESS
 from tests.runtime.member import RESULTS
 from tests.runtime.processes import Effect, History, Process, Stage, until
@@ -99,7 +99,7 @@ class Storm:
             engine.end()
         histories = self._witness.testify()
         nothing_is_left(self.stage)
-        interrupted = sum(isinstance(event, e.Interrupted) for history in histories.values() for event in history.events)
+        interrupted = sum(isinstance(event, e.InterruptedEvent) for history in histories.values() for event in history.events)
         done = {effect.key for effect in self.stage.effects() if effect.event == "ended"}
         statuses = {key: history.head.status for key, history in histories.items()}
         kills = Kills(self._killed["engine"], self._killed["starting"], self._killed["client"], interrupted)
@@ -186,7 +186,7 @@ class Witness:
 def settled(history: History) -> Counter[str]:
     """The keys of the steps that have settled, and how often."""
     calls = history.calls()
-    return Counter(calls[event.path] for event in history.events if isinstance(event, e.Settled) and event.path in calls)
+    return Counter(calls[event.path] for event in history.events if isinstance(event, e.SettledEvent) and event.path in calls)
 
 
 def is_sound(history: History) -> None:
@@ -197,13 +197,13 @@ def is_sound(history: History) -> None:
     over = set[Any]()
     for event in events:
         match event:
-            case e.Settled(path):
+            case e.SettledEvent(path):
                 over.add(path)
-            case e.Tried(path) | e.Retrying(path) | e.Interrupted(path):
+            case e.AttemptStartedEvent(path) | e.RetryingEvent(path) | e.InterruptedEvent(path):
                 assert path not in over, f"{head.key}: {event} after it had settled"
-    times_s = [at_s for event in events if (at_s := getattr(event, "at_s", None)) is not None and not isinstance(event, e.Turned)]
+    times_s = [at_s for event in events if (at_s := getattr(event, "at_s", None)) is not None and not isinstance(event, e.IterationResumedEvent)]
     assert times_s == sorted(times_s), f"{head.key} went back in time"
-    folded = fold(head.key, events, head.root)
+    folded = fold_events(head.key, events, head.root)
     assert (folded.status, folded.version) == (head.status, head.version)
 
 
@@ -212,15 +212,15 @@ def every_try_was_announced(effects: list[Effect], histories: dict[Key, History]
     announced, queued, whole = set[tuple[str, int]](), set[str](), set[str]()
     for history in histories.values():
         calls = history.calls()
-        compacted = any(isinstance(event, e.Snapshot) for event in history.events)
+        compacted = any(isinstance(event, e.SnapshotEvent) for event in history.events)
         whole |= set() if compacted else set(calls.values())
         for event in history.events:
             match event:
-                case e.Opened(path, Call(queue=queue)):
+                case e.OpenedEvent(path, CallOperation(queue=queue)):
                     announced.add((calls[path], 1))
                     if queue:
                         queued.add(calls[path])
-                case e.Tried(path, attempt):
+                case e.AttemptStartedEvent(path, attempt):
                     announced.add((calls[path], attempt))
     for (key, attempt), times in Counter((effect.key, effect.attempt) for effect in effects if effect.event == "began").items():
         assert times == 1 or key in queued, f"try {attempt} of {key} began {times} times"
@@ -229,7 +229,7 @@ def every_try_was_announced(effects: list[Effect], histories: dict[Key, History]
 
 def nothing_is_left(stage: Stage) -> None:
     """Nobody holds anything any more, nothing waits, and the file is whole."""
-    health = check(stage.file)
+    health = check_database(stage.file)
     assert (health.damage, health.processes) == ((), ())
     with closing(sqlite3.connect(f"file:{stage.file}?mode=ro", uri=True)) as database:
         for left in ("mail", "holders", "processes", "heads WHERE holder IS NOT NULL", "heads WHERE ready_at_s IS NOT NULL"):

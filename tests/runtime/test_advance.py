@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from perdure import Context, step, workflow
+from perdure.code import deterministic_loop
 from perdure.core.paths import Key
-from perdure.programs.code import scheduler
-from perdure.runtime import driving
+from perdure.runtime import blob_loader
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
+from perdure.runtime.local_engine import wait_for_end
 from perdure.stores.memory import MemoryStore
-from perdure.testing.virtual import run
+from perdure.testing.virtual_time import run
 
 
 @step
@@ -28,8 +28,8 @@ async def doubling(ctx: Context, number: int) -> int:
 
 @pytest.mark.parametrize("idle_s", [60.0, 0.0], ids=["warm", "always suspend"])
 def test_no_loop_is_driven_inside_of_a_task_where_a_thread_has_only_one(monkeypatch: pytest.MonkeyPatch, idle_s: float) -> None:
-    monkeypatch.setattr(scheduler, "ONE_TASK_PER_THREAD", True)
-    monkeypatch.setattr(driving, "ONE_TASK_PER_THREAD", True)
+    monkeypatch.setattr(deterministic_loop, "ONE_TASK_PER_THREAD", True)
+    monkeypatch.setattr(blob_loader, "ONE_TASK_PER_THREAD", True)
 
     async def world() -> bytes:
         engine = Engine(MemoryStore(asyncio.get_running_loop().time), [doubling.code], idle_s=idle_s)
@@ -37,7 +37,7 @@ def test_no_loop_is_driven_inside_of_a_task_where_a_thread_has_only_one(monkeypa
         await engine.ready()
         key = Key("t", "doubling", "1")
         await engine.start(key, doubling.code.codec.encode_args((20,), {}, "the input"))
-        result = await finished(engine, key)
+        result = await wait_for_end(engine, key)
         engine.stop()
         await running
         return result

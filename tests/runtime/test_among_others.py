@@ -56,7 +56,7 @@ def test_ctrl_c_gives_back_what_is_in_flight_and_the_same_id_goes_on(tmp_path: P
         assert time.monotonic() - asked_s < WAIT_S / 2
         assert script.complained.splitlines()[-1] == "KeyboardInterrupt"
         events = stage.histories()[KEY].events
-        assert [event.given_back for event in events if isinstance(event, e.Interrupted)] == [True]
+        assert [event.given_back for event in events if isinstance(event, e.InterruptedEvent)] == [True]
         (tmp_path / HURRY).touch()
         again = stage.begin("tests.runtime.script", "k", how, 600.0)
         ending.callback(again.destroy)
@@ -119,4 +119,4 @@ async def test_cancelled_in_a_running_loop_it_gives_back_and_goes_on_when_run_ag
             await running
         history = (await asyncio.to_thread(stage.histories))[KEY]
         assert history.head.holder is None
-        assert [event.given_back for event in history.events if isinstance(event, e.Interrupted)] == [True]
+        assert [event.given_back for event in history.events if isinstance(event, e.InterruptedEvent)] == [True]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from perdure import Context, Err, Fatal, Resource, Retry, RetryAfter, WrongVerb, step, step_info, workflow
-from perdure.client import AsyncClient
 from perdure.core import events as e
 from perdure.core.errors import BadValue, TooLarge, Unencodable
 from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 
@@ -89,7 +89,7 @@ async def test_what_is_said_often_is_told_once_a_second(c: Cluster, client: Asyn
     await c.engine(chatting)
     handle = await client.start(chatting)
     await handle.result()
-    told = [event.body for event in await c.events(handle.key) if isinstance(event, e.Progressed)]
+    told = [event.body for event in await c.events(handle.key) if isinstance(event, e.ProgressedEvent)]
     assert 8 <= len(told) <= 11
 
 

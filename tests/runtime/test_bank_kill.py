@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from perdure.client import Client
-from perdure.service.queries import Status
+from perdure.service.queries import ExecutionStatus
+from perdure.sync_client import Client
 from tests.runtime.bank import ACCOUNTS, CONCURRENCY, PER_ACCOUNT, calls, order
 from tests.runtime.processes import record, seeded, until
 
@@ -65,7 +65,7 @@ def test_killed_again_and_again_no_limit_is_passed_and_every_cent_is_there_once(
             running[which].wait()
             running[which] = begin(file)
         results = Counter(handle.result(END_S) for handle in handles)
-        statuses: list[Status] = [handle.status() for handle in handles]
+        statuses: list[ExecutionStatus] = [handle.status() for handle in handles]
     assert {status.status for status in statuses} == {"completed"}
     with closing(sqlite3.connect(file)) as connection:
         payments = connection.execute("SELECT account, number FROM payments").fetchall()

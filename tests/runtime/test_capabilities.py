@@ -10,14 +10,14 @@ import pytest
 from perdure import AsyncClient, Definition, step, step_info
 from perdure.core import events as e
 from perdure.core import messages
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.errors import MissingCapabilities
-from perdure.core.mail import Opening, Send
-from perdure.core.messages import Patch, Start
-from perdure.core.ops import Call, Err
+from perdure.core.messages import PatchMessage, StartMessage
+from perdure.core.operations import CallOperation, Failure
 from perdure.core.paths import Key
-from perdure.core.program import needs_of
+from perdure.core.program import program_requirements
 from perdure.core.values import encode
-from perdure.stores.base import Post
+from perdure.stores.protocol import Post
 from tests.runtime.cluster import Cluster, until
 from tests.runtime.test_engine import virtually
 
@@ -53,8 +53,10 @@ def priced(*tools: Any, version: str = "1.0.0", second: str = "price") -> Defini
 async def started(c: Cluster, definition: Definition, id: str = "1") -> Key:
     """Start an execution of a definition by mail, as a client does."""
     key = Key("default", definition.code.name, id)
-    start = Start(definition.code.version, encode(((), {}), "input"), 7, definition=definition.graph.definition)
-    await c.store.commit([Post(sends=(Send(key, "start", messages.encode(start), opens=Opening(f"{key.workflow}@{definition.code.version}", key)),))])
+    start = StartMessage(definition.code.version, encode(((), {}), "input"), 7, definition=definition.graph.definition)
+    await c.store.commit(
+        [Post(messages=(OutgoingMessage(key, "start", messages.encode_message(start), opens=NewExecution(f"{key.workflow}@{definition.code.version}", key)),))]
+    )
     return key
 
 
@@ -105,8 +107,8 @@ async def test_what_a_patched_execution_needs_is_found_anew(c: Cluster) -> None:
     key = await started(c, priced())
     await came(c, key, "waiting")
     later = priced(version="1.1.0", second="truck")
-    patch = Patch(later.graph.definition or b"", "", "a truck")
-    await c.store.commit([Post(sends=(Send(key, "patch", messages.encode(patch)),))])
+    patch = PatchMessage(later.graph.definition or b"", "", "a truck")
+    await c.store.commit([Post(messages=(OutgoingMessage(key, "patch", messages.encode_message(patch)),))])
     await asyncio.sleep(60)
     (head,) = await c.store.heads()
     assert (head.holder, head.program, head.status) == (None, "priced@1\ntool:price\ntool:truck", "waiting")
@@ -212,7 +214,7 @@ def test_in_a_mixed_fleet_every_execution_ends_as_with_one_right_engine(seed: in
         for key in keys:
             await came(c, key)
             is_as_with_one_right_engine(await c.events(key), fleet.said[key.id], seconds[key.id])
-            pinned = [need.partition("@")[2] for need in needs_of((await c.head(key)).program) if need.startswith("tool:price@")]
+            pinned = [need.partition("@")[2] for need in program_requirements((await c.head(key)).program) if need.startswith("tool:price@")]
             versions = {kind.partition(" ")[2] for kind, name in fleet.said[key.id] if name == "price"}
             assert not pinned or versions == set(pinned), f"{key} has begun with version {pinned} of a tool, and was continued with {versions}"
 
@@ -221,14 +223,14 @@ def test_in_a_mixed_fleet_every_execution_ends_as_with_one_right_engine(seed: in
 
 async def patched(c: Cluster, key: Key, definition: Definition) -> None:
     """Have an execution go on by another definition, if it is not too late for that."""
-    patch = Patch(definition.graph.definition or b"", "", "a truck")
-    await c.store.commit([Post(sends=(Send(key, "patch", messages.encode(patch)),))])
+    patch = PatchMessage(definition.graph.definition or b"", "", "a truck")
+    await c.store.commit([Post(messages=(OutgoingMessage(key, "patch", messages.encode_message(patch)),))])
 
 
 def is_as_with_one_right_engine(events: Sequence[e.Event], said: list[tuple[str, str]], second: str) -> None:
     """It called what its definition says, once each by the log, where there was the tool."""
-    taken = any(isinstance(event, e.Patched) and not event.refused for event in events)
-    called = [event.op.target for event in events if isinstance(event, e.Opened) and isinstance(event.op, Call)]
+    taken = any(isinstance(event, e.PatchedEvent) and not event.refused for event in events)
+    called = [event.op.target for event in events if isinstance(event, e.OpenedEvent) and isinstance(event.op, CallOperation)]
     assert called == ["price", "truck" if taken else second]
-    assert {event.outcome for event in events if isinstance(event, e.Settled) and isinstance(event.outcome, Err)} == set()
+    assert {event.outcome for event in events if isinstance(event, e.SettledEvent) and isinstance(event.outcome, Failure)} == set()
     assert not [kind for kind, name in said if kind.startswith("bare") or (kind.startswith("half") and name == "truck")]

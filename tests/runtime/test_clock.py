@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from perdure.core.time_bounds import TimeBounds
-from perdure.runtime.clock import FRESH_S, WIDE_S, Reading, StoreClock
-from perdure.stores.sqlite.time import SteadyClock
+from perdure.runtime.store_clock import READING_VALID_S, READING_WIDTH_MAX_S, ClockReading, StoreClock
+from perdure.stores.sqlite.steady_clock import SteadyClock
 
 AHEAD_S = 1.7e9
 """How far the store's time is ahead of the monotonic clock."""
@@ -66,8 +66,8 @@ def test_a_pause_on_either_side_of_the_stores_reading_widens_bounds_by_its_lengt
 def test_a_wide_reading_takes_nothing_away_from_close_bounds_even_from_old_ones() -> None:
     host = Host()
     host.ask(0.001, 0.001)
-    host.monotonic_s += 2 * FRESH_S
-    host.ask(WIDE_S, 1.0)
+    host.monotonic_s += 2 * READING_VALID_S
+    host.ask(READING_WIDTH_MAX_S, 1.0)
     assert host.width_s() <= 0.002 + ROUNDED_S
 
 
@@ -78,7 +78,7 @@ def test_a_reading_that_is_close_takes_the_place_of_old_bounds_as_clocks_of_two_
         host.monotonic_s += 1.0
         host.ahead_s += 1e-4
         now = host.clock.now()
-        assert now.earliest_s - FRESH_S * 2e-4 <= host.store_s <= now.latest_s + FRESH_S * 2e-4
+        assert now.earliest_s - READING_VALID_S * 2e-4 <= host.store_s <= now.latest_s + READING_VALID_S * 2e-4
 
 
 @pytest.mark.parametrize("by_s", [-3600.0, -0.3, 0.3, 3600.0])
@@ -97,7 +97,7 @@ def test_what_the_store_says_is_past_is_past_once_it_has_said_so() -> None:
         host.monotonic_s += rng.random() ** 8
         said_s = host.store_s
         host.monotonic_s += rng.random() ** 8
-        host.clock.take(Reading(said_s, asked_s, host.monotonic_s))
+        host.clock.take(ClockReading(said_s, asked_s, host.monotonic_s))
         assert host.clock.now().earliest_s >= said_s - ROUNDED_S
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client import Client
 from perdure.core import events as e
+from perdure.sync_client import Client
 from tests.runtime.flows import patient, ticking
 from tests.runtime.processes import Effect, Process, Stage, record, until
 from tests.runtime.shifted import set_clock
@@ -100,5 +100,5 @@ def test_a_clock_that_jumps_delays_nobody_kills_nobody_and_turns_no_time_back(st
     histories = sorted(stage.histories().values(), key=lambda history: history.head.key.id == "late")
     for history in histories:
         is_sound(history)
-        assert not any(isinstance(event, e.Interrupted) for event in history.events)
+        assert not any(isinstance(event, e.InterruptedEvent) for event in history.events)
     assert histories[-1].head.created_at_s >= max(history.head.ended_at_s or 0.0 for history in histories[:-1]) - AGREE_S

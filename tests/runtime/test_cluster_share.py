@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from perdure.client import AsyncClient, Client
 from perdure.core import events as e
 from perdure.core.paths import Key
+from perdure.sync_client import AsyncClient, Client
 from tests.runtime.flows import LARGE_BYTES, hearing, patient, where
 from tests.runtime.processes import History, Process, Stage, record, seeded, until
 from tests.runtime.storm import every_try_was_announced, is_sound
@@ -84,9 +84,9 @@ def history(stage: Stage, key: Key = KEY) -> History:
     return stage.histories()[key]
 
 
-def interruptions(found: History) -> list[e.Interrupted]:
+def interruptions(found: History) -> list[e.InterruptedEvent]:
     """The interruptions of its tries."""
-    return [event for event in found.events if isinstance(event, e.Interrupted)]
+    return [event for event in found.events if isinstance(event, e.InterruptedEvent)]
 
 
 HEARING, WORDS = 250, 6

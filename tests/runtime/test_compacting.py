@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from perdure import Context, Definition, step, workflow
+from perdure.code.declarations import CodeWorkflow
 from perdure.core import events as e
-from perdure.core import log
+from perdure.core import log_format
 from perdure.core.paths import Key
-from perdure.programs.code.declare import CodeWorkflow
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
-from perdure.stores.base import Log
+from perdure.runtime.local_engine import wait_for_end
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import StoredLog
 from perdure.testing import World
-from perdure.testing.virtual import run
+from perdure.testing.virtual_time import run
 
 TURNS = 300
 
@@ -27,7 +27,7 @@ class Counting(MemoryStore):
 
     reads = 0
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         self.reads += 1
         return await super().read(key, after)
 
@@ -63,7 +63,7 @@ def test_a_log_that_cannot_be_compacted_is_not_read_at_every_commit() -> None:
         await engine.ready()
         key = Key("t", "coupled", "1")
         await engine.start(key, coupled.code.codec.encode_args((), {}, "the input"))
-        await finished(engine, key)
+        await wait_for_end(engine, key)
         engine.stop()
         await running
         return store.reads
@@ -92,7 +92,7 @@ def archives(workflows: Sequence[Any]) -> list[bool]:
             await asyncio.sleep(200)
             rows = await store.read(key)
             assert rows is not None
-            snapshots = [event for event in log.decode_all(rows.rows) if isinstance(event, e.Snapshot)]
+            snapshots = [event for event in log_format.decode_rows(rows.rows) if isinstance(event, e.SnapshotEvent)]
             found.append(any(event.archive is not None for event in snapshots))
             engine.stop()
             await running
@@ -124,5 +124,5 @@ def test_a_definition_says_whether_what_compaction_replaces_is_kept(archive: str
         world.skip("5m")
         found = world.machine.read(run.key)
         assert found is not None
-        (snapshot,) = [event for event in log.decode_all(found.rows) if isinstance(event, e.Snapshot)]
+        (snapshot,) = [event for event in log_format.decode_rows(found.rows) if isinstance(event, e.SnapshotEvent)]
         assert (snapshot.archive is not None) is (archive == "archive: true")

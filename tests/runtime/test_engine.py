@@ -14,17 +14,17 @@ import pytest
 
 from perdure import Context, NeedsAttention, Retry, Workflow, step, workflow
 from perdure.core import events as e
-from perdure.core import log, messages, values
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.errors import StoreError, UnknownProgram
-from perdure.core.mail import Opening, Send
-from perdure.core.messages import Start, encode
-from perdure.core.ops import Ok
-from perdure.core.paths import Key, text
+from perdure.core.messages import StartMessage, encode_message
+from perdure.core.operations import Success
+from perdure.core.paths import Key, path_text
 from perdure.runtime.engine import CLAIM_MAX, Engine
-from perdure.stores.base import Claim, Filter, Log, Moment, Post
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Claim, HeadFilter, Post, StoredLog, StoreTime
 from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
-from perdure.testing.virtual import run
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, cluster, now_s, settle, until
 
 LEASE_S = 15.0
@@ -241,7 +241,7 @@ async def test_of_the_engines_on_one_store_one_performs_each_step_once(c: Cluste
     await c.post_all(one, [(name, (name, 5.0)) for name in names])
     await settle(20)
     assert Counter(done) == Counter(begun) == Counter(names)
-    performed_by = {event.by for name in names for event in await c.events(key(one, name)) if isinstance(event, e.Opened)}
+    performed_by = {event.by for name in names for event in await c.events(key(one, name)) if isinstance(event, e.OpenedEvent)}
     assert performed_by <= {process.engine.holder for process in engines}
 
 
@@ -289,8 +289,8 @@ async def test_a_stopped_engine_hands_over_at_once_and_no_try_is_counted(c: Clus
         await settle(0.5)
     assert await c.result(engine, once) == "x"
     events = await c.events(key(once))
-    assert not any(isinstance(event, e.Retrying) for event in events)
-    assert [event.attempt for event in events if isinstance(event, e.Interrupted)] == [1, 2, 3]
+    assert not any(isinstance(event, e.RetryingEvent) for event in events)
+    assert [event.attempt for event in events if isinstance(event, e.InterruptedEvent)] == [1, 2, 3]
     assert (begun, done) == (["x"] * 4, ["x"])
 
 
@@ -432,7 +432,7 @@ async def test_mail_to_an_execution_that_is_performing_is_heard_at_once(c: Clust
     await asyncio.sleep(10)
     await c.send(key(both), "go", 1)
     await settle()
-    assert any(isinstance(event, e.Received) for event in await c.events(key(both)))
+    assert any(isinstance(event, e.ReceivedEvent) for event in await c.events(key(both)))
     assert await c.result(engine, both) == ("x", 1)
     assert begun == ["x"]
 
@@ -501,8 +501,8 @@ async def test_mail_that_a_late_answer_to_a_claim_hands_over_once_more_is_decide
     await asyncio.sleep(1)
     await c.send(key(busy), "second")
     await asyncio.sleep(20)
-    assert [event.name for event in await c.events(key(busy)) if isinstance(event, e.Arrived)] == ["first", "second"]
-    assert await c.mail(key(busy)) == 0
+    assert [event.name for event in await c.events(key(busy)) if isinstance(event, e.MessageArrivedEvent)] == ["first", "second"]
+    assert await c.messages(key(busy)) == 0
 
 
 @virtually
@@ -539,7 +539,7 @@ def test_a_thousand_sleepers_wake_each_on_its_time_and_take_no_memory_meanwhile(
             began_s = now_s()
             await c.post_all(sleeper, [(str(number), (duration_s,)) for number, duration_s in enumerate(durations_s)])
             await asyncio.sleep(99)
-            assert len(engine.engine._warm) == 0
+            assert len(engine.engine._residents) == 0
             await asyncio.sleep(1000)
             for number, duration_s in enumerate(durations_s):
                 ended = (await c.fold(key(sleeper, str(number)))).ended
@@ -553,9 +553,9 @@ async def test_an_execution_leaves_memory_when_it_has_been_idle_for_long_and_not
     engine = await c.engine(listener, one, idle_s=10.0)
     assert await c.start(engine, listener) and await c.start(engine, one, "x", 100.0)
     await asyncio.sleep(9)
-    assert {warm.key for warm in engine.engine._warm} == {key(listener), key(one)}
+    assert {resident.key for resident in engine.engine._residents} == {key(listener), key(one)}
     await asyncio.sleep(3)
-    assert {warm.key for warm in engine.engine._warm} == {key(one)}
+    assert {resident.key for resident in engine.engine._residents} == {key(one)}
     await c.send(key(listener), "go", 1)
     assert await c.result(engine, listener) == 1
     assert await c.result(engine, one) == "x"
@@ -569,7 +569,7 @@ async def test_what_has_ended_takes_no_memory(c: Cluster) -> None:
         await c.post(one, "x", 0.0, id=str(number))
     await settle()
     assert len(done) == 50
-    assert len(engine.engine._warm) == 0 and len(engine.engine._tasks) == 1
+    assert len(engine.engine._residents) == 0 and len(engine.engine._tasks) == 1
 
 
 # Families, programs and versions.
@@ -594,7 +594,7 @@ async def test_an_engine_with_a_root_claims_that_family_only(c: Cluster) -> None
     assert await c.start(engine, parent)
     assert await c.result(engine, parent) == ["first", "second"]
     await asyncio.sleep(10)
-    assert [head.key for head in await c.store.heads(Filter(statuses=frozenset({"pending"})))] == [key(parent, "other"), stranger]
+    assert [head.key for head in await c.store.heads(HeadFilter(statuses=frozenset({"pending"})))] == [key(parent, "other"), stranger]
     assert done == ["first", "second"]
 
 
@@ -669,7 +669,7 @@ def test_large_values_come_back_whole_also_in_another_engine(idle_s: float) -> N
     run(world)
 
 
-async def logged(c: Cluster, of: Key) -> Log:
+async def logged(c: Cluster, of: Key) -> StoredLog:
     found = await c.store.read(of)
     assert found is not None
     return found
@@ -693,7 +693,7 @@ class Witness(logging.Handler):
         self.said: list[tuple[str, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        (*_, last) = log.decode_all(row for _, row in self._store._executions[key(talkative)].rows)
+        (*_, last) = log_format.decode_rows(row for _, row in self._store._executions[key(talkative)].rows)
         self.said.append((record.getMessage(), type(last).__name__))
 
 
@@ -718,7 +718,7 @@ def test_lines_of_a_workflow_come_once_and_after_their_commit(idle_s: float, mon
 
 def test_a_defect_in_a_task_of_the_engine_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Defective(FaultyStore):
-        async def read(self, key: Key, after: int = 0) -> Log | None:
+        async def read(self, key: Key, after: int = 0) -> StoredLog | None:
             raise ZeroDivisionError("planted")
 
     async def world() -> None:
@@ -738,10 +738,10 @@ def test_a_defect_in_a_task_of_the_engine_is_logged(caplog: pytest.LogCaptureFix
 def test_what_an_engine_can_t_carry_on_is_parked_alone_and_goes_on_when_it_is_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain, is_broken = log.encode, True
+    plain, is_broken = log_format.encode_row, True
 
     def encoding(events: Sequence[e.Event]) -> bytes:
-        if is_broken and any(isinstance(event, e.Settled) and event.outcome == Ok(values.encode("x", "a result")) for event in events):
+        if is_broken and any(isinstance(event, e.SettledEvent) and event.outcome == Success(values.encode("x", "a result")) for event in events):
             raise ZeroDivisionError("planted")
         return plain(events)
 
@@ -755,11 +755,11 @@ def test_what_an_engine_can_t_carry_on_is_parked_alone_and_goes_on_when_it_is_re
             broken = await c.fold(key(one, "broken"))
             assert broken.parked is not None and broken.parked.reason == "diverged" and "planted" in broken.parked.detail[0]
             is_broken = False
-            await c.tell(key(one, "broken"), messages.Retry())
+            await c.tell(key(one, "broken"), messages.RetryMessage())
             await settle(60)
             assert await c.result(engine, one, "broken") == "x"
 
-    monkeypatch.setattr(log, "encode", encoding)
+    monkeypatch.setattr(log_format, "encode", encoding)
     run(world)
     assert "is parked" in caplog.text
 
@@ -798,7 +798,7 @@ def test_many_kills_at_drawn_moments_lose_nothing_and_settle_each_step_once() ->
             engine = await c.engine(three, lease_s=3.0)
             for number in range(10):
                 assert await c.result(engine, three, str(number)) == ["a", "b", "c"]
-                paths = [text(event.path) for event in await c.events(key(three, str(number))) if isinstance(event, e.Settled)]
+                paths = [path_text(event.path) for event in await c.events(key(three, str(number))) if isinstance(event, e.SettledEvent)]
                 assert paths == ["do", "do#2", "do#3"]
 
     for seed in range(10):
@@ -807,9 +807,9 @@ def test_many_kills_at_drawn_moments_lose_nothing_and_settle_each_step_once() ->
 
 @virtually
 async def test_what_is_pinned_and_has_not_begun_stays_pinned_whatever_message_comes_before(c: Cluster) -> None:
-    start = Start(2, one.code.codec.encode_args(("x", 0.0), {}, "input"), 7)
-    later = Send(key(one), "start", encode(start), now_s() + 100, Opening("one@2", key(one)))
-    await c.store.commit([Post(sends=(later,))])
+    start = StartMessage(2, one.code.codec.encode_args(("x", 0.0), {}, "input"), 7)
+    later = OutgoingMessage(key(one), "start", encode_message(start), now_s() + 100, NewExecution("one@2", key(one)))
+    await c.store.commit([Post(messages=(later,))])
     newer: Workflow[..., str] = Workflow(replace(one.code, version=2), list)
     engine = await c.engine(newer)
     await c.send(key(one), "early")
@@ -837,11 +837,11 @@ async def test_an_engine_that_can_not_be_kept_alive_ends_and_says_why(c: Cluster
     class Damaged(MemoryStore):
         renewals = 0
 
-        async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+        async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
             self.renewals += 1
             if self.renewals > 2 and lease_s:
                 raise StoreError("the file is damaged; restore it from a backup")
-            return Moment((await super().renew(holder, lease_s, about)).now_s, self.renewals)
+            return StoreTime((await super().renew(holder, lease_s, about)).now_s, self.renewals)
 
     engine = Engine(Damaged(now_s), [one.code])
     with pytest.raises(StoreError, match="damaged"):

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from perdure import Context, ExecutionFailed, Retry, step, workflow
-from perdure.client import Client
-from perdure.core.events import Started
-from perdure.testing.virtual import VirtualLoop
+from perdure.core.events import StartedEvent
+from perdure.sync_client import Client
+from perdure.testing.virtual_time import VirtualLoop
 from tests.runtime.cluster import Cluster, until
 from tests.runtime.processes import History, Stage
 
@@ -46,7 +46,7 @@ async def refusing(ctx: Context) -> None:
 
 def in_order(history: History) -> None:
     """Check the times of an execution that has ended."""
-    started_s = next((event.at_s for event in history.events if isinstance(event, Started)), None)
+    started_s = next((event.at_s for event in history.events if isinstance(event, StartedEvent)), None)
     times_s = [at_s for event in history.events if (at_s := getattr(event, "at_s", None)) is not None]
     assert times_s == sorted(times_s), history
     assert history.head.ended_at_s is not None

@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from perdure import Context, HasEnded, NotFound, SyncContext, step, workflow
-from perdure.client import AsyncClient
 from perdure.core import events as e
-from perdure.core.messages import Evict, Pause
+from perdure.core.messages import EvictMessage, PauseMessage
 from perdure.runtime.engine import Engine
 from perdure.stores.memory import MemoryStore
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import NEVER_S, Cluster, settle
 from tests.runtime.test_engine import key, listener, sleeper
 from tests.service.world import virtually
@@ -67,10 +67,10 @@ async def test_a_step_that_hangs_is_begun_again_and_nothing_is_counted(c: Cluste
     assert await handle.result() == ["a", "b"]
     assert sorted(begun) == ["a", "a", "b"]  # what had succeeded is not done again
     events = await c.events(handle.key)
-    assert [event.reason for event in events if isinstance(event, e.Evicted)] == ["it hangs"]
-    assert [event.given_back for event in events if isinstance(event, e.Interrupted)] == [True]
+    assert [event.reason for event in events if isinstance(event, e.EvictedEvent)] == ["it hangs"]
+    assert [event.given_back for event in events if isinstance(event, e.InterruptedEvent)] == [True]
     assert "execution.evicted" in [event.type async for event in handle.events()]
-    assert len(engine.engine._warm) == 0
+    assert len(engine.engine._residents) == 0
 
 
 @virtually
@@ -78,11 +78,11 @@ async def test_what_waits_leaves_memory_and_goes_on_when_what_it_waits_for_comes
     engine = await c.engine(sleeper, listener, plain, poll_s=NEVER_S)
     asleep, listens, other = await client.start(sleeper, 100.0), await client.start(listener), await client.start(plain)
     await settle()
-    assert len(engine.engine._warm) == 3
+    assert len(engine.engine._residents) == 3
     for handle in (asleep, listens, other):
         await handle.evict(wait=True)
         await settle()
-    assert len(engine.engine._warm) == 0
+    assert len(engine.engine._residents) == 0
     await listens.send("go", "yes")
     await other.send("go", "gone")
     assert (await listens.result(), await other.result()) == ("yes", "gone")
@@ -101,7 +101,7 @@ async def test_told_again_and_again_while_its_engine_stops_it_goes_on_elsewhere(
         await handle.evict()
     assert await handle.result() == ["a", "b"]
     await settle()
-    assert (len(first.engine._warm), len(second.engine._warm)) == (0, 0)
+    assert (len(first.engine._residents), len(second.engine._residents)) == (0, 0)
 
 
 async def test_a_sync_step_is_finished_first_and_counts_as_done() -> None:
@@ -112,19 +112,19 @@ async def test_a_sync_step_is_finished_first_and_counts_as_done() -> None:
         while "thread" not in begun:
             await asyncio.sleep(0.01)
         await handle.evict(wait=True)
-        assert len(engine._warm) == 1
+        assert len(engine._residents) == 1
         may_end.set()
         assert await handle.result() == ["thread", "b"]
     engine.stop()
     await running
-    assert sorted(begun) == ["b", "b", "thread"] and len(engine._warm) == 0
+    assert sorted(begun) == ["b", "b", "thread"] and len(engine._residents) == 0
 
 
 @virtually
 async def test_what_is_paused_stays_paused_and_what_has_ended_or_never_was_is_refused(c: Cluster, client: AsyncClient) -> None:
     await c.engine(listener)
     handle = await client.start(listener)
-    await c.tell(handle.key, Pause("lunch"))
+    await c.tell(handle.key, PauseMessage("lunch"))
     await settle()
     await handle.evict(wait=True)
     await settle()
@@ -134,8 +134,8 @@ async def test_what_is_paused_stays_paused_and_what_has_ended_or_never_was_is_re
     assert await handle.result() == 1
     with pytest.raises(HasEnded, match="evict"):
         await handle.evict()
-    await c.tell(handle.key, Evict())
+    await c.tell(handle.key, EvictMessage())
     await settle()
-    assert not any(isinstance(event, e.Evicted) for event in (await c.events(handle.key))[-1:])
+    assert not any(isinstance(event, e.EvictedEvent) for event in (await c.events(handle.key))[-1:])
     with pytest.raises(NotFound):
         await (await client.get(key(sleeper), sleeper)).evict()

@@ -22,5 +22,5 @@ def test_steps_that_fork_and_spawn_harm_neither_the_engine_nor_the_file(tmp_path
         histories = stage.histories()
         for history in histories.values():
             is_sound(history)
-            assert not any(isinstance(event, e.Interrupted) for event in history.events)
+            assert not any(isinstance(event, e.InterruptedEvent) for event in history.events)
         every_try_was_announced(stage.effects(), histories)

@@ -13,9 +13,9 @@ from perdure import Context, NeedsAttention, workflow
 from perdure.core import values
 from perdure.core.errors import BadValue, NotFound, StoreError, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.runtime.host import finished, hosting, open_store
-from perdure.stores.base import Store
+from perdure.runtime.local_engine import local_engine, open_store, wait_for_end
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Store
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +141,9 @@ def test_a_file_that_is_open_here_and_in_another_process_is_opened_too(tmp_path:
         await opened("sqlite:///p.db")
         await store.close()
 
-    program = "import sys\nfrom perdure.runtime.host import open_store\nstore = open_store('sqlite:///p.db')\nprint('open', flush=True)\nsys.stdin.read()"
+    program = (
+        "import sys\nfrom perdure.runtime.local_engine import open_store\nstore = open_store('sqlite:///p.db')\nprint('open', flush=True)\nsys.stdin.read()"
+    )
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         try:
             assert other.stdout is not None and other.stdout.readline() == "open\n"
@@ -205,29 +207,29 @@ async def hello(ctx: Context, name: str) -> str:
 
 async def test_a_host_lets_the_file_go_when_its_block_is_left_also_by_an_error() -> None:
     with pytest.raises(ZeroDivisionError):
-        async with hosting([hello.code], "sqlite:///p.db"):
+        async with local_engine([hello.code], "sqlite:///p.db"):
             raise ZeroDivisionError
     await opened("sqlite:///p.db")
 
 
 async def test_waiting_for_what_was_never_started_says_that_there_is_none() -> None:
-    async with hosting([hello.code], "memory:") as engine:
+    async with local_engine([hello.code], "memory:") as engine:
         with pytest.raises(NotFound, match="there is no execution default/hello/e"):
-            await finished(engine, hello.key("e"))
+            await wait_for_end(engine, hello.key("e"))
 
 
 async def test_waiting_for_what_has_ended_already_answers_at_once() -> None:
-    async with hosting([hello.code], "memory:") as engine:
+    async with local_engine([hello.code], "memory:") as engine:
         assert await engine.start(hello.key("e"), hello.code.codec.encode_args(("Ada",), {}, "input"))
         for _ in range(2):
             async with asyncio.timeout(0.9):
-                assert values.decode(await finished(engine, hello.key("e")), str, "result") == "Hello Ada"
+                assert values.decode(await wait_for_end(engine, hello.key("e")), str, "result") == "Hello Ada"
 
 
 async def test_many_may_wait_for_one_end() -> None:
-    async with hosting([hello.code], "memory:") as engine:
+    async with local_engine([hello.code], "memory:") as engine:
         assert await engine.start(hello.key("e"), hello.code.codec.encode_args(("Ada",), {}, "input"))
-        raws = await asyncio.gather(*(finished(engine, hello.key("e")) for _ in range(10)))
+        raws = await asyncio.gather(*(wait_for_end(engine, hello.key("e")) for _ in range(10)))
         assert len(set(raws)) == 1
 
 
@@ -239,13 +241,13 @@ async def test_an_execution_that_needs_attention_says_so_to_whoever_waits() -> N
         await ctx.listen("go")
 
     key = Key("default", "changing", "e")
-    async with hosting([workflow(name="changing")(before).code], "sqlite:///p.db") as engine:
+    async with local_engine([workflow(name="changing")(before).code], "sqlite:///p.db") as engine:
         assert await engine.start(key, hello.code.codec.encode_args((), {}, "input"))
-    async with hosting([workflow(name="changing")(after).code], "sqlite:///p.db") as engine:
+    async with local_engine([workflow(name="changing")(after).code], "sqlite:///p.db") as engine:
         assert not await engine.start(key, hello.code.codec.encode_args((), {}, "input"))
         with pytest.raises(NeedsAttention, match="diverged"):
             async with asyncio.timeout(10):
-                await finished(engine, key)
+                await wait_for_end(engine, key)
 
 
 class Broken(MemoryStore):
@@ -270,11 +272,11 @@ async def test_a_host_whose_engine_fails_raises_its_error_and_does_not_wait_for_
         return Broken(method)
 
     async def wait() -> None:
-        async with asyncio.timeout(5), hosting([waiting.code], "memory:") as engine:
+        async with asyncio.timeout(5), local_engine([waiting.code], "memory:") as engine:
             await engine.start(waiting.key("e"), hello.code.codec.encode_args((), {}, "input"))
-            await finished(engine, waiting.key("e"))
+            await wait_for_end(engine, waiting.key("e"))
 
-    monkeypatch.setattr("perdure.runtime.host.open_store", broken)
+    monkeypatch.setattr("perdure.runtime.local_engine.open_store", broken)
     began_s = time.monotonic()
     with pytest.raises(ZeroDivisionError, match="planted"):
         await wait()

@@ -13,17 +13,17 @@ import pytest
 
 from perdure import Context, Err, JoinFailed, Queue, RaceFailed, Resource, Retry, SyncContext, Transaction, step, workflow
 from perdure.core import events as e
-from perdure.core import log
+from perdure.core import log_format
 from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution
-from perdure.core.folding import fold
 from perdure.core.limits import ERROR_MESSAGE_CHARACTERS_MAX, ERROR_TRACEBACK_CHARACTERS_MAX
-from perdure.core.ops import Ok
+from perdure.core.operations import Success
 from perdure.core.paths import Key
+from perdure.core.replay import fold_events
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.sdk import Workflow
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.workflow_function import Workflow
 from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS
 
 ENDS_S = 15.0
@@ -376,12 +376,12 @@ class Place:
         return {name: await self.fold(key) for name, key in keys.items()}
 
     async def fold(self, key: Key) -> Execution:
-        return fold(key, await self.events(key))
+        return fold_events(key, await self.events(key))
 
     async def events(self, key: Key) -> list[e.Event]:
         found = await self.store.read(key)
         assert found is not None
-        return log.decode_all(found.rows)
+        return log_format.decode_rows(found.rows)
 
     async def is_warm_and_well(self) -> None:
         """The engine goes on, and the queue of one place has it free."""
@@ -439,8 +439,8 @@ def test_whatever_a_step_raises_is_a_recorded_failure_and_the_engine_goes_on(
             keys = {name: await p.start(attempts if name != "rollback of half a surrogate" else raises_from_step, number, name) for name in names}
             for name, execution in (await p.ended(keys)).items():
                 events = await p.events(keys[name])
-                failures = [event.error for event in events if isinstance(event, e.Retrying)]
-                failures += [event.outcome.error for event in events if isinstance(event, e.Settled) and isinstance(event.outcome, Err)]
+                failures = [event.error for event in events if isinstance(event, e.RetryingEvent)]
+                failures += [event.outcome.error for event in events if isinstance(event, e.SettledEvent) and isinstance(event.outcome, Err)]
                 assert failures and all(map(is_bounded, failures)), name
                 assert execution.status in ("completed", "failed") and execution.ended is not None, name
                 if execution.status == "failed":
@@ -490,7 +490,7 @@ def test_a_step_that_cancels_the_task_in_which_it_runs_cancels_nothing_else(how:
             key = await p.start(cancelling, how, queue)
             execution = (await p.ended({"it": key}))["it"]
             assert execution.status == "completed" and execution.ended is not None
-            assert isinstance(execution.ended.outcome, Ok) and isinstance(execution.ended.outcome.value, bytes)
+            assert isinstance(execution.ended.outcome, Success) and isinstance(execution.ended.outcome.value, bytes)
             first, second = msgspec.msgpack.decode(execution.ended.outcome.value)
             assert (first, second) == ("CancelledError" if how == "at once" else "all the same", "well")
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from perdure import Context, HasEnded, InputDiffers, NotFound, Queue, Signal, workflow
-from perdure.client import AsyncClient, Client
 from perdure.core.errors import BadValue, StoreError, WrongVerb
 from perdure.core.limits import BLOB_BYTES_MIN
 from perdure.runtime.engine import Engine
-from perdure.stores.codecs import Compressed
 from perdure.stores.memory import MemoryStore
+from perdure.stores.payload_codec import Compressed
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient, Client
 from tests.runtime.processes import until
 
 approved = Signal("approved", bool)
@@ -366,7 +366,7 @@ async def test_an_engine_of_another_store_begins_soon_after_the_commit(file: Pat
 
 
 async def test_after_a_rollback_nobody_looks_for_ever(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.stores.sqlite.heralds.PATIENCE_S", 0.5)
+    monkeypatch.setattr("perdure.stores.sqlite.transaction_watcher.WATCH_MAX_S", 0.5)
     async with AsyncClient(f"sqlite:///{file}") as client:
         with closing(sqlite3.connect(file)) as connection:
             await client.start(greet.with_(connection=connection), "Ada")

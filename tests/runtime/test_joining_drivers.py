@@ -11,13 +11,13 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure import Context, InputDiffers, Signal, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.core.limits import BLOB_BYTES_MIN
 from perdure.runtime.engine import Engine
-from perdure.stores.codecs import Compressed
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.payload_codec import Compressed
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient
 from tests.runtime.callers import ON_POSTGRES, ON_SQLITE, Caller, caller, needed
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
@@ -52,7 +52,7 @@ class Shop:
     async def make(self) -> None:
         """Make the table."""
         store = self.open()
-        _ = await store.moment()
+        _ = await store.store_time()
         await store.close()
         if self.place.startswith("postgresql:"):
             other = await asyncpg.connect(self.place)
@@ -169,7 +169,7 @@ class TestEveryDriver:
             await user.commit()
             await user.begin()
         assert await ids(client) == ["o1"]
-        assert [mail.key for mail in await client._store.mail(handle.key)] == ["start", "message:k"]
+        assert [mail.key for mail in await client._store.messages(handle.key)] == ["start", "message:k"]
 
     async def test_what_fails_leaves_nothing_and_the_transaction_as_it_was(self, client: AsyncClient, user: Caller, shop: Shop) -> None:
         await user.execute(INSERT)

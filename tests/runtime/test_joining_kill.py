@@ -11,8 +11,8 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
-from perdure.client import AsyncClient
 from perdure.runtime.engine import Engine
+from perdure.sync_client import AsyncClient
 from tests.runtime.processes import Stage, record, seeded
 from tests.runtime.till import opened, receipt
 from tests.stores.servers import Server, postgres
@@ -55,7 +55,7 @@ def test_whoever_is_killed_each_sale_has_a_receipt_and_there_is_no_other(tmp_pat
 async def make(place: str) -> None:
     """Make the tables."""
     store = opened(place)
-    _ = await store.moment()
+    _ = await store.store_time()
     await store.close()
     _ = await asked(place, "DROP TABLE IF EXISTS sales", "DROP TABLE IF EXISTS receipts", *MAKE)
 

@@ -9,11 +9,11 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure import Context, Queue, Signal, workflow
-from perdure.client import AsyncClient, Client
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.postgres.store import PostgresStore
+from perdure.sync_client import AsyncClient, Client
 from tests.runtime.callers import Caller, caller, needed
 from tests.stores.proxy import Loss, proxied
 from tests.stores.servers import Server, postgres
@@ -48,7 +48,7 @@ async def server(running_server: Server) -> Server:
 @pytest.fixture
 async def store(server: Server) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(server.url)
-    _ = await store.moment()
+    _ = await store.store_time()
     yield store
     await store.close()
 
@@ -121,7 +121,7 @@ async def test_who_has_lost_a_commit_or_its_answer_makes_it_again_and_it_is_ther
         assert await buys(proxy.url) is (loss == "commit")
         assert await buys(server.url) is False
     assert await ids(client) == ["book"] and await other.fetchval("SELECT count(*) FROM orders") == 1
-    assert [mail.key for mail in await client._store.mail(Key("default", "order", "book"))] == ["start", "message:paid"]
+    assert [mail.key for mail in await client._store.messages(Key("default", "order", "book"))] == ["start", "message:paid"]
     await other.close()
 
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure.core import events as e
-from perdure.core import log
+from perdure.core import log_format
 from perdure.core.paths import Key, idempotency_key
-from perdure.runtime.host import open_store
+from perdure.runtime.local_engine import open_store
 
 KEY = Key("default", "story", "k")
 LAPS = 8
@@ -147,14 +147,14 @@ class Story:
             found = {head.key: await store.read(head.key) for head in await store.heads()}
         finally:
             await store.close()
-        return {key: log.decode_all(one.rows) for key, one in found.items() if one is not None}
+        return {key: log_format.decode_rows(one.rows) for key, one in found.items() if one is not None}
 
     def settled(self) -> Counter[str]:
         """The keys of the steps that have settled, and how often."""
         found = Counter[str]()
         for key, events in self.logs().items():
-            calls = {event.path for event in events if isinstance(event, e.Opened) and type(event.op).__name__ == "Call"}
-            found.update(idempotency_key(key, event.path) for event in events if isinstance(event, e.Settled) and event.path in calls)
+            calls = {event.path for event in events if isinstance(event, e.OpenedEvent) and type(event.op).__name__ == "Call"}
+            found.update(idempotency_key(key, event.path) for event in events if isinstance(event, e.SettledEvent) and event.path in calls)
         return found
 
 

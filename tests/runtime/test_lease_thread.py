@@ -6,8 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from perdure.runtime.holder import Holder
-from perdure.runtime.presence import here
+from perdure.runtime.holder import Holder, process_info_here
 from perdure.stores.memory import MemoryStore
 
 LEASE_S = 0.9
@@ -18,7 +17,7 @@ HOLDER = "the one"
 async def alive(store: MemoryStore) -> AsyncIterator[tuple[Holder, list[int]]]:
     """A holder that is kept alive by a thread, and the epochs that it was told."""
     told: list[int] = []
-    holder = Holder(store, HOLDER, here("engine", ["order@1"]), LEASE_S, threaded=True)
+    holder = Holder(store, HOLDER, process_info_here("engine", ["order@1"]), LEASE_S, threaded=True)
     _ = await holder.join()
 
     async def hear(moment: object) -> None:

@@ -12,19 +12,18 @@ from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, Ne
 from perdure.core import events as e
 from perdure.core import limits, messages, values
 from perdure.core.errors import ErrorInfo
-from perdure.core.paths import Queue, text
-from perdure.runtime.claims import LOOK_S
-from perdure.runtime.lending import Wanted
-from perdure.runtime.loans import LEASE_S as LOAN_S
-from perdure.runtime.loans import PAST_MAX, Beat, Borrower, Gone, Loan
-from perdure.stores.base import Limits
+from perdure.core.paths import QueueAddress, path_text
+from perdure.runtime.holder import WANTED_POLL_S
+from perdure.runtime.task_broker import PAST_LEASES_MAX, HeartbeatReply, LeaseEnd, LeaseRequest, TaskLease, TaskWorker
+from perdure.runtime.task_broker import TASK_LEASE_S as LOAN_S
 from perdure.stores.memory import MemoryStore
-from perdure.testing.virtual import run
+from perdure.stores.protocol import QueueLimits
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
 
 LEASE_S = 15.0
-GPU = Queue("default", "gpu")
-ADA, BOB = Borrower("", "ada"), Borrower("", "bob")
+GPU = QueueAddress("default", "gpu")
+ADA, BOB = TaskWorker("", "ada"), TaskWorker("", "bob")
 
 
 def virtually(test: Callable[[Cluster], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -71,30 +70,32 @@ async def drawing_many(ctx: Context, count: int) -> list[Any]:
     return await ctx.map(lambda c, name: c.step(draw, name), [str(number) for number in range(count)])
 
 
-async def lent(process: Process, borrower: Borrower = ADA, *, wait_s: float = 0.0, lease_s: float | None = LOAN_S, **wanted: Any) -> list[Loan]:
+async def lent(process: Process, task_worker: TaskWorker = ADA, *, wait_s: float = 0.0, lease_s: float | None = LOAN_S, **wanted: Any) -> list[TaskLease]:
     """What a borrower is lent."""
-    loans = await process.lender.lease(borrower, Wanted(wanted.pop("queues", ["gpu"]), wanted.pop("tenants", None), wait_s=wait_s, lease_s=lease_s, **wanted))
-    assert isinstance(loans, list), loans
-    return loans
+    task_leases = await process.broker.lease(
+        task_worker, LeaseRequest(wanted.pop("queues", ["gpu"]), wanted.pop("tenants", None), wait_s=wait_s, lease_s=lease_s, **wanted)
+    )
+    assert isinstance(task_leases, list), task_leases
+    return task_leases
 
 
-async def one(process: Process, borrower: Borrower = ADA, **wanted: Any) -> Loan:
+async def one(process: Process, task_worker: TaskWorker = ADA, **wanted: Any) -> TaskLease:
     """The one loan that a borrower gets in time."""
-    (loan,) = await lent(process, borrower, **{"wait_s": 30.0, **wanted})
-    return loan
+    (task_lease,) = await lent(process, task_worker, **{"wait_s": 30.0, **wanted})
+    return task_lease
 
 
-async def complete(process: Process, loan: Loan, value: Any, borrower: Borrower = ADA, port: str = "success") -> Gone | None:
-    return await process.lender.complete(borrower, loan.id, values.encode(value, "a result"), port)
+async def complete(process: Process, task_lease: TaskLease, value: Any, task_worker: TaskWorker = ADA, port: str = "success") -> LeaseEnd | None:
+    return await process.broker.complete(task_worker, task_lease.id, values.encode(value, "a result"), port)
 
 
-async def fail(process: Process, loan: Loan, **how: Any) -> Gone | None:
-    return await process.lender.fail(ADA, loan.id, ErrorInfo("Broken", "no ink"), **how)
+async def fail(process: Process, task_lease: TaskLease, **how: Any) -> LeaseEnd | None:
+    return await process.broker.fail(ADA, task_lease.id, ErrorInfo("Broken", "no ink"), **how)
 
 
 def ended(gone: Any) -> str:
     """How a loan has ended, as its borrower is told."""
-    assert isinstance(gone, Gone)
+    assert isinstance(gone, LeaseEnd)
     return gone.end
 
 
@@ -103,19 +104,24 @@ def ended(gone: Any) -> str:
 
 @virtually
 async def test_what_is_lent_is_done_by_its_borrower_and_settles_by_the_answer(c: Cluster) -> None:
-    engine, process = await c.engine(drawing, poll_s=NEVER_S), await c.lender(poll_s=NEVER_S)
+    engine, process = await c.engine(drawing, poll_s=NEVER_S), await c.broker(poll_s=NEVER_S)
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
-    assert (loan.work.target, loan.work.attempt, loan.work.key, text(loan.work.path)) == ("draw", 1, "default/drawing/e:draw", "draw")
-    assert loan.given == (["a cat"], {"size": 3}, None)
-    assert await complete(process, loan, {"lines": 12}) is None
+    task_lease = await one(process)
+    assert (task_lease.work.target, task_lease.work.attempt, task_lease.work.key, path_text(task_lease.work.path)) == (
+        "draw",
+        1,
+        "default/drawing/e:draw",
+        "draw",
+    )
+    assert task_lease.given == (["a cat"], {"size": 3}, None)
+    assert await complete(process, task_lease, {"lines": 12}) is None
     assert await c.result(engine, drawing) == {"lines": 12}
-    assert await c.mail(GPU) == 0 and await c.settled(drawing.key("e")) == ["draw"]
+    assert await c.messages(GPU) == 0 and await c.settled(drawing.key("e")) == ["draw"]
 
 
 @virtually
 async def test_who_waits_is_lent_what_comes_at_once_and_nothing_when_its_time_is_over(c: Cluster) -> None:
-    engine, process = await c.engine(drawing, poll_s=NEVER_S), await c.lender(poll_s=NEVER_S)
+    engine, process = await c.engine(drawing, poll_s=NEVER_S), await c.broker(poll_s=NEVER_S)
     began_s = now_s()
     assert await lent(process, wait_s=0.0) == [] and now_s() == began_s
     assert await lent(process, wait_s=12.5) == [] and now_s() - began_s == pytest.approx(12.5, abs=0.01)
@@ -128,33 +134,33 @@ async def test_who_waits_is_lent_what_comes_at_once_and_nothing_when_its_time_is
 
 @virtually
 async def test_borrowers_share_a_queue_and_nothing_is_lent_twice(c: Cluster) -> None:
-    engine, process = await c.engine(drawing_many), await c.lender()
+    engine, process = await c.engine(drawing_many), await c.broker()
     assert await c.start(engine, drawing_many, 30)
-    asked = [asyncio.create_task(lent(process, Borrower("", str(number)), limit=4, wait_s=5.0)) for number in range(6)]
-    loans = [loan for ask in asked for loan in await ask]
+    asked = [asyncio.create_task(lent(process, TaskWorker("", str(number)), limit=4, wait_s=5.0)) for number in range(6)]
+    task_leases = [task_lease for ask in asked for task_lease in await ask]
     assert [len(await ask) for ask in asked] == [4] * 6
-    loans += await lent(process, limit=100)
-    assert sorted(int(loan.given.args[0]) for loan in loans) == list(range(30)) and len({loan.id for loan in loans}) == 30
-    for loan in loans:
-        assert await complete(process, loan, loan.given.args[0], loan.borrower) is None
+    task_leases += await lent(process, limit=100)
+    assert sorted(int(task_lease.given.args[0]) for task_lease in task_leases) == list(range(30)) and len({task_lease.id for task_lease in task_leases}) == 30
+    for task_lease in task_leases:
+        assert await complete(process, task_lease, task_lease.given.args[0], task_lease.task_worker) is None
     assert await c.result(engine, drawing_many) == [str(number) for number in range(30)]
 
 
 @virtually
 async def test_a_borrower_is_lent_work_of_its_queues_and_tenants_alone(c: Cluster) -> None:
-    process = await c.lender(queues=["gpu", "cpu"])
+    process = await c.broker(queues=["gpu", "cpu"])
     for tenant in ("acme", "default"):
-        work = messages.Work(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, values.encode(((), {}), "args"))
-        await c.store.commit([c.posted(Queue(tenant, "gpu"), tenant, messages.encode(work))])
+        work = messages.WorkMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, values.encode(((), {}), "args"))
+        await c.store.commit([c.posted(QueueAddress(tenant, "gpu"), tenant, messages.encode_message(work))])
     assert await lent(process, queues=["cpu"]) == await lent(process, tenants=frozenset({"nobody"}), wait_s=5.0) == []
-    assert [loan.mail.to for loan in await lent(process, tenants=frozenset({"acme"}), limit=9)] == [Queue("acme", "gpu")]
-    assert [loan.mail.to for loan in await lent(process, limit=9)] == [Queue("default", "gpu")]
+    assert [task_lease.mail.to for task_lease in await lent(process, tenants=frozenset({"acme"}), limit=9)] == [QueueAddress("acme", "gpu")]
+    assert [task_lease.mail.to for task_lease in await lent(process, limit=9)] == [QueueAddress("default", "gpu")]
 
 
 @virtually
 async def test_no_more_is_lent_than_the_limits_of_the_queue_allow(c: Cluster) -> None:
-    engine, process = await c.engine(drawing_many), await c.lender()
-    await c.store.limit("gpu", Limits(concurrency=2))
+    engine, process = await c.engine(drawing_many), await c.broker()
+    await c.store.limit("gpu", QueueLimits(concurrency=2))
     assert await c.start(engine, drawing_many, 3)
     first, second = await lent(process, limit=10, wait_s=1.0)
     assert await lent(process, limit=10, wait_s=5.0) == []
@@ -166,30 +172,30 @@ async def test_no_more_is_lent_than_the_limits_of_the_queue_allow(c: Cluster) ->
 
 @virtually
 async def test_an_answer_may_be_repeated_and_not_changed(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
-    same = await asyncio.gather(complete(process, loan, 1), complete(process, loan, 1), complete(process, loan, 2), fail(process, loan))
+    task_lease = await one(process)
+    same = await asyncio.gather(complete(process, task_lease, 1), complete(process, task_lease, 1), complete(process, task_lease, 2), fail(process, task_lease))
     assert same[0] is same[1] is None and [ended(gone) for gone in same[2:]] == ["answered", "answered"]
     assert await c.result(engine, drawing) == 1
-    assert await complete(process, loan, 1) is None
-    assert ended(await complete(process, loan, 2)) == ended(await complete(process, loan, 1, port="other")) == "answered"
-    assert ended(await process.lender.heartbeat(ADA, loan.id)) == "answered"
+    assert await complete(process, task_lease, 1) is None
+    assert ended(await complete(process, task_lease, 2)) == ended(await complete(process, task_lease, 1, port="other")) == "answered"
+    assert ended(await process.broker.heartbeat(ADA, task_lease.id)) == "answered"
 
 
 @virtually
 async def test_a_loan_is_its_borrowers_and_nobody_elses(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    mine = Borrower("token", "ada")
-    loan = await one(process, mine)
-    for other in (ADA, BOB, Borrower("other", "ada"), Borrower("token", "bob")):
-        assert ended(await complete(process, loan, 0, other)) == ended(await process.lender.heartbeat(other, loan.id)) == "unknown"
-    assert ended(await process.lender.complete(mine, loan.id[:-1], b"\x01")) == "unknown"
-    assert len(loan.id) >= 32
-    assert await complete(process, loan, 7, Borrower("token", "")) is None
+    mine = TaskWorker("token", "ada")
+    task_lease = await one(process, mine)
+    for other in (ADA, BOB, TaskWorker("other", "ada"), TaskWorker("token", "bob")):
+        assert ended(await complete(process, task_lease, 0, other)) == ended(await process.broker.heartbeat(other, task_lease.id)) == "unknown"
+    assert ended(await process.broker.complete(mine, task_lease.id[:-1], b"\x01")) == "unknown"
+    assert len(task_lease.id) >= 32
+    assert await complete(process, task_lease, 7, TaskWorker("token", "")) is None
     assert await c.result(engine, drawing) == 7
-    assert ended(await complete(process, loan, 7, Borrower("other", ""))) == "unknown"
+    assert ended(await complete(process, task_lease, 7, TaskWorker("other", ""))) == "unknown"
 
 
 # Failing.
@@ -197,7 +203,7 @@ async def test_a_loan_is_its_borrowers_and_nobody_elses(c: Cluster) -> None:
 
 @virtually
 async def test_a_failure_is_tried_again_as_the_step_says_or_when_the_borrower_says(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     assert await fail(process, await one(process)) is None
     began_s = now_s()
@@ -216,27 +222,27 @@ async def test_a_failure_is_tried_again_as_the_step_says_or_when_the_borrower_sa
 
 @virtually
 async def test_a_failure_that_is_not_to_be_tried_again_is_not(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
     assert await fail(process, await one(process), retry=False) is None
     with pytest.raises(ExecutionFailed, match=r"step draw failed \(fatal, 1 try\): Broken: no ink"):
         await c.result(engine, drawing)
-    assert await c.mail(GPU) == 0
+    assert await c.messages(GPU) == 0
 
 
 @virtually
 async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c: Cluster) -> None:
-    engine, process = await c.engine(hasty), await c.lender()
+    engine, process = await c.engine(hasty), await c.broker()
     assert await c.start(engine, hasty, "a cat")
-    loan = await one(process, lease_s=3600.0)
-    assert loan.until_store_s == pytest.approx(now_s() + 300.0, abs=0.1)
-    while now_s() < (loan.until_store_s or 0.0) - 10.0:
+    task_lease = await one(process, lease_s=3600.0)
+    assert task_lease.until_store_s == pytest.approx(now_s() + 300.0, abs=0.1)
+    while now_s() < (task_lease.until_store_s or 0.0) - 10.0:
         await asyncio.sleep(9.0)
-        assert await process.lender.heartbeat(ADA, loan.id) == Beat(True, lease_s=3600.0)
+        assert await process.broker.heartbeat(ADA, task_lease.id) == HeartbeatReply(True, lease_s=3600.0)
     await asyncio.sleep(15.0)
-    beat = await process.lender.heartbeat(ADA, loan.id)
-    assert isinstance(beat, Beat) and not beat.wanted
-    assert ended(await complete(process, loan, 1)) in ("timed_out", "unwanted")
+    beat = await process.broker.heartbeat(ADA, task_lease.id)
+    assert isinstance(beat, HeartbeatReply) and not beat.wanted
+    assert ended(await complete(process, task_lease, 1)) in ("timed_out", "unwanted")
     again = await one(process)
     assert again.work.attempt == 2 and await complete(process, again, "late") is None
     assert await c.result(engine, hasty) == "late"
@@ -244,7 +250,7 @@ async def test_a_try_that_takes_too_long_has_failed_though_its_borrower_lives(c:
 
 @virtually
 async def test_a_try_that_takes_too_long_is_not_repeated_unless_it_is_idempotent(c: Cluster) -> None:
-    engine, process = await c.engine(careful), await c.lender()
+    engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
     await one(process, lease_s=3600.0)
     assert (await c.result(engine, careful)).startswith("timeout: ")
@@ -256,44 +262,44 @@ async def test_a_try_that_takes_too_long_is_not_repeated_unless_it_is_idempotent
 
 @virtually
 async def test_what_nothing_is_heard_of_is_lent_to_another_and_its_late_answer_does_not_count(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
+    task_lease = await one(process)
     began_s = now_s()
     again = await one(process, BOB, wait_s=NEVER_S)
     assert now_s() - began_s == pytest.approx(LOAN_S, abs=0.1)
-    assert (again.work.attempt, again.work.key) == (2, loan.work.key)
-    assert ended(await complete(process, loan, "late")) == ended(await process.lender.heartbeat(ADA, loan.id)) == "ran_out"
+    assert (again.work.attempt, again.work.key) == (2, task_lease.work.key)
+    assert ended(await complete(process, task_lease, "late")) == ended(await process.broker.heartbeat(ADA, task_lease.id)) == "ran_out"
     assert await complete(process, again, "in time", BOB) is None
     assert await c.result(engine, drawing) == "in time"
     events = await c.events(drawing.key("e"))
-    assert sum(isinstance(event, e.Interrupted) for event in events) == 1 and not any(isinstance(event, e.Retrying) for event in events)
+    assert sum(isinstance(event, e.InterruptedEvent) for event in events) == 1 and not any(isinstance(event, e.RetryingEvent) for event in events)
 
 
 @virtually
 async def test_heartbeats_keep_a_loan_and_what_they_say_is_there_for_the_next_try(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process, lease_s=10.0)
+    task_lease = await one(process, lease_s=10.0)
     for line in range(20):
         await asyncio.sleep(9.0)
-        beat = await process.lender.heartbeat(ADA, loan.id, values.encode({"line": line}, "progress"))
-        assert beat == Beat(True, lease_s=10.0)
+        beat = await process.broker.heartbeat(ADA, task_lease.id, values.encode({"line": line}, "progress"))
+        assert beat == HeartbeatReply(True, lease_s=10.0)
     await settle()
-    promise = (await c.fold(drawing.key("e"))).open[(("draw", 1),)]
-    assert promise.progress == values.encode({"line": 19}, "progress")
+    pending = (await c.fold(drawing.key("e"))).open[(("draw", 1),)]
+    assert pending.progress == values.encode({"line": 19}, "progress")
     again = await one(process, BOB)
     assert again.work.attempt == 2 and again.given.progress == {"line": 19}
 
 
 @virtually
 async def test_what_a_borrower_says_last_is_told_with_its_answer(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
+    task_lease = await one(process)
     for line in range(3):
-        _ = await process.lender.heartbeat(ADA, loan.id, values.encode(line, "progress"))
-    assert await fail(process, loan) is None
+        _ = await process.broker.heartbeat(ADA, task_lease.id, values.encode(line, "progress"))
+    assert await fail(process, task_lease) is None
     assert (await one(process)).given.progress == 2
 
 
@@ -306,100 +312,100 @@ async def test_a_task_that_wants_to_be_heard_of_more_often_is_lent_for_shorter(c
     async def alive(ctx: Context) -> Any:
         return await ctx.step(beating)
 
-    engine, process = await c.engine(alive), await c.lender()
+    engine, process = await c.engine(alive), await c.broker()
     assert await c.start(engine, alive)
     for lease_s in (LOAN_S, None):
-        loan = await one(process, lease_s=lease_s)
-        assert loan.lease_s == 3.0
+        task_lease = await one(process, lease_s=lease_s)
+        assert task_lease.lease_s == 3.0
         await asyncio.sleep(3.1)
-        assert ended(await complete(process, loan, 1)) == "ran_out"
+        assert ended(await complete(process, task_lease, 1)) == "ran_out"
     assert await complete(process, await one(process, lease_s=1.0), "done") is None
     assert await c.result(engine, alive) == "done"
 
 
 @virtually
 async def test_without_a_lease_a_loan_lasts_as_long_as_its_borrower_is_there(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process, lease_s=None)
-    assert loan.due_s == inf
+    task_lease = await one(process, lease_s=None)
+    assert task_lease.due_s == inf
     await asyncio.sleep(10_000)
-    process.lender.interrupt([loan])
-    assert (await loan.ended).end == "ran_out"
+    process.broker.interrupt([task_lease])
+    assert (await task_lease.ended).end == "ran_out"
     again = await one(process)
     assert again.work.attempt == 2
 
 
 @virtually
 async def test_what_may_not_be_done_twice_is_interrupted_when_nothing_is_heard_of_it(c: Cluster) -> None:
-    engine, process = await c.engine(careful), await c.lender()
+    engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
-    loan = await one(process)
+    task_lease = await one(process)
     assert (await c.result(engine, careful)).startswith("interrupted: whoever performed it is gone")
-    assert ended(await complete(process, loan, 1)) == "ran_out" and await c.mail(GPU) == 0
+    assert ended(await complete(process, task_lease, 1)) == "ran_out" and await c.messages(GPU) == 0
 
 
 @virtually
 async def test_what_kills_each_borrower_parks_its_execution(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "poison")
     for attempt in range(1, limits.INTERRUPTIONS_MAX + 1):
-        loan = await one(process, wait_s=NEVER_S)
-        assert loan.work.attempt == attempt
-        process.lender.interrupt([loan])
+        task_lease = await one(process, wait_s=NEVER_S)
+        assert task_lease.work.attempt == attempt
+        process.broker.interrupt([task_lease])
     with pytest.raises(NeedsAttention, match=r"draw was interrupted 10 times in a row"):
         await c.result(engine, drawing)
 
 
 @virtually
 async def test_when_the_lender_dies_what_it_has_lent_is_lent_by_the_next_and_the_old_loans_are_unknown(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
+    task_lease = await one(process)
     await process.kill()
-    other = await c.lender()
+    other = await c.broker()
     began_s = now_s()
     again = await one(other, wait_s=30.0)
     assert now_s() - began_s <= LEASE_S + 1.1
     assert (again.work.attempt, again.mail.deliveries) == (1, 2)
-    assert ended(await complete(other, loan, "old")) == ended(await other.lender.heartbeat(ADA, loan.id)) == "unknown"
+    assert ended(await complete(other, task_lease, "old")) == ended(await other.broker.heartbeat(ADA, task_lease.id)) == "unknown"
     assert await complete(other, again, "new") is None
     assert await c.result(engine, drawing) == "new"
 
 
 @virtually
 async def test_when_the_lender_dies_what_may_not_be_done_twice_is_interrupted(c: Cluster) -> None:
-    engine, process = await c.engine(careful), await c.lender()
+    engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
     _ = await one(process)
     await process.kill()
-    assert await lent(await c.lender(), wait_s=30.0) == []
+    assert await lent(await c.broker(), wait_s=30.0) == []
     assert (await c.result(engine, careful)).startswith("interrupted: its worker is gone")
 
 
 @virtually
 async def test_a_lender_that_stands_still_beyond_its_lease_answers_in_vain(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process, lease_s=3600.0)
+    task_lease = await one(process, lease_s=3600.0)
     process.store.gate.freeze(60)
-    other = await c.lender()
+    other = await c.broker()
     again = await one(other)
     assert await complete(other, again, "new") is None
     assert await c.result(engine, drawing) == "new"
     before = await c.events(drawing.key("e"))
-    _ = await complete(process, loan, "old")
+    _ = await complete(process, task_lease, "old")
     await asyncio.sleep(100)
-    assert await c.events(drawing.key("e")) == before and await c.mail(drawing.key("e")) == 0
+    assert await c.events(drawing.key("e")) == before and await c.messages(drawing.key("e")) == 0
 
 
 @virtually
 async def test_in_a_new_epoch_what_was_lent_is_lost_and_lent_anew(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process, lease_s=3600.0)
+    task_lease = await one(process, lease_s=3600.0)
     await c.store.raise_epoch()
-    assert ended(await complete(process, loan, "old")) == "lost"
+    assert ended(await complete(process, task_lease, "old")) == "lost"
     again = await one(process, lease_s=3600.0)
     await c.store.raise_epoch()
     await asyncio.sleep(LEASE_S)
@@ -412,23 +418,23 @@ async def test_in_a_new_epoch_what_was_lent_is_lost_and_lent_anew(c: Cluster) ->
 def test_an_answer_survives_a_minute_in_which_the_store_is_down(faults: Any) -> None:
     async def world() -> None:
         async with cluster() as c:
-            engine, process = await c.engine(drawing), await c.lender()
+            engine, process = await c.engine(drawing), await c.broker()
             assert await c.start(engine, drawing, "a cat")
-            loan = await one(process, lease_s=3600.0)
+            task_lease = await one(process, lease_s=3600.0)
             down = asyncio.create_task(c.outage(faults, 60))
             await settle()
-            assert await complete(process, loan, "kept") is None
+            assert await complete(process, task_lease, "kept") is None
             await down
             assert await c.result(engine, drawing) == "kept"
             await asyncio.sleep(100)
-            assert await c.mail(GPU) == 0
+            assert await c.messages(GPU) == 0
 
     run(world, handles_max=100_000)
 
 
 @virtually
 async def test_a_claim_whose_answer_is_lost_keeps_nothing_from_being_lent(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     waiting = asyncio.create_task(one(process))
     await settle()
     process.store.faults = DOWN_AFTER
@@ -445,17 +451,17 @@ def test_a_jump_of_the_store_s_clock_ends_no_loan(jump_s: float) -> None:
         async with cluster() as c:
             jumped_s = 0.0
             c.store = MemoryStore(lambda: asyncio.get_running_loop().time() + jumped_s)
-            engine, process = await c.engine(drawing), await c.lender()
+            engine, process = await c.engine(drawing), await c.broker()
             assert await c.start(engine, drawing, "a cat")
-            loan = await one(process)
+            task_lease = await one(process)
             await asyncio.sleep(20.0)
             jumped_s = jump_s
             await asyncio.sleep(20.0)
-            assert await process.lender.heartbeat(ADA, loan.id) == Beat(True, lease_s=LOAN_S)
+            assert await process.broker.heartbeat(ADA, task_lease.id) == HeartbeatReply(True, lease_s=LOAN_S)
             await asyncio.sleep(LOAN_S - 1.0)
-            assert await complete(process, loan, "kept") is None
+            assert await complete(process, task_lease, "kept") is None
             assert await c.result(engine, drawing) == "kept"
-            assert not any(isinstance(event, e.Interrupted) for event in await c.events(drawing.key("e")))
+            assert not any(isinstance(event, e.InterruptedEvent) for event in await c.events(drawing.key("e")))
 
     run(world, handles_max=100_000)
 
@@ -465,49 +471,49 @@ def test_a_jump_of_the_store_s_clock_ends_no_loan(jump_s: float) -> None:
 
 @virtually
 async def test_a_borrower_hears_that_nobody_wants_the_answer_any_more(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
-    assert await process.lender.heartbeat(ADA, loan.id) == Beat(True, lease_s=LOAN_S)
-    await c.tell(drawing.key("e"), messages.Cancel("no longer wanted"))
-    await asyncio.sleep(LOOK_S + 0.1)
-    beat = await process.lender.heartbeat(ADA, loan.id)
-    assert isinstance(beat, Beat) and not beat.wanted and "cancelled" in beat.why
-    assert loan.cancelled.done() and not loan.ended.done()
-    assert (await loan.ended).end == ended(await complete(process, loan, 1)) == ended(await fail(process, loan)) == "unwanted"
-    assert await c.mail(GPU) == 0 and await c.mail(drawing.key("e")) == 0
+    task_lease = await one(process)
+    assert await process.broker.heartbeat(ADA, task_lease.id) == HeartbeatReply(True, lease_s=LOAN_S)
+    await c.tell(drawing.key("e"), messages.CancelMessage("no longer wanted"))
+    await asyncio.sleep(WANTED_POLL_S + 0.1)
+    beat = await process.broker.heartbeat(ADA, task_lease.id)
+    assert isinstance(beat, HeartbeatReply) and not beat.wanted and "cancelled" in beat.why
+    assert task_lease.cancelled.done() and not task_lease.ended.done()
+    assert (await task_lease.ended).end == ended(await complete(process, task_lease, 1)) == ended(await fail(process, task_lease)) == "unwanted"
+    assert await c.messages(GPU) == 0 and await c.messages(drawing.key("e")) == 0
 
 
 @virtually
 async def test_a_borrower_may_answer_within_the_grace_of_a_cancelled_execution(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
-    await c.tell(drawing.key("e"), messages.Cancel())
-    await asyncio.sleep(LOOK_S + 5)
-    assert not loan.is_wanted and await complete(process, loan, 1) is None
+    task_lease = await one(process)
+    await c.tell(drawing.key("e"), messages.CancelMessage())
+    await asyncio.sleep(WANTED_POLL_S + 5)
+    assert not task_lease.is_wanted and await complete(process, task_lease, 1) is None
     with pytest.raises(ExecutionCancelled):
         await c.result(engine, drawing)
-    (settled,) = [event for event in await c.events(drawing.key("e")) if isinstance(event, e.Settled) and event.path == loan.work.path]
+    (settled,) = [event for event in await c.events(drawing.key("e")) if isinstance(event, e.SettledEvent) and event.path == task_lease.work.path]
     assert getattr(settled.outcome, "value", None) == values.encode(1, "one")
 
 
 @virtually
 async def test_an_answer_that_comes_after_the_end_changes_nothing(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "a cat")
-    loan = await one(process)
-    await c.tell(drawing.key("e"), messages.Terminate())
+    task_lease = await one(process)
+    await c.tell(drawing.key("e"), messages.TerminateMessage())
     await settle()
     before = await c.events(drawing.key("e"))
-    assert await complete(process, loan, 1) is None
+    assert await complete(process, task_lease, 1) is None
     await asyncio.sleep(100)
-    assert await c.events(drawing.key("e")) == before and await c.mail(GPU) == 0
+    assert await c.events(drawing.key("e")) == before and await c.messages(GPU) == 0
 
 
 @virtually
 async def test_work_that_comes_for_who_has_hung_up_is_for_the_next(c: Cluster) -> None:
-    engine, process = await c.engine(careful), await c.lender()
+    engine, process = await c.engine(careful), await c.broker()
     gone = [asyncio.create_task(lent(process, wait_s=30.0)) for _ in range(3)]
     await settle()
     gone[0].cancel()
@@ -516,20 +522,20 @@ async def test_work_that_comes_for_who_has_hung_up_is_for_the_next(c: Cluster) -
     for task in gone:
         task.cancel()
     await asyncio.gather(*gone, return_exceptions=True)
-    loan = await one(process, BOB)
-    assert await complete(process, loan, "done", BOB) is None
+    task_lease = await one(process, BOB)
+    assert await complete(process, task_lease, "done", BOB) is None
     assert await c.result(engine, careful) == "done"
-    assert not process.lender.loans.open
+    assert not process.broker.task_leases.open
 
 
 @virtually
 async def test_what_is_given_back_is_lent_again_and_is_no_interruption(c: Cluster) -> None:
-    engine, process = await c.engine(careful), await c.lender()
+    engine, process = await c.engine(careful), await c.broker()
     assert await c.start(engine, careful, "a cat")
     for _ in range(limits.INTERRUPTIONS_MAX + 2):
-        loan = await one(process)
-        process.lender.give_back([loan])
-        assert ended(await complete(process, loan, 1)) == "given_back"
+        task_lease = await one(process)
+        process.broker.give_back([task_lease])
+        assert ended(await complete(process, task_lease, 1)) == "given_back"
     assert await complete(process, await one(process), "done") is None
     assert await c.result(engine, careful) == "done"
 
@@ -539,31 +545,31 @@ async def test_what_is_given_back_is_lent_again_and_is_no_interruption(c: Cluste
 
 @virtually
 async def test_who_waits_is_told_of_a_stop_at_once_and_what_is_lent_may_be_answered_within_the_grace(c: Cluster) -> None:
-    engine, process = await c.engine(drawing_many), await c.lender()
+    engine, process = await c.engine(drawing_many), await c.broker()
     assert await c.start(engine, drawing_many, 2)
     first, second = await lent(process, limit=2, wait_s=1.0)
-    waiting = asyncio.create_task(process.lender.lease(ADA, Wanted(["gpu"], wait_s=30.0, lease_s=LOAN_S)))
+    waiting = asyncio.create_task(process.broker.lease(ADA, LeaseRequest(["gpu"], wait_s=30.0, lease_s=LOAN_S)))
     await settle()
     began_s = now_s()
-    process.lender.stop(20.0)
-    assert ended(await waiting) == ended(await process.lender.lease(ADA, Wanted(["gpu"], lease_s=LOAN_S))) == "stopping"
+    process.broker.stop(20.0)
+    assert ended(await waiting) == ended(await process.broker.lease(ADA, LeaseRequest(["gpu"], lease_s=LOAN_S))) == "stopping"
     assert now_s() == began_s
     await asyncio.sleep(10.0)
-    assert await process.lender.heartbeat(ADA, first.id) == Beat(True, lease_s=LOAN_S)
+    assert await process.broker.heartbeat(ADA, first.id) == HeartbeatReply(True, lease_s=LOAN_S)
     assert await complete(process, first, 0) is None
     await process.running
     assert now_s() - began_s == pytest.approx(20.0, abs=0.1)
     assert ended(await complete(process, second, 1)) == "stopping"
-    other = await c.lender()
+    other = await c.broker()
     assert await complete(other, await one(other), 1) is None
     assert await c.result(engine, drawing_many) == [0, 1]
 
 
 @virtually
 async def test_a_lender_that_has_lent_nothing_stops_at_once(c: Cluster) -> None:
-    process = await c.lender()
+    process = await c.broker()
     began_s = now_s()
-    process.lender.stop(30.0)
+    process.broker.stop(30.0)
     await process.running
     assert now_s() == began_s
 
@@ -573,11 +579,11 @@ async def test_a_lender_that_has_lent_nothing_stops_at_once(c: Cluster) -> None:
 
 @virtually
 async def test_large_arguments_and_results_pass_whole(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "é" * 200_000)
-    loan = await one(process)
-    assert loan.given.args == ["é" * 200_000]
-    assert await complete(process, loan, loan.given.args[0] * 2) is None
+    task_lease = await one(process)
+    assert task_lease.given.args == ["é" * 200_000]
+    assert await complete(process, task_lease, task_lease.given.args[0] * 2) is None
     assert len(await c.result(engine, drawing)) == 400_000
     found = await c.store.read(drawing.key("e"))
     assert found is not None and all(len(row) < 5000 for row in found.rows)
@@ -596,7 +602,7 @@ async def test_what_undoes_a_step_is_given_its_result_and_its_arguments(c: Clust
         await ctx.step(book, "suite", nights=2)
         raise Fatal("no flight")
 
-    engine, process = await c.engine(trip), await c.lender()
+    engine, process = await c.engine(trip), await c.broker()
     assert await c.start(engine, trip)
     assert await complete(process, await one(process), {"number": 7}) is None
     undoing = await one(process)
@@ -608,24 +614,24 @@ async def test_what_undoes_a_step_is_given_its_result_and_its_arguments(c: Clust
 
 @virtually
 async def test_work_that_nobody_can_read_fails_for_good_and_is_lent_to_nobody(c: Cluster) -> None:
-    engine, process = await c.engine(drawing), await c.lender()
+    engine, process = await c.engine(drawing), await c.broker()
     assert await c.start(engine, drawing, "x" * 200_000)
     await until(lambda: asyncio.sleep(0, len(c.store._blobs) == 2))
     c.store._blobs.clear()
     assert await lent(process, wait_s=5.0) == []
     await settle()
-    assert await c.mail(GPU) == 0 and not process.lender.loans.open
+    assert await c.messages(GPU) == 0 and not process.broker.task_leases.open
 
 
 @virtually
 async def test_of_ended_loans_only_the_last_are_remembered(c: Cluster) -> None:
-    process = await c.lender()
-    loans = process.lender.loans
-    work = messages.Work(drawing.key("e"), (("draw", 1),), 1, "draw", "k", values.encode(((), {}), "args"))
-    await c.store.commit([c.posted(GPU, "k", messages.encode(work))])
-    mail = (await c.store.mail(GPU))[0]
-    for number in range(PAST_MAX + 10):
-        loan = Loan(str(number), ADA, mail, work, None)
-        loans.open[loan.id] = loan
-        loans.end(loan, "answered")
-    assert loans.find(ADA, "9") is None and loans.find(ADA, "10") is not None and not loans.open
+    process = await c.broker()
+    task_leases = process.broker.task_leases
+    work = messages.WorkMessage(drawing.key("e"), (("draw", 1),), 1, "draw", "k", values.encode(((), {}), "args"))
+    await c.store.commit([c.posted(GPU, "k", messages.encode_message(work))])
+    mail = (await c.store.messages(GPU))[0]
+    for number in range(PAST_LEASES_MAX + 10):
+        task_lease = TaskLease(str(number), ADA, mail, work, None)
+        task_leases.open[task_lease.id] = task_lease
+        task_leases.end(task_lease, "answered")
+    assert task_leases.find(ADA, "9") is None and task_leases.find(ADA, "10") is not None and not task_leases.open

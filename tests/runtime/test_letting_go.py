@@ -9,8 +9,8 @@ from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.errors import StoreUnavailable
 from perdure.core.paths import Key
-from perdure.stores.base import Answer, Claim, Claimed, Commit, Log, Post
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import ChangeAnswer, Claim, Claimed, Commit, Post, StoredLog
 from tests.runtime.cluster import NEVER_S, Cluster, settle
 from tests.runtime.test_engine import begun, done, key, listener, one, virtually
 
@@ -24,7 +24,7 @@ class Sluggish(MemoryStore):
         self.answers.set()
         self.refuses = False
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         found = await super().read(key, after)
         await self.answers.wait()
         return found
@@ -57,7 +57,7 @@ async def test_what_is_let_go_while_it_is_being_read_does_not_come_back_to_life(
     store.answers.set()
     assert await c.result(second, one) == "x"
     assert (begun, done) == (["x", "x"], ["x"])
-    assert sum(isinstance(event, e.Interrupted) for event in await c.events(key(one))) == 2
+    assert sum(isinstance(event, e.InterruptedEvent) for event in await c.events(key(one))) == 2
 
 
 @virtually
@@ -81,7 +81,7 @@ async def test_what_a_stop_gives_back_is_uncounted_also_where_the_execution_has_
     await asyncio.sleep(5)
     await engine.stop()
     assert await c.result(await c.engine(one), one) == "x"
-    assert [event.given_back for event in await c.events(key(one)) if isinstance(event, e.Interrupted)] == [True]
+    assert [event.given_back for event in await c.events(key(one)) if isinstance(event, e.InterruptedEvent)] == [True]
 
 
 class Crossing(MemoryStore):
@@ -93,12 +93,12 @@ class Crossing(MemoryStore):
         self.releases.set()
         self.answers.set()
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         if any(isinstance(change, Commit) and change.release for change in changes):
             await self.releases.wait()
         return await super().commit(changes)
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         found = await super().read(key, after)
         await self.answers.wait()
         return found

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from perdure.core import messages, values
-from perdure.core.mail import Send
-from perdure.core.messages import Signal, Work
-from perdure.core.paths import Key, Queue
-from perdure.stores.base import Post
+from perdure.core.envelopes import OutgoingMessage
+from perdure.core.messages import SignalMessage, WorkMessage
+from perdure.core.paths import Key, QueueAddress
+from perdure.stores.protocol import Post
 from tests.runtime.cluster import NEVER_S, Cluster, now_s, settle
 from tests.runtime.test_engine import begun, listener, sleeper, virtually
 from tests.runtime.test_worker import GPU, charge
@@ -52,8 +52,8 @@ async def test_a_message_that_is_due_later_is_read_when_it_is_due(c: Cluster) ->
     await settle()
     await first.stop()
     began_s = now_s()
-    later = messages.encode(Signal("go", values.encode("at last", "a body")))
-    await c.store.commit([Post(sends=(Send(Key("default", "listener", "e"), "later", later, due_at_s=began_s + 33.3),))])
+    later = messages.encode_message(SignalMessage("go", values.encode("at last", "a body")))
+    await c.store.commit([Post(messages=(OutgoingMessage(Key("default", "listener", "e"), "later", later, due_at_s=began_s + 33.3),))])
     second = await c.engine(listener, poll_s=NEVER_S)
     assert await c.result(second, listener) == "at last"
     assert now_s() - began_s == pytest.approx(33.3, abs=0.001)
@@ -62,10 +62,10 @@ async def test_a_message_that_is_due_later_is_read_when_it_is_due(c: Cluster) ->
 @virtually
 async def test_work_that_is_due_later_is_begun_when_it_is_due(c: Cluster) -> None:
     began_s = now_s()
-    work = Work(Key("default", "paying", "e"), (("charge", 1),), 1, charge.name, "key", charge.codec.encode_args(("x", 0.0), {}, "arguments"))
-    await c.store.commit([Post(sends=(Send(Queue("default", "gpu"), "later", messages.encode(work), due_at_s=began_s + 12.5),))])
+    work = WorkMessage(Key("default", "paying", "e"), (("charge", 1),), 1, charge.name, "key", charge.codec.encode_args(("x", 0.0), {}, "arguments"))
+    await c.store.commit([Post(messages=(OutgoingMessage(QueueAddress("default", "gpu"), "later", messages.encode_message(work), due_at_s=began_s + 12.5),))])
     await c.worker(charge, poll_s=NEVER_S)
     await asyncio.sleep(12.4)
-    assert await c.mail(GPU) == 1
+    assert await c.messages(GPU) == 1
     await asyncio.sleep(0.2)
-    assert await c.mail(GPU) == 0
+    assert await c.messages(GPU) == 0

@@ -8,10 +8,10 @@ import pytest
 from perdure import Context, Retry, step, workflow
 from perdure.core import events as e
 from perdure.core import messages, values
-from perdure.core.mail import Send
-from perdure.core.messages import Cancel, Message, Pause, Resume, Signal
-from perdure.core.messages import Retry as Again
-from perdure.stores.base import Post
+from perdure.core.envelopes import OutgoingMessage
+from perdure.core.messages import CancelMessage, ExecutionMessage, PauseMessage, ResumeMessage, SignalMessage
+from perdure.core.messages import RetryMessage as Again
+from perdure.stores.protocol import Post
 from tests.runtime.cluster import NEVER_S, Cluster, settle
 from tests.runtime.test_engine import begun, do, done, key, listener, sleeper, three, virtually
 
@@ -53,7 +53,7 @@ def fresh() -> None:
     done.clear()
 
 
-async def tell(c: Cluster, of: Any, *told: Message) -> None:
+async def tell(c: Cluster, of: Any, *told: ExecutionMessage) -> None:
     """Send messages, and let everything happen that happens now."""
     for message in told:
         await c.tell(key(of), message)
@@ -65,10 +65,10 @@ async def test_what_is_in_flight_ends_and_the_next_step_begins_when_it_is_resume
     engine = await c.engine(three, poll_s=NEVER_S)
     assert await c.start(engine, three, 10.0)
     await asyncio.sleep(5)
-    await tell(c, three, Pause("lunch"))
+    await tell(c, three, PauseMessage("lunch"))
     await asyncio.sleep(100)
     assert (begun, done) == (["a"], ["a"]) and (await c.head(key(three))).status == "paused"
-    await tell(c, three, Resume())
+    await tell(c, three, ResumeMessage())
     assert begun == ["a", "b"]
     assert await c.result(engine, three) == ["a", "b", "c"]
 
@@ -78,12 +78,12 @@ async def test_an_engine_that_comes_during_a_pause_begins_nothing_and_loses_noth
     first = await c.engine(three)
     assert await c.start(first, three, 10.0)
     await asyncio.sleep(5)
-    await tell(c, three, Pause())
+    await tell(c, three, PauseMessage())
     await first.kill()
     second = await c.engine(three)
     await asyncio.sleep(100)
     assert begun == ["a"] and (await c.head(key(three))).holder is None
-    await tell(c, three, Resume())
+    await tell(c, three, ResumeMessage())
     assert await c.result(second, three) == ["a", "b", "c"] and begun == ["a", "a", "b", "c"]
 
 
@@ -92,12 +92,12 @@ async def test_what_was_remembered_during_a_pause_is_there_after_a_crash(c: Clus
     first = await c.engine(three)
     assert await c.start(first, three, 10.0)
     await asyncio.sleep(5)
-    await tell(c, three, Pause())
+    await tell(c, three, PauseMessage())
     await asyncio.sleep(10)
     await first.kill()
     second = await c.engine(three)
     await asyncio.sleep(20)
-    await tell(c, three, Resume())
+    await tell(c, three, ResumeMessage())
     assert await c.result(second, three) == ["a", "b", "c"] and begun == ["a", "b", "c"]
 
 
@@ -107,12 +107,12 @@ async def test_timers_and_retries_wait_for_the_resume(c: Cluster) -> None:
     assert await c.start(engine, sleeper, 10.0) and await c.start(engine, retrying)
     await settle()
     for of in (sleeper, retrying):
-        await tell(c, of, Pause())
+        await tell(c, of, PauseMessage())
     await asyncio.sleep(60)
     known = [*await c.events(key(sleeper)), *await c.events(key(retrying))]
-    assert begun == ["a"] and not any(isinstance(event, e.Settled | e.Tried) for event in known)
+    assert begun == ["a"] and not any(isinstance(event, e.SettledEvent | e.AttemptStartedEvent) for event in known)
     for of in (sleeper, retrying):
-        await tell(c, of, Resume())
+        await tell(c, of, ResumeMessage())
     assert (await c.result(engine, sleeper), await c.result(engine, retrying)) == ("awake", "a") and begun == ["a", "a"]
 
 
@@ -121,12 +121,12 @@ async def test_messages_wait_for_the_resume_and_win_over_what_timed_out_meanwhil
     engine = await c.engine(hearing, poll_s=NEVER_S)
     assert await c.start(engine, hearing)
     await settle()
-    await tell(c, hearing, Pause())
+    await tell(c, hearing, PauseMessage())
     await asyncio.sleep(5)
     await c.send(key(hearing), "a", "in time")
     await c.send(key(hearing), "b", "early")
     await asyncio.sleep(60)
-    await tell(c, hearing, Resume())
+    await tell(c, hearing, ResumeMessage())
     assert await c.result(engine, hearing) == ["in time", "early"]
 
 
@@ -135,25 +135,25 @@ async def test_a_message_that_comes_with_the_resume_wins_over_what_timed_out_mea
     engine = await c.engine(hearing, poll_s=NEVER_S)
     assert await c.start(engine, hearing)
     await settle()
-    await tell(c, hearing, Pause())
+    await tell(c, hearing, PauseMessage())
     await asyncio.sleep(60)
-    told: dict[str, Message] = {
-        "resume": Resume(),
-        "a": Signal("a", values.encode("with the resume", "a body")),
-        "b": Signal("b", values.encode("behind it", "a body")),
+    told: dict[str, ExecutionMessage] = {
+        "resume": ResumeMessage(),
+        "a": SignalMessage("a", values.encode("with the resume", "a body")),
+        "b": SignalMessage("b", values.encode("behind it", "a body")),
     }
-    await c.store.commit([Post(sends=tuple(Send(key(hearing), name, messages.encode(message)) for name, message in told.items()))])
+    await c.store.commit([Post(messages=tuple(OutgoingMessage(key(hearing), name, messages.encode_message(message)) for name, message in told.items()))])
     assert await c.result(engine, hearing) == ["with the resume", "behind it"]
 
 
 @virtually
 async def test_what_is_paused_before_it_begins_begins_when_it_is_resumed(c: Cluster) -> None:
-    await tell(c, three, Pause())
+    await tell(c, three, PauseMessage())
     await c.post(three, 1.0)
     engine = await c.engine(three, poll_s=NEVER_S)
     await asyncio.sleep(10)
     assert begun == []
-    await tell(c, three, Resume())
+    await tell(c, three, ResumeMessage())
     assert await c.result(engine, three) == ["a", "b", "c"]
 
 
@@ -162,7 +162,7 @@ async def test_what_is_paused_unwinds_when_it_is_cancelled(c: Cluster) -> None:
     engine = await c.engine(cleaning, poll_s=NEVER_S)
     assert await c.start(engine, cleaning)
     await settle()
-    await tell(c, cleaning, Pause(), Cancel("enough"))
+    await tell(c, cleaning, PauseMessage(), CancelMessage("enough"))
     assert done == ["clean"] and (await c.head(key(cleaning))).status == "cancelled"
 
 
@@ -170,11 +170,11 @@ async def test_what_is_paused_unwinds_when_it_is_cancelled(c: Cluster) -> None:
 async def test_whoever_waits_is_rung_when_something_ends_parks_is_resumed_or_reopened(c: Cluster) -> None:
     engine = await c.engine(giving_up, listener, poll_s=NEVER_S)
     rung: list[str] = []
-    silence = c.store.on_news(lambda: rung.append("news"))
+    silence = c.store.on_change(lambda: rung.append("news"))
     assert await c.start(engine, listener)
     await settle()
     assert rung == []
-    for told in (Pause(), Resume(), Pause(), Resume()):
+    for told in (PauseMessage(), ResumeMessage(), PauseMessage(), ResumeMessage()):
         await tell(c, listener, told)
         assert rung.pop() and not rung, told
     await c.send(key(listener), "go")

@@ -8,23 +8,23 @@ import pytest
 
 from perdure import Context, step, workflow
 from perdure.core import events as events_
-from perdure.core import log, messages, wire
+from perdure.core import log_format, messages, payload_header
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import LogDamaged
-from perdure.core.mail import Send
-from perdure.core.messages import Signal, Work
-from perdure.core.paths import Key, Queue
+from perdure.core.messages import SignalMessage, WorkMessage
+from perdure.core.paths import Key, QueueAddress
 from perdure.core.values import encode
-from perdure.runtime.quarantine import RETRY_S
-from perdure.service import dead_letters
-from perdure.service.access import Access
-from perdure.service.dead_letters import Which
-from perdure.service.unreadable import unreadable
-from perdure.stores.base import Post
+from perdure.runtime.quarantine import QUARANTINE_RETRY_S
+from perdure.service import dead_letter_groups
+from perdure.service.dead_letter_groups import DeadLetterFilter
+from perdure.service.store_access import StoreAccess
+from perdure.service.verification import find_unreadable
+from perdure.stores.protocol import Post
 from tests.runtime.cluster import Cluster, now_s, until
 from tests.runtime.test_engine import virtually
 
-NEWER = bytes((77,)) + messages.encode(Signal("go"))[1:]
-DAMAGED = messages.encode(Signal("go"))[:-1] + b"?"
+NEWER = bytes((77,)) + messages.encode_message(SignalMessage("go"))[1:]
+DAMAGED = messages.encode_message(SignalMessage("go"))[:-1] + b"?"
 
 
 @workflow
@@ -49,7 +49,7 @@ def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 ASIDE = "can't be read and is set aside, to be tried again every 300 s"
-WORK = messages.encode(Work(Key("t", "w", "1"), (), 1, "twice", "k"))
+WORK = messages.encode_message(WorkMessage(Key("t", "w", "1"), (), 1, "twice", "k"))
 
 
 @pytest.mark.parametrize("body", [NEWER, DAMAGED, b"", WORK], ids=["newer", "damaged", "empty", "work"])
@@ -59,16 +59,16 @@ def test_a_message_that_can_t_be_read_is_logged_once_and_the_execution_goes_on(b
         _ = await c.engine(waits)
         key = await c.post(waits)
         await came(c, key, "waiting")
-        await c.store.commit([Post(sends=(Send(key, "unreadable", body),))])
+        await c.store.commit([Post(messages=(OutgoingMessage(key, "unreadable", body),))])
         await came(c, key, "waiting")
         version = (await c.store.heads())[0].version
-        await asyncio.sleep(3.5 * RETRY_S)
+        await asyncio.sleep(3.5 * QUARANTINE_RETRY_S)
         (head,) = await c.store.heads()
         assert (head.version, head.holder) == (version, None)
-        (left,) = await c.store.mail(key)
+        (left,) = await c.store.messages(key)
         assert (left.key, left.body) == ("unreadable", body) and left.due_at_s > now_s()
-        assert [found.message async for found in unreadable(c.store)] == ["unreadable"]
-        await c.store.commit([Post(sends=(Send(key, "good", messages.encode(Signal("go", encode("came", "it")))),))])
+        assert [found.message async for found in find_unreadable(c.store)] == ["unreadable"]
+        await c.store.commit([Post(messages=(OutgoingMessage(key, "good", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "completed")
 
     claim()
@@ -84,15 +84,15 @@ def test_an_execution_whose_log_is_damaged_needs_attention_is_tried_again_and_go
         execution = c.store._executions[key]
         (whole,) = execution.rows
         execution.rows = [(whole[0], whole[1][:-1] + bytes((whole[1][-1] ^ 1,)))]
-        await c.store.commit([Post(sends=(Send(key, "go", messages.encode(Signal("go", encode("came", "it")))),))])
+        await c.store.commit([Post(messages=(OutgoingMessage(key, "go", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "needs_attention")
         other = await c.post(waits, id="other")
         await came(c, other, "waiting")
         head = (await c.store.heads())[-1]
         assert head.key == key and head.holder is None
-        (group,) = await dead_letters.groups(Access(c.store), Which(tenant="default"))
+        (group,) = await dead_letter_groups.group_dead_letters(StoreAccess(c.store), DeadLetterFilter(tenant="default"))
         assert (group.type, group.count) == (LogDamaged.__name__, 1) and "its checksum is wrong" in group.message
-        assert [(found.key, found.message) async for found in unreadable(c.store)] == [(key, "")]
+        assert [(found.key, found.message) async for found in find_unreadable(c.store)] == [(key, "")]
         execution.rows = [whole]
         await came(c, key, "completed")
 
@@ -108,13 +108,16 @@ def test_an_execution_started_under_rules_that_are_not_known_here_waits_for_a_ne
         await came(c, key, "waiting")
         execution = c.store._executions[key]
         ((version, row),) = execution.rows
-        events = [msgspec.structs.replace(event, rules=events_.RULES + 1) if isinstance(event, events_.Started) else event for event in log.decode(row)]
-        execution.rows = [(version, log.encode(events))]
-        await c.store.commit([Post(sends=(Send(key, "go", messages.encode(Signal("go", encode("came", "it")))),))])
+        events = [
+            msgspec.structs.replace(event, rules=events_.EVENT_RULES_VERSION + 1) if isinstance(event, events_.StartedEvent) else event
+            for event in log_format.decode_row(row)
+        ]
+        execution.rows = [(version, log_format.encode_row(events))]
+        await c.store.commit([Post(messages=(OutgoingMessage(key, "go", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "needs_attention")
-        (found,) = [found async for found in unreadable(c.store)]
+        (found,) = [found async for found in find_unreadable(c.store)]
         assert (found.key, found.message) == (key, "") and "it needs a newer Perdure" in found.why
-        assert execution.rows == [(version, log.encode(events))], "nothing was written to its log"
+        assert execution.rows == [(version, log_format.encode_row(events))], "nothing was written to its log"
         execution.rows = [(version, row)]
         await came(c, key, "completed")
 
@@ -127,33 +130,33 @@ def test_an_ended_execution_whose_log_is_damaged_stays_ended_when_it_gets_mail(c
     async def claim(c: Cluster) -> None:
         _ = await c.engine(waits, idle_s=0.0)
         key = await c.post(waits)
-        await c.store.commit([Post(sends=(Send(key, "go", messages.encode(Signal("go", encode("came", "it")))),))])
+        await c.store.commit([Post(messages=(OutgoingMessage(key, "go", messages.encode_message(SignalMessage("go", encode("came", "it")))),))])
         await came(c, key, "completed")
         ended = (await c.store.heads())[0]
         execution = c.store._executions[key]
         execution.rows = [(version, row[:-1] + b"?") for version, row in execution.rows]
-        await c.store.commit([Post(sends=(Send(key, "undo", messages.encode(messages.Undo())),))])
-        await asyncio.sleep(2.5 * RETRY_S)
+        await c.store.commit([Post(messages=(OutgoingMessage(key, "undo", messages.encode_message(messages.UndoMessage())),))])
+        await asyncio.sleep(2.5 * QUARANTINE_RETRY_S)
         (head,) = await c.store.heads()
         assert (head.status, head.ended_at_s, head.holder) == ("completed", ended.ended_at_s, None)
-        assert [mail.key for mail in await c.store.mail(key)] == ["undo"]
+        assert [mail.key for mail in await c.store.messages(key)] == ["undo"]
 
     claim()
     assert len(reported(caplog)) == 1
 
 
 def test_work_that_can_t_be_read_is_set_aside_and_other_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
-    queue = Queue("default", "gpu")
+    queue = QueueAddress("default", "gpu")
 
     @virtually
     async def claim(c: Cluster) -> None:
-        await c.store.commit([Post(sends=(Send(queue, "newer", bytes((77,)) + wire.stamp(2, msgspec.msgpack.encode({}))[1:]),))])
+        await c.store.commit([Post(messages=(OutgoingMessage(queue, "newer", bytes((77,)) + payload_header.with_header(2, msgspec.msgpack.encode({}))[1:]),))])
         _ = await c.engine(asks)
         _ = await c.worker(twice)
         key = await c.post(asks, 21)
         await came(c, key, "completed")
-        await asyncio.sleep(2.5 * RETRY_S)
-        (left,) = await c.store.mail(queue)
+        await asyncio.sleep(2.5 * QUARANTINE_RETRY_S)
+        (left,) = await c.store.messages(queue)
         assert left.key == "newer" and left.due_at_s > now_s()
         assert all(lease.work == 0 for lease in await c.store.leases())
 

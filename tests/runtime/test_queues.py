@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from perdure import Context, Err, ExecutionFailed, Queue, Rate, Retry, step, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Limits
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import QueueLimits
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 
@@ -203,7 +203,7 @@ async def test_a_queue_that_is_given_limits_while_an_engine_serves_it_itself_is_
 
     await c.engine(plain, queues=["later"])
     await c.worker(here, queues=["later"])
-    await c.store.limit("later", Limits(1))
+    await c.store.limit("later", QueueLimits(1))
     await asyncio.sleep(5)
     for handle in [await client.start(plain, str(number)) for number in range(4)]:
         await handle.result()

@@ -10,14 +10,13 @@ import pytest
 
 from perdure import Definition, step, step_info
 from perdure.async_client import AsyncClient
+from perdure.code.step_environment import StepControl, StepInfo, current_step
 from perdure.core import values
 from perdure.core.errors import BadValue, LogDamaged, MissingSecret
-from perdure.core.masks import Find, nothing
 from perdure.core.paths import Key
-from perdure.programs.code.info import StepInfo, StepLife, running
+from perdure.core.secret_masks import SecretFinder, find_no_secret
+from perdure.runtime.call_secrets import mask_log_records, secret_finder, with_secrets
 from perdure.runtime.engine import Engine
-from perdure.runtime.masked_logs import mask_logs
-from perdure.runtime.secrets import finding, revealed
 from perdure.runtime.worker import Worker
 from perdure.stores.memory import MemoryStore
 
@@ -31,7 +30,7 @@ def given(**named: Any) -> bytes:
 def test_secrets_are_put_where_marks_stand_and_nowhere_else() -> None:
     mark, text = {"@secret": "A"}, {"@text": ["<", {"@secret": "A"}, "|", {"@secret": "B"}, ">"]}
     raw = given(**{"a/b~": [mark, {"x": text}], "data": mark, "more": text})
-    found, mask = revealed(raw, ("/a~1b~0/0", "/a~1b~0/1/x"), {"A": CANARY, "B": "other-canary"}.get)
+    found, mask = with_secrets(raw, ("/a~1b~0/0", "/a~1b~0/1/x"), {"A": CANARY, "B": "other-canary"}.get)
     assert msgspec.msgpack.decode(found) == [[1], {"a/b~": [CANARY, {"x": f"<{CANARY}|other-canary>"}], "data": mark, "more": text}]
     assert mask.text(f"{CANARY} other-canary") == "*** ***"
 
@@ -44,23 +43,23 @@ def test_a_secret_that_stands_at_several_places_is_looked_for_once() -> None:
         return CANARY
 
     mark = {"@secret": "A"}
-    revealed(given(a=mark, b=[mark]), ("/a", "/b/0"), find)
+    with_secrets(given(a=mark, b=[mark]), ("/a", "/b/0"), find)
     assert asked == ["A"]
 
 
 def test_what_is_missing_is_named_and_a_place_that_is_none_is_a_damaged_log() -> None:
     with pytest.raises(MissingSecret, match="there is no secret A where this runs; set it") as raised:
-        revealed(given(a={"@secret": "A"}), ("/a",), nothing)
+        with_secrets(given(a={"@secret": "A"}), ("/a",), find_no_secret)
     assert raised.value.name == "A"
     for place in ("/b", "/a/0", "/a/x/y", "", "/a/@secret/0"):
         with pytest.raises(LogDamaged, match="nothing stands there"):
-            revealed(given(a={"@secret": "A"}, c=1), (place,), {"A": CANARY}.get)
-    assert revealed(given(a="no mark"), ("/a",), nothing)[0] == given(a="no mark")
+            with_secrets(given(a={"@secret": "A"}, c=1), (place,), {"A": CANARY}.get)
+    assert with_secrets(given(a="no mark"), ("/a",), find_no_secret)[0] == given(a="no mark")
 
 
 def test_a_short_secret_is_given_and_a_warning_says_that_it_is_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "perdure.secrets"):
-        found, mask = revealed(given(a={"@secret": "A"}), ("/a",), {"A": "abc"}.get)
+        found, mask = with_secrets(given(a={"@secret": "A"}), ("/a",), {"A": "abc"}.get)
     assert msgspec.msgpack.decode(found)[1] == {"a": "abc"} and not mask
     assert caplog.messages == ["the secret A has fewer than 4 characters, so it is not hidden in what steps say; set a longer one"]
 
@@ -68,14 +67,14 @@ def test_a_short_secret_is_given_and_a_warning_says_that_it_is_not_hidden(caplog
 class Tenants:
     """Finds for each tenant what is called by its name."""
 
-    def of(self, tenant: str) -> Find:
+    def of(self, tenant: str) -> SecretFinder:
         return lambda name: f"{name} of {tenant}" if name != "NONE" else None
 
 
 def test_what_a_definition_was_given_goes_before_what_the_process_has() -> None:
-    both = finding(Tenants(), "acme", {"A": "own"}.get)
+    both = secret_finder(Tenants(), "acme", {"A": "own"}.get)
     assert [both("A"), both("B"), both("NONE")] == ["own", "B of acme", None]
-    assert finding(None, "acme")("A") is None and finding({"A": "x"}.get, "acme")("A") == "x"
+    assert secret_finder(None, "acme")("A") is None and secret_finder({"A": "x"}.get, "acme")("A") == "x"
 
 
 async def ran(definition: Definition, tenant: str = "default", **options: Any) -> Any:
@@ -152,19 +151,19 @@ def logged(say: Callable[[logging.Logger], None], info: StepInfo | None) -> str:
     logger.setLevel(logging.DEBUG)
     handler.emit = lambda record: lines.append(logging.Formatter("%(levelname)s %(message)s").format(record))  # type: ignore[method-assign]  # it collects
     logger.addHandler(handler)
-    token = running.set(info) if info is not None else None
+    token = current_step.set(info) if info is not None else None
     try:
         say(logger)
     finally:
         if token is not None:
-            running.reset(token)
+            current_step.reset(token)
         logger.removeHandler(handler)
     return "\n".join(lines)
 
 
 def of_step() -> StepInfo:
-    life = StepLife(lambda _: None, ("/a",), {"A": CANARY}.get)
-    _, life.mask = revealed(given(a={"@secret": "A"}), life.places, life.find)
+    life = StepControl(lambda _: None, ("/a",), {"A": CANARY}.get)
+    _, life.mask = with_secrets(given(a={"@secret": "A"}), life.places, life.find)
     return StepInfo(Key("default", "it", "x"), (("a", 1),), 1, life=life)
 
 
@@ -177,9 +176,9 @@ def fails(logger: logging.Logger) -> None:
 
 @pytest.mark.usefixtures("_masked")
 def test_what_is_logged_within_a_step_has_none_of_its_secrets() -> None:
-    mask_logs()
+    mask_log_records()
     factory = logging.getLogRecordFactory()
-    mask_logs()
+    mask_log_records()
     assert logging.getLogRecordFactory() is factory, "it is done once"
     said = logged(lambda logger: logger.info("a %s and %r, 100%%", CANARY, {"k": CANARY}), of_step())
     assert said == "INFO a *** and {'k': '***'}, 100%"

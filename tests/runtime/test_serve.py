@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from perdure.core import events as e
-from perdure.core import log, messages, values
-from perdure.core.mail import Opening, Send
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.paths import Key
-from perdure.runtime.host import open_store
-from perdure.stores.base import Post
+from perdure.runtime.local_engine import open_store
+from perdure.stores.protocol import Post
 
 PROGRAM = """
 import asyncio, sys, time
 from pathlib import Path
 from perdure import Context, step, workflow
-from perdure.runtime.serve import serve
+from perdure.runtime.server import serve
 
 def note(text):
     with open("notes", "a") as file:
@@ -101,8 +101,8 @@ def post(directory: Path, takes_s: float, sync: bool) -> None:
 
     async def start() -> None:
         store = open_store(f"sqlite:///{directory}/here.db")
-        begin = messages.encode(messages.Start(1, values.encode([[takes_s, sync], {}], "input")))
-        _ = await store.commit([Post(sends=(Send(KEY, "start", begin, opens=Opening("two@1", KEY)),))])
+        begin = messages.encode_message(messages.StartMessage(1, values.encode([[takes_s, sync], {}], "input")))
+        _ = await store.commit([Post(messages=(OutgoingMessage(KEY, "start", begin, opens=NewExecution("two@1", KEY)),))])
         await store.close()
 
     asyncio.run(start())
@@ -116,7 +116,7 @@ def remembered(directory: Path) -> list[e.Event]:
         found = await store.read(KEY)
         await store.close()
         assert found is not None
-        return log.decode_all(found.rows)
+        return log_format.decode_rows(found.rows)
 
     return asyncio.run(read())
 
@@ -136,7 +136,7 @@ def test_told_to_stop_it_ends_what_is_in_flight_and_the_next_goes_on_from_there(
         server.process.send_signal(number)
         assert server.end()[0] == 0 and time.monotonic() < ends_s
     assert server.notes() == ["began", "ended", "queued"]
-    assert not any(isinstance(event, e.Interrupted) and not event.given_back for event in remembered(tmp_path))
+    assert not any(isinstance(event, e.InterruptedEvent) and not event.given_back for event in remembered(tmp_path))
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["async step", "sync step"])
@@ -151,7 +151,7 @@ def test_told_twice_it_stops_at_once_and_the_step_runs_again_uncounted(tmp_path:
         server.process.send_signal(signal.SIGTERM)
         assert server.end() == (0, "left in good order\n")
         assert time.monotonic() - began_s < 20
-    assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.Interrupted)] == [True]
+    assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.InterruptedEvent)] == [True]
 
 
 def test_a_step_that_outlasts_the_grace_is_given_back(tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_a_step_that_outlasts_the_grace_is_given_back(tmp_path: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         assert server.end() == (0, "left in good order\n")
     assert server.notes() == ["began"]
-    assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.Interrupted)] == [True]
+    assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.InterruptedEvent)] == [True]

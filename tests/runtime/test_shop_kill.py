@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from perdure import ExecutionFailed, NeedsAttention, PerdureError
-from perdure.client import Client
-from perdure.handle import Handle
+from perdure.sync_client import Client
+from perdure.sync_handle import Handle
 from tests.runtime.processes import record, seeded
 from tests.runtime.shop import is_asked, is_granted, items, order
 

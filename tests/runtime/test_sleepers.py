@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from perdure.core import messages
-from perdure.core.mail import Opening, Send
-from perdure.stores.base import Post
+from perdure.core.envelopes import NewExecution, OutgoingMessage
+from perdure.stores.protocol import Post
 from perdure.stores.sqlite.store import SqliteStore
 from tests.runtime.flows import WOKEN, asleep
 from tests.runtime.processes import Process, Stage, record, status, until
@@ -47,16 +47,16 @@ def post(stage: Stage, first: int, dues_s: Sequence[float]) -> None:
         store = SqliteStore(stage.file)
         for begin in range(0, len(dues_s), POSTED_AT_A_TIME):
             sends = [_start(number, due_s) for number, due_s in enumerate(dues_s[begin : begin + POSTED_AT_A_TIME], first + begin)]
-            await store.commit([Post(sends=tuple(sends))])
+            await store.commit([Post(messages=tuple(sends))])
         await store.close()
 
     asyncio.run(start())
 
 
-def _start(number: int, due_s: float) -> Send:
+def _start(number: int, due_s: float) -> OutgoingMessage:
     key = asleep.key(str(number))
-    message = messages.Start(1, asleep.code.codec.encode_args((due_s,), {}, "the input"), number)
-    return Send(key, "start", messages.encode(message), 0.0, Opening("asleep@1", key))
+    message = messages.StartMessage(1, asleep.code.codec.encode_args((due_s,), {}, "the input"), number)
+    return OutgoingMessage(key, "start", messages.encode_message(message), 0.0, NewExecution("asleep@1", key))
 
 
 def memory_kib(engine: Process) -> int:

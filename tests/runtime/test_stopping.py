@@ -59,7 +59,7 @@ async def test_within_the_grace_what_is_in_flight_ends_and_nothing_new_begins(c:
     other = await c.engine(two)
     assert await c.result(other, two) == ["a", "b"]
     assert begun == ["a", "b"]
-    assert [event.given_back for event in await c.events(key(two)) if isinstance(event, e.Interrupted)] == [True]
+    assert [event.given_back for event in await c.events(key(two)) if isinstance(event, e.InterruptedEvent)] == [True]
 
 
 @virtually
@@ -75,7 +75,7 @@ async def test_what_takes_longer_than_the_grace_goes_on_elsewhere_uncounted(c: C
     other = await c.engine(side_by_side)
     assert await c.result(other, side_by_side) == ["short", "long"]
     assert begun == ["short", "long", "long"]
-    assert all(event.given_back for event in await c.events(key(side_by_side)) if isinstance(event, e.Interrupted))
+    assert all(event.given_back for event in await c.events(key(side_by_side)) if isinstance(event, e.InterruptedEvent))
 
 
 @virtually

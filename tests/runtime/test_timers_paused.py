@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from perdure.core.mail import Opening, Send
-from perdure.core.messages import Start, encode
+from perdure.core.envelopes import NewExecution, OutgoingMessage
+from perdure.core.messages import StartMessage, encode_message
 from perdure.core.paths import Key
 from perdure.core.program import program_name
-from perdure.stores.base import Post
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.time import SteadyClock
-from perdure.testing.virtual import VirtualLoop
+from perdure.stores.protocol import Post
+from perdure.stores.sqlite.steady_clock import SteadyClock
+from perdure.testing.virtual_time import VirtualLoop
 from tests.runtime.cluster import Cluster, Process
 from tests.runtime.processes import record
 from tests.runtime.timers import KINDS, QUEUE, WORKFLOWS, Lasted, begun, early, reads, stuck, timing_out, tries
@@ -81,10 +81,10 @@ async def measured(cluster: Cluster, process: Process, number: int, wanted_s: fl
 async def delayed(cluster: Cluster, process: Process, number: int, wanted_s: float) -> list[Lasted]:
     """Begin a workflow later, as a client does."""
     asked_s, id = reads[-1](), f"delayed {number}"
-    due_at_s = (await cluster.store.moment()).now_s + wanted_s
-    key, start = Key("default", begun.code.name, id), Start(0, begun.code.codec.encode_args((), {}, "input"), 7)
-    opens = Opening(program_name(begun.code.name, 0), key)
-    await cluster.store.commit([Post(sends=(Send(key, "start", encode(start), due_at_s=due_at_s, opens=opens),))])
+    due_at_s = (await cluster.store.store_time()).now_s + wanted_s
+    key, start = Key("default", begun.code.name, id), StartMessage(0, begun.code.codec.encode_args((), {}, "input"), 7)
+    opens = NewExecution(program_name(begun.code.name, 0), key)
+    await cluster.store.commit([Post(messages=(OutgoingMessage(key, "start", encode_message(start), due_at_s=due_at_s, opens=opens),))])
     return [("delay", wanted_s, await cluster.result(process, begun, id=id) - asked_s)]
 
 

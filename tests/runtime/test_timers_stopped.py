@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from perdure.client import AsyncClient
+from perdure.sync_client import AsyncClient
 from tests.runtime.processes import Process, Stage, record, seeded
 from tests.runtime.timers import KINDS, QUEUE, Lasted, early, timing_out
 

@@ -12,15 +12,15 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, Fatal, Retry, Transaction, step, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
-from perdure.core.messages import Cancel
+from perdure.core.messages import CancelMessage
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.stores.base import Commit
 from perdure.stores.memory import MemoryStore
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Commit
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
 
@@ -65,7 +65,7 @@ class Bank:
     async def make(self) -> None:
         """Make the table."""
         store = self.open()
-        _ = await store.moment()
+        _ = await store.store_time()
         await store.close()
         if self._server is None:
             with closing(sqlite3.connect(self.file)) as connection:
@@ -360,7 +360,7 @@ async def test_what_comes_while_its_answer_is_decided_on_is_done_next(bank: Bank
             if tries and any(isinstance(change, Commit) for change in changes):  # it has settled, but the engine does not know it yet
                 monkeypatch.setattr(store, "commit", commit)
                 await handle.cancel()
-                while not any(isinstance(item.message, Cancel) for warm in running._warm for item in warm.undecided):
+                while not any(isinstance(item.message, CancelMessage) for resident in running._residents for item in resident.undecided):
                     await asyncio.sleep(0.001)
             return answers
 

@@ -10,10 +10,10 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure import Context, ExecutionCancelled, Retry, Transaction, step, workflow
-from perdure.client import AsyncClient
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.postgres.store import PostgresStore
+from perdure.sync_client import AsyncClient
 from tests.stores.proxy import Loss, Proxy, proxied
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
@@ -80,7 +80,7 @@ def running_server() -> Iterator[Server]:
 async def server(running_server: Server) -> Server:
     tries.clear()
     store = PostgresStore(running_server.url)
-    _ = await store.moment()
+    _ = await store.store_time()
     await store.close()
     await empty(running_server)
     other = await asyncpg.connect(running_server.url)

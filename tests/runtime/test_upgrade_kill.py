@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from perdure.stores.sqlite.opening import check, upgrade
-from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.database_setup import check_database, upgrade_database
+from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
 from tests.corpus.make_files import newest_file
 from tests.runtime.processes import Process, Stage, record, seeded, until
 from tests.stores.sqlite import next_version
@@ -95,12 +95,12 @@ def killed_again_and_again(stage: Stage, seed: int, kills: int) -> None:
         for _ in range(kills):
             opening(stage, draw).send(signal.SIGKILL)
             found = version(stage.file)
-            assert found in (VERSION, NEXT) and check(stage.file).damage == ()
+            assert found in (SCHEMA_VERSION, NEXT) and check_database(stage.file).damage == ()
             left[found == NEXT] += 1
             if found == NEXT:
                 assert content(stage.file) == before
                 renew(stage)
-        upgrade(stage.file)
+        upgrade_database(stage.file)
         assert (version(stage.file), content(stage.file)) == (NEXT, before)
     record(f"{kills} processes killed while they opened an old file of {len(before[0])} executions: {left[0]} left it old, {left[1]} upgraded")
 

@@ -11,14 +11,14 @@ import pytest
 from perdure import Context, ExecutionFailed, NeedsAttention, NotFound, workflow
 from perdure.core import values
 from perdure.core.errors import StoreUnavailable
-from perdure.core.messages import Parent, Resume, Start
+from perdure.core.messages import Parent, ResumeMessage, StartMessage
 from perdure.core.paths import Key
-from perdure.runtime.endings import result
-from perdure.runtime.host import finished
-from perdure.runtime.watch import KEYS_MAX, POLL_S, QUICK_S, Watch
-from perdure.stores.base import ALL, Filter, Head
+from perdure.runtime.change_watcher import KEYS_PER_LOOK_MAX, POLL_S, QUICK_S, ChangeWatcher
+from perdure.runtime.execution_results import wait_for_result
+from perdure.runtime.local_engine import wait_for_end
+from perdure.stores.protocol import ALL_HEADS, Head, HeadFilter
 from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
-from perdure.testing.virtual import run
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import DOWN_BEFORE, Cluster, cluster, now_s, settle
 
 
@@ -29,7 +29,7 @@ class Counting(FaultyStore):
         super().__init__(c.store, Random(0), faults)
         self.asked: list[int] = []
 
-    async def heads(self, which: Filter = ALL) -> list[Head]:
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         self.asked.append(len(which.keys or ()))
         return await super().heads(which)
 
@@ -85,7 +85,7 @@ async def test_an_end_is_told_at_once_whoever_made_it(c: Cluster) -> None:
     second = await c.engine(listener)
     key = await c.post(sleeper, 7.5)
     began_s = now_s()
-    assert await finished(second.engine, key) == await finished(first.engine, key)
+    assert await wait_for_end(second.engine, key) == await wait_for_end(first.engine, key)
     assert now_s() - began_s < 7.5 + 0.05
 
 
@@ -95,14 +95,14 @@ async def test_an_end_is_seen_within_a_second_when_the_ring_is_lost(c: Cluster) 
     store = FaultyStore(c.store, Random(0), Faults(lose_ring=1.0))
     key = await c.post(sleeper, 7.5)
     began_s = now_s()
-    _ = await Watch(store).until(key, ended)
+    _ = await ChangeWatcher(store).until(key, ended)
     assert now_s() - began_s <= 7.5 + POLL_S + 0.1
 
 
 @virtually
 async def test_what_no_ring_tells_of_is_seen_soon_by_who_follows_closely(c: Cluster) -> None:
     await c.engine(listener)
-    watch = Watch(c.store)
+    watch = ChangeWatcher(c.store)
     key = await c.post(listener)
     await settle(5)
     version = (await c.head(key)).version
@@ -119,16 +119,16 @@ async def test_what_no_ring_tells_of_is_seen_soon_by_who_follows_closely(c: Clus
 @virtually
 async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> None:
     store = Counting(c)
-    watch = Watch(store)
+    watch = ChangeWatcher(store)
     await c.engine(listener)
     await c.post_all(listener, [(f"e{number}", ()) for number in range(2000)])
     await asyncio.sleep(60)
     waiting = [asyncio.create_task(watch.until(listener.key(f"e{number}"), ended)) for number in range(2000)]
     await settle()
-    assert sum(store.asked) == 2000 and max(store.asked) <= KEYS_MAX
+    assert sum(store.asked) == 2000 and max(store.asked) <= KEYS_PER_LOOK_MAX
     store.asked.clear()
     await asyncio.sleep(10.5 * POLL_S)
-    assert len(store.asked) <= 11 * 2000 / KEYS_MAX
+    assert len(store.asked) <= 11 * 2000 / KEYS_PER_LOOK_MAX
     store.asked.clear()
     for number in range(2000):
         await c.send(listener.key(f"e{number}"), "go")
@@ -139,7 +139,7 @@ async def test_thousands_who_wait_are_served_by_few_questions(c: Cluster) -> Non
 @virtually
 async def test_each_that_comes_is_looked_at_alone_and_at_once(c: Cluster) -> None:
     store = Counting(c)
-    watch = Watch(store)
+    watch = ChangeWatcher(store)
     await c.engine(sleeper)
     done = await c.post(sleeper, 0.0, id="done")
     others = [asyncio.create_task(watch.until(Key("default", "none", str(number)), ended)) for number in range(300)]
@@ -155,7 +155,7 @@ async def test_each_that_comes_is_looked_at_alone_and_at_once(c: Cluster) -> Non
 @virtually
 async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: Cluster) -> None:
     store = Counting(c)
-    watch = Watch(store)
+    watch = ChangeWatcher(store)
     waiting = [asyncio.create_task(watch.until(sleeper.key(str(number)), ended)) for number in range(10)]
     await settle(1)
     for one in waiting:
@@ -173,7 +173,7 @@ async def test_who_is_cancelled_is_forgotten_and_an_idle_watch_asks_nothing(c: C
 async def test_a_store_that_is_away_is_waited_for(c: Cluster) -> None:
     await c.engine(sleeper)
     store = Counting(c, DOWN_BEFORE)
-    watch = Watch(store)
+    watch = ChangeWatcher(store)
     key = await c.post(sleeper, 1.0)
     waiting = asyncio.create_task(watch.until(key, ended))
     await asyncio.sleep(20)
@@ -185,10 +185,10 @@ async def test_a_store_that_is_away_is_waited_for(c: Cluster) -> None:
 @virtually
 async def test_a_store_with_a_defect_fails_all_who_wait_and_who_comes_later_asks_again(c: Cluster) -> None:
     class Broken(FaultyStore):
-        async def heads(self, which: Filter = ALL) -> list[Head]:
+        async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
             raise ZeroDivisionError("planted")
 
-    watch = Watch(Broken(c.store, Random(0)))
+    watch = ChangeWatcher(Broken(c.store, Random(0)))
     for _ in range(2):
         failed = await asyncio.gather(*(watch.until(sleeper.key("e"), ended) for _ in range(3)), return_exceptions=True)
         assert [type(one) for one in failed] == [ZeroDivisionError] * 3
@@ -196,7 +196,7 @@ async def test_a_store_with_a_defect_fails_all_who_wait_and_who_comes_later_asks
 
 @virtually
 async def test_a_watch_that_is_closed_lets_everybody_go(c: Cluster) -> None:
-    watch = Watch(c.store)
+    watch = ChangeWatcher(c.store)
     waiting = [asyncio.create_task(watch.until(sleeper.key(str(number)), ended)) for number in range(3)]
     await settle(0.5)
     watch.close()
@@ -211,7 +211,7 @@ async def test_a_watch_that_is_closed_lets_everybody_go(c: Cluster) -> None:
 @virtually
 async def test_who_comes_while_the_others_are_looked_at_is_looked_at_next(c: Cluster) -> None:
     class Slow(FaultyStore):
-        async def heads(self, which: Filter = ALL) -> list[Head]:
+        async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
             found = await super().heads(which)
             await asyncio.sleep(0.01)
             return found
@@ -219,7 +219,7 @@ async def test_who_comes_while_the_others_are_looked_at_is_looked_at_next(c: Clu
     await c.engine(sleeper)
     key = await c.post(sleeper, 0.0)
     await settle(1)
-    watch = Watch(Slow(c.store, Random(0)))
+    watch = ChangeWatcher(Slow(c.store, Random(0)))
     other = asyncio.create_task(watch.until(sleeper.key("never"), ended))
     await settle(0.005)
     began_s = now_s()
@@ -247,13 +247,13 @@ async def test_what_was_before_does_not_count(c: Cluster) -> None:
     key = await c.post(failing)
     await settle(1)
     with pytest.raises(ExecutionFailed, match="no such order"):
-        await result(Watch(c.store), c.store, key)
-    waiting = asyncio.create_task(result(Watch(c.store), c.store, key, after=(await c.head(key)).version))
+        await wait_for_result(ChangeWatcher(c.store), c.store, key)
+    waiting = asyncio.create_task(wait_for_result(ChangeWatcher(c.store), c.store, key, after=(await c.head(key)).version))
     await asyncio.sleep(30)
     assert not waiting.done()
     waiting.cancel()
     with pytest.raises(NotFound):
-        await result(Watch(c.store), c.store, failing.key("nowhere"))
+        await wait_for_result(ChangeWatcher(c.store), c.store, failing.key("nowhere"))
 
 
 @virtually
@@ -265,9 +265,9 @@ async def test_a_message_to_what_is_parked_is_no_news_of_it(c: Cluster) -> None:
     wrong = await c.engine(changed)
     await c.send(key, "come")
     with pytest.raises(NeedsAttention, match="diverged"):
-        await result(Watch(c.store), c.store, key)
+        await wait_for_result(ChangeWatcher(c.store), c.store, key)
     parked = (await c.head(key)).version
-    waiting = asyncio.create_task(result(Watch(c.store), c.store, key, after=parked))
+    waiting = asyncio.create_task(wait_for_result(ChangeWatcher(c.store), c.store, key, after=parked))
     await settle(2)
     for _ in range(3):
         await c.send(key, "go")
@@ -275,7 +275,7 @@ async def test_a_message_to_what_is_parked_is_no_news_of_it(c: Cluster) -> None:
     assert (await c.head(key)).version == parked + 3 and not waiting.done()
     await wrong.stop()
     await c.engine(changing)
-    await c.tell(key, Resume())
+    await c.tell(key, ResumeMessage())
     assert await waiting == values.encode("None", "result")
 
 
@@ -285,8 +285,8 @@ async def test_an_end_is_found_however_much_was_written_behind_it(c: Cluster) ->
     key = await c.post(sleeper, 0.0)
     await settle(1)
     for number in range(300):
-        await c.tell(key, Start(parent=Parent(sleeper.key(f"parent {number}"), (("call", 1),))))
-        assert number % 100 or await result(Watch(c.store), c.store, key) == values.encode("awake", "result")
+        await c.tell(key, StartMessage(parent=Parent(sleeper.key(f"parent {number}"), (("call", 1),))))
+        assert number % 100 or await wait_for_result(ChangeWatcher(c.store), c.store, key) == values.encode("awake", "result")
     await settle(1)
     assert len(await c.events(key)) > 300
-    assert await result(Watch(c.store), c.store, key) == values.encode("awake", "result")
+    assert await wait_for_result(ChangeWatcher(c.store), c.store, key) == values.encode("awake", "result")

@@ -13,16 +13,16 @@ from perdure import Context, Err, ExecutionCancelled, ExecutionFailed, Fatal, Ne
 from perdure.core import events as e
 from perdure.core import limits, messages
 from perdure.core.errors import ErrorInfo
-from perdure.core.paths import Queue
-from perdure.stores.base import Claim, Claimed, Moment
+from perdure.core.paths import QueueAddress
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Claim, Claimed, StoreTime
 from perdure.testing.faults import NO_FAULTS, Faults
-from perdure.testing.virtual import run
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, Process, cluster, now_s, settle, until
 
 LEASE_S = 15.0
 POLL_S = 1.0
-GPU = Queue("default", "gpu")
+GPU = QueueAddress("default", "gpu")
 
 ABANDONED = ErrorInfo("Abandoned", "it was in flight when nobody waited for it any more, and its outcome is not known")
 
@@ -101,7 +101,7 @@ async def test_a_queued_step_is_done_by_a_worker_and_at_once(c: Cluster) -> None
     assert await c.start(engine, paying, "x", 5.0)
     assert await c.result(engine, paying) == "charged x"
     assert now_s() - began_s == pytest.approx(5.0, abs=0.01)
-    assert begun == ["x"] and await c.mail(GPU) == 0
+    assert begun == ["x"] and await c.messages(GPU) == 0
 
 
 @virtually
@@ -109,7 +109,7 @@ async def test_a_queued_step_waits_for_a_worker_and_takes_no_memory_meanwhile(c:
     engine = await c.engine(paying, idle_s=10.0)
     assert await c.start(engine, paying, "x", 5.0)
     await asyncio.sleep(1000)
-    assert (await c.fold(paying.key("e"))).status == "waiting" and len(engine.engine._warm) == 0
+    assert (await c.fold(paying.key("e"))).status == "waiting" and len(engine.engine._residents) == 0
     await c.worker(charge)
     assert await c.result(engine, paying) == "charged x"
 
@@ -120,7 +120,7 @@ async def test_a_worker_takes_only_from_its_queues(c: Cluster) -> None:
     await c.worker(charge, queues=["cpu"])
     assert await c.start(engine, paying, "x", 5.0)
     await asyncio.sleep(100)
-    assert begun == [] and await c.mail(GPU) == 1
+    assert begun == [] and await c.messages(GPU) == 1
 
 
 @virtually
@@ -175,7 +175,7 @@ async def test_a_worker_that_thaws_after_its_lease_answers_in_vain(c: Cluster) -
     before = await c.events(paying.key("e"))
     await asyncio.sleep(100)
     assert await c.events(paying.key("e")) == before
-    assert begun == ["x", "x"] and await c.mail(GPU) == await c.mail(paying.key("e")) == 0
+    assert begun == ["x", "x"] and await c.messages(GPU) == await c.messages(paying.key("e")) == 0
 
 
 @virtually
@@ -221,7 +221,7 @@ async def test_poison_that_kills_every_worker_parks_its_execution(c: Cluster) ->
     with pytest.raises(NeedsAttention, match=r"dying/e needs attention \(interrupted\): poison was interrupted \d+ times in a row"):
         await c.result(engine, dying)
     assert len(begun) == limits.INTERRUPTIONS_MAX
-    assert await c.mail(GPU) == 0
+    assert await c.messages(GPU) == 0
     assert not workers[-1].running.done()
     assert await c.start(engine, paying, "innocent", 1.0) and await c.result(engine, paying) == "charged innocent"
 
@@ -329,13 +329,13 @@ async def test_a_step_that_a_worker_does_not_have_fails_and_says_what_to_do(c: C
 async def test_queued_work_of_a_cancelled_execution_is_taken_back(c: Cluster) -> None:
     engine = await c.engine(paying)
     assert await c.start(engine, paying, "x", 1.0)
-    assert await c.mail(GPU) == 1
+    assert await c.messages(GPU) == 1
     began_s = asyncio.get_running_loop().time()
-    await c.tell(paying.key("e"), messages.Cancel("no longer wanted"))
+    await c.tell(paying.key("e"), messages.CancelMessage("no longer wanted"))
     with pytest.raises(ExecutionCancelled, match="no longer wanted"):
         await c.result(engine, paying)
     assert asyncio.get_running_loop().time() - began_s < 1, "nobody had begun it, so nothing was to be waited for"
-    assert await c.mail(GPU) == 0
+    assert await c.messages(GPU) == 0
     await c.worker(charge)
     await asyncio.sleep(100)
     assert begun == []
@@ -360,10 +360,10 @@ async def test_a_worker_is_told_of_a_cancel_and_its_answer_within_the_grace_coun
     await c.worker(patient)
     assert await c.start(engine, waiting, "x")
     await asyncio.sleep(10)
-    await c.tell(waiting.key("e"), messages.Cancel("no longer wanted"))
+    await c.tell(waiting.key("e"), messages.CancelMessage("no longer wanted"))
     with pytest.raises(ExecutionCancelled):
         await c.result(engine, waiting)
-    assert seen == [True] and [event for event in await c.events(waiting.key("e")) if isinstance(event, e.Settled)][-1].path == (("patient", 1),)
+    assert seen == [True] and [event for event in await c.events(waiting.key("e")) if isinstance(event, e.SettledEvent)][-1].path == (("patient", 1),)
 
 
 @virtually
@@ -372,7 +372,7 @@ async def test_a_worker_that_goes_on_past_the_grace_is_interrupted(c: Cluster) -
     await c.worker(charge)
     assert await c.start(engine, paying, "x", 1000.0)
     await asyncio.sleep(10)
-    await c.tell(paying.key("e"), messages.Cancel("no longer wanted"))
+    await c.tell(paying.key("e"), messages.CancelMessage("no longer wanted"))
     with pytest.raises(ExecutionCancelled):
         await c.result(engine, paying)
     await asyncio.sleep(2000)
@@ -405,9 +405,9 @@ async def test_queued_work_that_lost_a_race_is_taken_back(c: Cluster) -> None:
     engine = await c.engine(racing)
     assert await c.start(engine, racing)
     await asyncio.sleep(4)
-    assert await c.mail(GPU) == 1
+    assert await c.messages(GPU) == 1
     assert await c.result(engine, racing) == "fast"
-    assert await c.mail(GPU) == 0
+    assert await c.messages(GPU) == 0
     await c.worker(charge)
     await asyncio.sleep(100)
     assert begun == []
@@ -431,7 +431,7 @@ async def test_queued_work_that_has_timed_out_is_taken_back(c: Cluster) -> None:
     await c.worker(charge)
     await asyncio.sleep(100)
     assert begun == []
-    assert await c.mail(GPU) == 0
+    assert await c.messages(GPU) == 0
 
 
 @virtually
@@ -440,13 +440,13 @@ async def test_an_answer_that_comes_after_the_end_changes_nothing(c: Cluster) ->
     await c.worker(charge)
     assert await c.start(engine, paying, "x", 20.0)
     await asyncio.sleep(10)
-    await c.tell(paying.key("e"), messages.Terminate())
+    await c.tell(paying.key("e"), messages.TerminateMessage())
     await settle()
     before = await c.events(paying.key("e"))
-    assert isinstance(before[-1], e.Ended)
+    assert isinstance(before[-1], e.EndedEvent)
     await asyncio.sleep(100)
     assert await c.events(paying.key("e")) == before
-    assert await c.mail(paying.key("e")) == await c.mail(GPU) == 0
+    assert await c.messages(paying.key("e")) == await c.messages(GPU) == 0
 
 
 # Large values, epochs, and a store that is out of reach.
@@ -481,7 +481,7 @@ def test_an_epoch_that_is_raised_while_a_worker_works_loses_nothing(after_s: flo
             await c.store.raise_epoch()
             assert await c.result(engine, paying) == "charged x"
             assert await c.settled(paying.key("e")) == ["charge"]
-            assert await c.mail(GPU) == 0
+            assert await c.messages(GPU) == 0
             assert await c.start(engine, paying, "y", 1.0, id="later") and await c.result(engine, paying, "later") == "charged y"
             assert begun.count("y") == 1
 
@@ -501,7 +501,7 @@ def test_an_answer_survives_a_minute_in_which_the_store_is_down(faults: Any, aft
             assert await c.result(engine, paying) == "charged x"
             assert await c.settled(paying.key("e")) == ["charge"]
             await asyncio.sleep(100)
-            assert await c.mail(GPU) == 0
+            assert await c.messages(GPU) == 0
 
     run(world, handles_max=100_000)
 
@@ -544,7 +544,7 @@ class Late(MemoryStore):
             await self.answers.wait()
         return claimed
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         if holder == "late" and lease_s <= 0:
             await self.lets_go.wait()
         return await super().renew(holder, lease_s, about)

@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import Sequence
 
 from perdure import Context, step, workflow
-from perdure.core import log
-from perdure.core.events import Interrupted, Opened
+from perdure.core import log_format
+from perdure.core.events import InterruptedEvent, OpenedEvent
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Answer, Commit, Moment, Post
 from perdure.stores.memory import MemoryStore
-from perdure.testing.virtual import run
+from perdure.stores.protocol import ChangeAnswer, Commit, Post, StoreTime
+from perdure.testing.virtual_time import run
 
 FROZEN_S = 20.0
 
 
 def opens(change: Commit) -> bool:
     """Whether it says that an operation begins."""
-    return any(isinstance(event, Opened) for event in log.decode(change.row))
+    return any(isinstance(event, OpenedEvent) for event in log_format.decode_row(change.row))
 
 
 class Freezing(MemoryStore):
@@ -25,7 +25,7 @@ class Freezing(MemoryStore):
 
     until_s = 0.0
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         answers = await super().commit(changes)
         loop = asyncio.get_running_loop()
         for change in changes:
@@ -34,7 +34,7 @@ class Freezing(MemoryStore):
         await self.thaw("zombie" if any(isinstance(change, Commit) and change.holder == "zombie" for change in changes) else "")
         return answers
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         await self.thaw(holder)
         return await super().renew(holder, lease_s, about)
 
@@ -57,7 +57,7 @@ def test_an_engine_that_comes_back_interrupts_nothing_that_another_has_begun() -
     async def waiting(ctx: Context) -> str:
         return await ctx.step(long)
 
-    async def world() -> list[Interrupted]:
+    async def world() -> list[InterruptedEvent]:
         key = Key("t", "waiting", "1")
         store = Freezing(asyncio.get_running_loop().time)
         zombie, heir = (Engine(store, [waiting.code], holder=name, lease_s=5.0) for name in ("zombie", "heir"))
@@ -74,7 +74,7 @@ def test_an_engine_that_comes_back_interrupts_nothing_that_another_has_begun() -
         assert await starting
         found = await store.read(key)
         assert found is not None and found.head.status == "completed"
-        return [event for event in log.decode_all(found.rows) if isinstance(event, Interrupted)]
+        return [event for event in log_format.decode_rows(found.rows) if isinstance(event, InterruptedEvent)]
 
     interrupted = run(world)
     assert len(interrupted) == 1 and len(begun) == 1, "the zombie's try, which it never began"

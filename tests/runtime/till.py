@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Context, Transaction, step, workflow
-from perdure.client import AsyncClient, Client
 from perdure.runtime.engine import Engine
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import AsyncClient, Client
 
 
 @step(transaction=True)

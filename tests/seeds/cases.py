@@ -1,6 +1,6 @@
 """How an example is run: what it is given, what stands in for the world, and what must come of it.
 
-A case says it in the words of a `Row` (`tests/graph/semantics/table.py`), whose definition is the name of an example. Its tools are played by what `does`
+A case says it in the words of a `Row` (`tests/definitions/graph/semantics/table.py`), whose definition is the name of an example. Its tools are played by what `does`
 says, and otherwise say what they are given; so do kinds of steps.
 """
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure import Step
-from perdure.definition import Definition
-from perdure.programs.graph.needs import needed
-from perdure.steps.registry import OWN
+from perdure.definition_workflow import Definition
+from perdure.definitions.graph.requirements import requirements_of
+from perdure.definitions.kinds.kind_registry import OWN_KINDS
 from perdure.testing import Run, World
-from tests.graph.semantics.table import CALLBACKS_MAX, LONGEST_S, OVER, Broken, Row, again, befall
+from tests.definitions.graph.semantics.table import CALLBACKS_MAX, LONGEST_S, OVER, Broken, Row, again, befall
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
 
@@ -37,11 +37,11 @@ def broken(*_: Any, **__: Any) -> Any:
 
 def made(document: Mapping[str, Any], does: Mapping[str, Callable[..., Any]] = {}, calls: tuple[Definition, ...] = ()) -> Definition:  # never changed
     """A definition in which everything that it needs is played, by tools that may run again."""
-    needs = list(needed(Definition.of(document, calls=calls).ir))
+    needs = list(requirements_of(Definition.of(document, calls=calls).ir))
     played = {what: {one.name: does.get(one.name, given) for one in needs if one.what == what} for what in ("tool", "kind")}
     others = {name: fn for name, fn in does.items() if name not in played["kind"]}
     tools = {name: fn if isinstance(fn, Step) else again(fn) for name, fn in (played["tool"] | others).items()}
-    tasks = {name: _of_its_input(fn) for name, fn in others.items() if name in OWN}
+    tasks = {name: _of_its_input(fn) for name, fn in others.items() if name in OWN_KINDS}
     return Definition.of(document, tools=tools, kinds=tasks | played["kind"], calls=calls, secrets={"TOKEN": "hush-hush"})
 
 

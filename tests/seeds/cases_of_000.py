@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.graph.semantics.table import Anything, Broken
+from tests.definitions.graph.semantics.table import Anything, Broken
 from tests.seeds.cases import Case, broken, given
 
 

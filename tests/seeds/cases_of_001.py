@@ -1,6 +1,6 @@
 """What comes of the examples of seed 001."""
 
-from tests.graph.semantics.table import Skip, Voted
+from tests.definitions.graph.semantics.table import Skip, Voted
 from tests.seeds.cases import Case, broken
 
 SHELL = {"bash": lambda config, input=None: {"stdout": f"$ {config}", "exit_code": 0}}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.graph.semantics.table import Skip, Voted
+from tests.definitions.graph.semantics.table import Skip, Voted
 from tests.seeds.cases import Case
 from tests.seeds.example import Example
 from tests.seeds.examples_003 import INLINE

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.graph.semantics.table import Broken, Skip, Voted
+from tests.definitions.graph.semantics.table import Broken, Skip, Voted
 from tests.seeds.cases import Case, broken, given
 
 FIVE = "call_external_api/~0 call_external_api/~1 call_external_api/~2 call_external_api/~3 call_external_api/~4"

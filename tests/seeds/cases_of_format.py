@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from perdure.programs.graph.kind import Result
-from tests.graph.semantics.table import ANYTHING, Skip, Voted
+from perdure.definitions.graph.step_kind import KindResult
+from tests.definitions.graph.semantics.table import ANYTHING, Skip, Voted
 from tests.seeds.cases import Case, given
 from tests.seeds.cases_of_000 import create_user
 
@@ -29,7 +29,7 @@ def shell(exit_code: int) -> dict[str, Any]:
 
 def confident(confidence: float) -> dict[str, Any]:
     """A model that is so sure."""
-    return {"llm": lambda config, input=None: Result({"label": "bug", "confidence": confidence}, {"finish": "stop"})}
+    return {"llm": lambda config, input=None: KindResult({"label": "bug", "confidence": confidence}, {"finish": "stop"})}
 
 
 def charge(*answers: dict[str, Any]) -> dict[str, list[Any]]:

@@ -2,28 +2,28 @@
 
 from typing import Any
 
-from perdure.programs.format.canonical import canonical
-from perdure.programs.format.check import checked
-from perdure.programs.format.compile import compiled
-from perdure.programs.format.dialects import read
-from perdure.programs.format.dialects.fragments import completed
-from perdure.programs.graph.ir import IR
+from perdure.definitions.format.canonical_form import canonical_document
+from perdure.definitions.format.compiler import compile_definition
+from perdure.definitions.format.validator import definition_findings
+from perdure.definitions.graph.ir import IR
+from perdure.dialects import read_foreign
+from perdure.dialects.fragments import complete_fragment
 from tests.seeds.examples import BLOBS, Example
 
 
 def definition(example: Example) -> dict[str, Any]:
     """The definition that an example is; nothing in it is wrong."""
-    document = completed(example.document) if example.is_fragment else example.document
-    found = read(document, BLOBS)
+    document = complete_fragment(example.document) if example.is_fragment else example.document
+    found = read_foreign(document, BLOBS)
     definition = found.document if found else document
-    errors = [str(one) for one in (*(found.findings if found else ()), *checked(definition)) if one.severity == "error"]
+    errors = [str(one) for one in (*(found.findings if found else ()), *definition_findings(definition)) if one.severity == "error"]
     assert not errors, errors
     return definition
 
 
 def ir(example: Example) -> IR:
     """What an example compiles to."""
-    return compiled(canonical(definition(example)))
+    return compile_definition(canonical_document(definition(example)))
 
 
 def step(definition: dict[str, Any], id: str) -> dict[str, Any]:

@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from perdure import AsyncClient
-from perdure.definition import Definition
+from perdure.code.declarations import Step
+from perdure.definition_workflow import Definition
+from perdure.definitions.graph.requirements import AGENT_VERBS, requirements_of
+from perdure.definitions.graph.step_kind import Kind
+from perdure.definitions.kinds.deployment import Allowed, Deployment
+from perdure.definitions.kinds.kind_registry import OWN_KINDS
+from perdure.definitions.kinds.models import llm_kind
 from perdure.fake_llm import Fake, models, serving_aside
 from perdure.loop_thread import LoopThread
-from perdure.programs.code.declare import Step
-from perdure.programs.graph.kind import Kind
-from perdure.programs.graph.needs import AGENTS, needed
-from perdure.runtime.host import open_store
+from perdure.runtime.local_engine import open_store
 from perdure.runtime.worker import Worker
-from perdure.steps.deployment import Allowed, Deployment
-from perdure.steps.models import llm
-from perdure.steps.registry import OWN
-from tests.graph.semantics.table import ANYTHING, Voted, again
+from tests.definitions.graph.semantics.table import ANYTHING, Voted, again
 from tests.seeds.cases import Case, called, given
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
 
-KINDS = frozenset((*OWN, *AGENTS))
+KINDS = frozenset((*OWN_KINDS, *AGENT_VERBS))
 NAMES = ("default", "gpt-4", "gpt-4o", "small")
 """The models that the examples name, or name by naming none."""
 
@@ -76,7 +76,7 @@ def made(document: Mapping[str, Any], case: Case, here: Deployment, kinds: Mappi
     """The definition of a case, with the tools of its user and nothing else that is played."""
     calls = tuple(called(*name.split("@")) for name in case.calls)
     ir = Definition.of(document, calls=calls, deployment=here).ir
-    names = {one.name for one in needed(ir) if one.what == "tool"} | case.does.keys()
+    names = {one.name for one in requirements_of(ir) if one.what == "tool"} | case.does.keys()
     agents = [name for node in ir.nodes if node.kind == "agent" and isinstance(node.config, Mapping) for name in node.config.get("tools", ())]
     tools = dict.fromkeys(agents, echoed) | {name: tool(case, name) for name in sorted(names)}
     return Definition.of(document, tools=tools, calls=calls, kinds=kinds, deployment=here, secrets={"TOKEN": "hush-hush"})
@@ -262,7 +262,7 @@ def asking_aside(answers: tuple[Any, ...], where: Path) -> Iterator[Kind]:
     thread = LoopThread("models")
     try:
         with serving_aside(Fake(rules(answers))) as url:
-            real = llm.kind(deployment(where, vendor(url, "openai")))
+            real = llm_kind.llm_kind(deployment(where, vendor(url, "openai")))
             yield Kind("llm", lambda config, input=None: thread.call(real.run(config, input)))
     finally:
         thread.close()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import Definition, ExecutionFailed
-from perdure.programs.graph.needs import needed
-from perdure.steps.deployment import Allowed, Deployment
+from perdure.definitions.graph.requirements import requirements_of
+from perdure.definitions.kinds.deployment import Allowed, Deployment
 from perdure.testing import Run, World
-from tests.graph.semantics.table import Skip, Voted, befall
+from tests.definitions.graph.semantics.table import Skip, Voted, befall
 from tests.seeds.cases import given
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
@@ -20,7 +20,7 @@ from tests.seeds.examples_of_001 import EXAMPLES
 def real(document: dict[str, Any], work: Path, does: Mapping[str, Callable[..., Any]] | None = None) -> Definition:
     """A definition of the seed whose commands are run; its tools say what they are given, and so do its agents."""
     read = definition(Example("", document, False, ""))
-    needs = [one for one in needed(Definition.of(read).ir) if one.name != "bash"]
+    needs = [one for one in requirements_of(Definition.of(read).ir) if one.name != "bash"]
     played = {what: {one.name: (does or {}).get(one.name, given) for one in needs if one.what == what} for what in ("tool", "kind")}
     return Definition.of(read, tools=played["tool"], kinds=played["kind"], deployment=Deployment(allowed=Allowed(bash=True), work=work))
 

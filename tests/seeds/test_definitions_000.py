@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.programs.format.dialects import read
+from perdure.dialects import read_foreign
 from tests.seeds.definitions import definition, ir, step
 from tests.seeds.examples import Example
 from tests.seeds.examples_of_000 import EXAMPLES
@@ -13,7 +13,7 @@ NAMED = {example.name: example for example in EXAMPLES}
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_example_compiles_in_the_order_of_its_references(example: Example) -> None:
     compiled = ir(example)
-    assert compiled.dialect == "000"
+    assert compiled.dialect == "ref_dag"
     assert compiled.order == "refs"
 
 
@@ -58,7 +58,7 @@ def test_a_failed_item_is_null_unless_the_step_says_that_it_fails() -> None:
     assert send["each"] == {"in": "@input.contacts", "concurrency": 2, "on_error": "null"}
     assert (send["retry"], send["timeout"]) == ({"max": 1, "wait": 0.01}, 5)
     strict = {"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "forEach": {"ref": "@input.x"}, "config": {"onError": "fail"}}]}
-    found = read(strict)
+    found = read_foreign(strict)
     assert found
     assert found.document["steps"][0]["each"] == {"in": "@input.x", "concurrency": 1, "on_error": "fail"}
 
@@ -66,12 +66,12 @@ def test_a_failed_item_is_null_unless_the_step_says_that_it_fails() -> None:
 def test_bail_returns_what_its_step_came_to_if_that_ran_and_its_condition_holds() -> None:
     made = definition(NAMED["000_bail"])
     assert step(made, "look_bail") == {"when": {"ref": "@look.done", "eq": True}, "return": "@look"}
-    found = read({"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "when": {"ref": "@input.go"}, "bail": {"ref": "@a.done"}}]})
+    found = read_foreign({"title": "x", "steps": [{"name": "a", "action": {"toolName": "T"}, "when": {"ref": "@input.go"}, "bail": {"ref": "@a.done"}}]})
     assert found
     assert found.document["steps"][1] == {"id": "a_bail", "when": {"all": [{"ref": "@input.go"}, {"ref": "@a.done"}]}, "return": "@a"}
 
 
 def test_tools_have_30_seconds_and_code_has_10() -> None:
-    found = read({"title": "x", "steps": [{"name": "t", "action": {"toolName": "T", "transformCode": "x"}}, {"name": "c", "action": {"code": "y"}}]})
+    found = read_foreign({"title": "x", "steps": [{"name": "t", "action": {"toolName": "T", "transformCode": "x"}}, {"name": "c", "action": {"code": "y"}}]})
     assert found
     assert found.document["steps"] == [{"id": "t", "tool": "T", "transform": {"ts": "x"}, "timeout": 30}, {"id": "c", "ts": "y", "timeout": 10}]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.programs.format.dialects import read
+from perdure.dialects import read_foreign
 from tests.seeds.definitions import definition, ir, step
 from tests.seeds.examples import Example
 from tests.seeds.examples_of_001 import EXAMPLES
@@ -16,7 +16,7 @@ NAMED = {example.name: example for example in EXAMPLES}
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_example_compiles_in_the_order_of_its_list(example: Example) -> None:
     compiled = ir(example)
-    assert compiled.dialect == "001"
+    assert compiled.dialect == "nested_steps"
     assert compiled.order == "listed"
 
 
@@ -29,7 +29,7 @@ def test_a_command_has_two_minutes_and_never_more_than_ten() -> None:
     made = definition(NAMED["001_step_types"])
     assert step(made, "step[0]") == {"bash": "echo hello", "timeout": 120}
     assert step(made, "step[1]") == {"bash": "pwd", "timeout": 120}
-    found = read({"name": "x", "steps": [{"type": "bash", "command": "true", "timeout": 3600}]})
+    found = read_foreign({"name": "x", "steps": [{"type": "bash", "command": "true", "timeout": 3600}]})
     assert found
     assert found.document["steps"][0]["timeout"] == 600
     assert [one.code for one in found.findings] == ["too_long"]
@@ -96,6 +96,6 @@ def test_triggers_and_the_row_of_the_table_are_read() -> None:
     ],
 )
 def test_what_the_validator_of_the_seed_refuses_is_an_error(document: dict[str, Any], code: str, pointer: str) -> None:
-    found = read(document)
+    found = read_foreign(document)
     assert found
     assert (code, "error", pointer) in [(one.code, one.severity, one.pointer) for one in found.findings]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.programs.format.dialects import detected, read
+from perdure.dialects import detected_dialect, read_foreign
 from tests.seeds.definitions import definition, ir, step
 from tests.seeds.examples import Example
 from tests.seeds.examples_of_004 import EXAMPLES, NO_DEFINITIONS
@@ -15,14 +15,14 @@ NAMED = {example.name: example for example in EXAMPLES}
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_example_compiles_in_the_order_of_its_ports(example: Example) -> None:
     compiled = ir(example)
-    assert compiled.dialect == "004"
+    assert compiled.dialect == "token_graph"
     assert compiled.order == "ports"
     assert compiled.limits.max_fanout == 10
 
 
 @pytest.mark.parametrize("name", NO_DEFINITIONS)
 def test_signals_jobs_and_events_are_no_definitions(name: str) -> None:
-    assert detected(NO_DEFINITIONS[name]) is None
+    assert detected_dialect(NO_DEFINITIONS[name]) is None
 
 
 def test_a_loop_over_the_node_itself_is_repeat_and_its_last_try_may_succeed() -> None:
@@ -109,7 +109,7 @@ def test_each_type_of_condition_is_a_row_or_cel(name: str, row: dict[str, Any]) 
 
 
 def test_an_unknown_type_of_condition_is_an_error() -> None:
-    found = read({"nodes": [{"id": "a", "branch": {"rules": [{"condition": {"type": "regex"}, "next_nodes": ["b"]}]}}, {"id": "b"}]})
+    found = read_foreign({"nodes": [{"id": "a", "branch": {"rules": [{"condition": {"type": "regex"}, "next_nodes": ["b"]}]}}, {"id": "b"}]})
     assert found
     (finding,) = found.findings
     assert "unknown condition type: regex" in finding.message
@@ -118,7 +118,7 @@ def test_an_unknown_type_of_condition_is_an_error() -> None:
 @pytest.mark.parametrize("flag", [False, True])
 def test_a_workflow_that_never_ends_has_to_say_so(flag: bool) -> None:
     nodes = [{"id": "a", "dependents": ["b"]}, {"id": "b", "dependents": ["a"]}]
-    found = read({"nodes": nodes, "metadata": {"HasInfiniteLoopFlag": flag}})
+    found = read_foreign({"nodes": nodes, "metadata": {"HasInfiniteLoopFlag": flag}})
     assert found
     assert [one.code for one in found.findings] == ([] if flag else ["no_end"])
     assert ("max_hops" in found.document["limits"]) is not flag

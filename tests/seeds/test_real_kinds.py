@@ -12,11 +12,11 @@ import pytest_asyncio
 from perdure import ExecutionCancelled, ExecutionFailed
 from perdure.fake_llm import Fake, serving
 from perdure.testing import World
-from tests.graph.semantics.table import ANYTHING, LONGEST_S, OVER, Broken, Skip, befall, check
+from tests.definitions.graph.semantics.table import ANYTHING, LONGEST_S, OVER, Broken, Skip, befall, check
+from tests.definitions.kinds.agents.scripted import Script
 from tests.seeds.cases import Case
 from tests.seeds.real import NAMES, REALS, Real, answering, asking_aside, deployment, ended, expected, made, pages, placed, put_on_path, vendor
 from tests.seeds.test_runs import CASES, NAMED
-from tests.steps.agents.scripted import Script
 
 LONG_S = 60
 """What takes longer, in its own time, is run in virtual time."""

@@ -115,7 +115,7 @@ def test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own(world: 
         {"id": "again", "when": {"ref": "@do_work", "lt": 3}, "call": "loop", "with": {"n": "@do_work"}},
         {"id": "done", "when": {"ref": "@do_work", "gte": 3}, "return": "@do_work"},
     ]
-    document = {"perdure": 1, "name": "loop", "dialect": "000", "input": {"n": {"type": "integer"}}, "steps": work}
+    document = {"perdure": 1, "name": "loop", "dialect": "ref_dag", "input": {"n": {"type": "integer"}}, "steps": work}
     run = world.start(made(document, {"ADD": lambda n: n + 1}), n=0)
     assert run.result() == {"again": {"again": 3}}
     assert [(one.key.workflow, one.status) for one in world.runs] == [("loop", "completed")] * 3

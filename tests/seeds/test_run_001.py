@@ -8,7 +8,7 @@ import pytest
 from perdure import Definition, ExecutionCancelled, ExecutionFailed, Vote
 from perdure.core.errors import BadDefinition
 from perdure.testing import Run, World
-from tests.graph.semantics.table import Voted, befall
+from tests.definitions.graph.semantics.table import Voted, befall
 from tests.seeds.cases import given, made
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.testing import World
-from tests.graph.semantics.table import check
+from tests.definitions.graph.semantics.table import check
 from tests.seeds import cases_of_000, cases_of_001, cases_of_003, cases_of_004, cases_of_format
 from tests.seeds.cases import Case, play
 from tests.seeds.examples import EXAMPLES

@@ -42,9 +42,9 @@ claim   where
 60, 61  test_a_deadline_that_has_passed_fails_the_execution below
 63      test_a_deadline_passes_also_while_a_step_hangs_and_while_nobody_runs below
 64      test_what_was_running_at_a_crash_is_found_and_goes_on below; with real processes: runtime/test_cluster_kill, runtime/test_kill
-65      test_a_claim_is_given_once_however_often_it_is_asked_for below; perdure.testing.conformance.holding
+65      test_a_claim_is_given_once_however_often_it_is_asked_for below; perdure.testing.conformance.lease_suite
 66      test_an_answer_counts_once below
-67      test_a_start_that_comes_twice_starts_once below; perdure.testing.simulator, which delivers everything twice now and then
+67      test_a_start_that_comes_twice_starts_once below; tests.proof.simulator, which delivers everything twice now and then
 68      test_after_a_crash_a_step_runs_again_only_if_it_bears_that below
 69      the log has its own events; what they stand for: created = Started, execute = Opened and Tried, completed = Settled
 70      test_tidy: test_the_package_keeps_the_rules
@@ -61,10 +61,10 @@ import pytest
 from perdure import Context, DeadlineExceeded, StepFailed, step, workflow
 from perdure.core import events as e
 from perdure.core import messages, values
-from perdure.core.ops import Err, Ok
+from perdure.core.operations import Failure, Success
 from perdure.core.paths import Key
-from perdure.stores.base import Claim
-from perdure.testing.virtual import run
+from perdure.stores.protocol import Claim
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import Cluster, settle
 from tests.runtime.test_engine import virtually
 
@@ -120,7 +120,7 @@ async def test_a_step_that_takes_longer_than_any_lease_is_left_alone(c: Cluster)
     assert await c.start(first, two, 20 * LEASE_S)
     assert await c.result(second, two) == ["a", "b"]
     assert begun == ["a", "b"]
-    assert not [event for event in await c.events(two.key("e")) if isinstance(event, e.Interrupted)]
+    assert not [event for event in await c.events(two.key("e")) if isinstance(event, e.InterruptedEvent)]
 
 
 @virtually
@@ -189,9 +189,9 @@ async def test_an_answer_counts_once(c: Cluster) -> None:
     engine = await c.engine(queued)
     assert await c.start(engine, queued)
     await settle(1)
-    (opened,) = [event for event in await c.events(queued.key("e")) if isinstance(event, e.Opened)]
+    (opened,) = [event for event in await c.events(queued.key("e")) if isinstance(event, e.OpenedEvent)]
     for answer in ("first", "second"):
-        await c.tell(queued.key("e"), messages.Settle(opened.path, 1, Ok(values.encode(answer, "answer"))))
+        await c.tell(queued.key("e"), messages.SettleMessage(opened.path, 1, Success(values.encode(answer, "answer"))))
     assert await c.result(engine, queued) == "first"
     assert await c.settled(queued.key("e")) == ["work"]
 
@@ -204,7 +204,7 @@ async def test_a_start_that_comes_twice_starts_once(c: Cluster) -> None:
     assert not await c.start(engine, two, 1.0)
     assert await c.result(engine, two) == ["a", "b"]
     assert begun == ["a", "b"]
-    assert sum(isinstance(event, e.Started) for event in await c.events(two.key("e"))) == 1
+    assert sum(isinstance(event, e.StartedEvent) for event in await c.events(two.key("e"))) == 1
 
 
 @virtually
@@ -218,7 +218,7 @@ async def test_after_a_crash_a_step_runs_again_only_if_it_bears_that(c: Cluster)
     with pytest.raises(Exception, match="interrupted"):
         await c.result(engine, paid)
     assert begun == ["a", "b", "paid", "b"]
-    (settled,) = [event for event in await c.events(paid.key("e")) if isinstance(event, e.Settled)]
-    assert isinstance(settled.outcome, Err)
+    (settled,) = [event for event in await c.events(paid.key("e")) if isinstance(event, e.SettledEvent)]
+    assert isinstance(settled.outcome, Failure)
     assert settled.outcome.kind == "interrupted"
     assert StepFailed.__name__ in str((await c.fold(paid.key("e"))).ended)

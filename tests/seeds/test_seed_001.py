@@ -122,9 +122,9 @@ async def test_each_try_is_remembered_with_its_number_and_nothing_of_it_is_overw
     assert await c.start(engine, trying, 2)
     assert await c.result(engine, trying) == 3
     events = await c.events(trying.key("e"))
-    failed = [(event.attempt, event.error.message) for event in events if isinstance(event, e.Retrying)]
+    failed = [(event.attempt, event.error.message) for event in events if isinstance(event, e.RetryingEvent)]
     assert failed == [(1, "failed 1"), (2, "failed 2")]
-    assert [event.attempt for event in events if isinstance(event, e.Tried)] == [2, 3]
+    assert [event.attempt for event in events if isinstance(event, e.AttemptStartedEvent)] == [2, 3]
 
 
 @virtually
@@ -133,7 +133,13 @@ async def test_from_a_terminal_state_nothing_leads_away(c: Cluster) -> None:
     assert await c.start(engine, trying, 0)
     assert await c.result(engine, trying) == 1
     before = await c.events(trying.key("e"))
-    for message in (messages.Cancel("no"), messages.Pause("no"), messages.Resume("no"), messages.Terminate("no"), messages.Retry("no")):
+    for message in (
+        messages.CancelMessage("no"),
+        messages.PauseMessage("no"),
+        messages.ResumeMessage("no"),
+        messages.TerminateMessage("no"),
+        messages.RetryMessage("no"),
+    ):
         await c.tell(trying.key("e"), message)
     await settle(1)
     assert await c.events(trying.key("e")) == before

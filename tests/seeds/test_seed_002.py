@@ -8,9 +8,9 @@ claim   where
 4       code/test_step: test_none_failures_timeouts_and_fatal_errors_are_remembered_and_never_executed_again
 5       code/test_asyncio_in_workflows: test_the_order_of_tasks_is_the_same_under_every_hash_seed
 6, 7    test_executions_of_one_id_in_two_workflows_and_tenants_share_nothing below
-8       the store's version rail: perdure.testing.conformance.changes
+8       the store's version rail: perdure.testing.conformance.commit_suite
 9, 10   code/test_messages: all that arrives goes by mail, and into the log with the commit of who holds the execution
-11      Store.claim, by wake_at_s: perdure.testing.conformance.waking
+11      Store.claim, by wake_at_s: perdure.testing.conformance.lease_suite
 12-16   the driver contract belongs to stores/kv, which a later stage brings; what it is for (order, atomicity) is shown for every
         store by perdure.testing.conformance
 17      test_every_operation_is_in_the_history below (removed: with the gates for changed code, a later stage)
@@ -49,9 +49,9 @@ import pytest
 from perdure import Context, Fatal, Key, NeedsAttention, Retry, StepFailed, Workflow, step, workflow
 from perdure.core import events as e
 from perdure.core import messages
-from perdure.core.ops import Err, kind
-from perdure.core.paths import text
-from tests.programs.code.engines import cold, settle, virtually, warm, world
+from perdure.core.operations import Failure, operation_kind
+from perdure.core.paths import path_text
+from tests.code.engines import cold, resident, settle, virtually, world
 
 
 @step
@@ -92,7 +92,7 @@ async def test_every_operation_is_in_the_history() -> None:
         key = await w.start(everything)
         await w.send(key, "approval", True)
         assert await w.result(key) is True
-        opened = [(text(event.path), kind(event.op)) for event in await w.events(key) if isinstance(event, e.Opened)]
+        opened = [(path_text(event.path), operation_kind(event.op)) for event in await w.events(key) if isinstance(event, e.OpenedEvent)]
         assert opened == [
             ("a", "call"),
             ("outer/~0", "keep"),
@@ -148,10 +148,10 @@ async def test_what_is_not_ready_waits_in_the_store_and_holds_no_memory() -> Non
         found = await w.store.read(key)
         assert found is not None and found.head.status == "waiting" and found.head.holder is None
         assert found.head.wake_at_s == pytest.approx(asyncio.get_running_loop().time() + 999, abs=1)
-        entry = w.engine._warm.get(key)
+        entry = w.engine._residents.get(key)
         if entry is not None and entry.execution is not None:
-            w.engine._warm.evict(asyncio.get_running_loop().time(), 0.0)
-            assert w.engine._warm.get(key) is None
+            w.engine._residents.evict(asyncio.get_running_loop().time(), 0.0)
+            assert w.engine._residents.get(key) is None
         await settle(1500)
         await w.end()
         w.engine = w._new_engine()
@@ -178,8 +178,8 @@ async def test_what_the_seed_keeps_of_a_step_can_be_read_from_the_log() -> None:
     async with world(trying) as w:
         key = await w.start(trying)
         await settle(5)
-        (promise,) = (await w.fold(key)).open.values()
-        assert (promise.state, promise.attempt, promise.failures) == ("retrying", 1, 1)
+        (pending,) = (await w.fold(key)).open.values()
+        assert (pending.state, pending.attempt, pending.failures) == ("retrying", 1, 1)
         await w.result(key)
         folded = await w.fold(key)
         (settlement,) = folded.settled.values()
@@ -223,7 +223,7 @@ async def test_a_critical_error_bypasses_retry() -> None:
     @workflow
     async def trying(ctx: Context) -> Any:
         outcome = await ctx.attempt(critical)
-        assert isinstance(outcome, Err)
+        assert isinstance(outcome, Failure)
         return [outcome.kind, outcome.error.message]
 
     at.clear()
@@ -262,7 +262,7 @@ async def test_replay_writes_nothing() -> None:
         before = await w.rows(key)
         await cold(w.store, everything, key)
         await w.crash()
-        await w.tell(key, messages.Tick())
+        await w.tell(key, messages.TickMessage())
         await settle(5)
         assert await w.rows(key) == before
         await w.send(key, "approval", 1)
@@ -280,7 +280,7 @@ def by_names(*names: str) -> Workflow[..., Any]:
     return changing
 
 
-@warm
+@resident
 async def test_a_name_and_not_a_position_is_what_an_operation_is_known_by() -> None:
     async with world(by_names("a", "b")) as w:
         key = await w.start(by_names("a", "b"))
@@ -292,6 +292,6 @@ async def test_a_name_and_not_a_position_is_what_an_operation_is_known_by() -> N
         with pytest.raises(NeedsAttention, match=r"\bb\b"):
             await w.result(key)
     async with world(by_names("a", "b"), store=w.store) as w:
-        await w.tell(key, messages.Retry())
+        await w.tell(key, messages.RetryMessage())
         await settle(2)
         assert await w.result(key) == ["a", "b", None]

@@ -57,9 +57,9 @@ from typing import Any
 import pytest
 
 from perdure import ExecutionFailed
-from perdure.programs.graph.kind import Result
+from perdure.definitions.graph.step_kind import KindResult
 from perdure.testing import Run, World
-from tests.graph.semantics.table import Voted, befall
+from tests.definitions.graph.semantics.table import Voted, befall
 from tests.seeds.cases import broken, given, made
 from tests.seeds.definitions import definition
 from tests.seeds.example import Example
@@ -243,5 +243,5 @@ def test_the_items_of_a_loop_are_kept_once(world: World) -> None:
 def test_what_a_model_answers_is_as_the_seed_shows_it(world: World) -> None:
     meta = {"llm": {"model": "gpt-4o", "temperature": 0.2}}
     asked = step("ask", "llm", {"model": "gpt-4o", "temperature": 0.2, "userPrompt": "Well?"}, success="tell")
-    run = started(world, asked, asks("tell", {"last": "{{ lastOutput }}"}), does={"llm": lambda config, input=None: Result({"text": "42"}, meta)})
+    run = started(world, asked, asks("tell", {"last": "{{ lastOutput }}"}), does={"llm": lambda config, input=None: KindResult({"text": "42"}, meta)})
     assert {"type": "llm", "data": {"answer": "42"}, "meta": meta}.items() <= run.result()["last"].items()

@@ -152,17 +152,17 @@ from typing import Any
 import pytest
 
 from perdure import Step, Vote
+from perdure.code.results import Decision
 from perdure.core import events as e
 from perdure.core import messages, values
-from perdure.core.ops import Ok
-from perdure.definition import Definition
-from perdure.programs.code.results import Decision
-from perdure.programs.format.edits import applied
-from perdure.programs.graph.approving import merged
-from perdure.programs.graph.view import Tokens, at
+from perdure.core.operations import Success
+from perdure.definition_workflow import Definition
+from perdure.definitions.format.definition_edits import patch_document
+from perdure.definitions.graph.approving import merged_decision
+from perdure.definitions.graph.execution_view import TokenCounts, view_at_event
 from perdure.testing import Run, World
-from perdure.testing.replays import driven
-from tests.graph.semantics.table import Skip, Voted, befall, events
+from perdure.testing.replay_check import run_generator
+from tests.definitions.graph.semantics.table import Skip, Voted, befall, events
 from tests.runtime.cluster import Cluster, settle
 from tests.runtime.test_engine import virtually
 from tests.seeds.cases import broken, given, made
@@ -200,15 +200,15 @@ def defined(example: Example, **does: Any) -> Definition:
     return made(definition(example), does)
 
 
-def stood(world: World, run: Run[Any]) -> list[Tokens]:
+def stood(world: World, run: Run[Any]) -> list[TokenCounts]:
     """How it stood at its beginning, and after each of its steps."""
     found = events(world, run)
-    numbers = [number for number, event in enumerate(found, 1) if isinstance(event, e.Started | e.Settled)]
-    views = [driven(at(run.key, found, number), world.machine.payload) for number in numbers]
+    numbers = [number for number, event in enumerate(found, 1) if isinstance(event, e.StartedEvent | e.SettledEvent)]
+    views = [run_generator(view_at_event(run.key, found, number), world.machine.payload) for number in numbers]
     return [one.tokens for one in views if one is not None]
 
 
-def in_turn(world: World, example: Example, *order: str, **does: Any) -> list[Tokens]:
+def in_turn(world: World, example: Example, *order: str, **does: Any) -> list[TokenCounts]:
     """How an example stood after each of its steps, which end in this order."""
     for number, name in enumerate(order):
         world.mock(name, calls=does.get(name, given), takes=(number + 1) / 10)
@@ -316,9 +316,9 @@ def test_a_result_that_comes_twice_moves_its_token_once() -> None:
         assert await c.start(engine, flow, {"x": 1})
         await settle(1)
         key = flow.key("e")
-        (opened,) = [event for event in await c.events(key) if isinstance(event, e.Opened) and event.path == (("B", 1),)]
+        (opened,) = [event for event in await c.events(key) if isinstance(event, e.OpenedEvent) and event.path == (("B", 1),)]
         for answer in ("first", "second"):
-            await c.tell(key, messages.Settle(opened.path, 1, Ok(values.encode(answer, "answer"))))
+            await c.tell(key, messages.SettleMessage(opened.path, 1, Success(values.encode(answer, "answer"))))
         assert await c.result(engine, flow) == {"B": "first", "C": {"x": 1}}
         assert (await c.settled(key)).count("B") == 1
 
@@ -358,7 +358,7 @@ def test_the_end_of_an_approvals_time_is_a_decision_of_the_system_in_the_payload
     said: Decision[Any] = Decision(True, {"channel": "beta"}, "ada", "fine", at_s=0.5, means="link")
     for payload, found in (([1, 2], {"payload": [1, 2]}), (None, {}), ({"decision": "?", "a": 1}, {"a": 1})):
         decided = {"decision": "approve", "comments": "fine", "decided_by": "ada", "decided_at": "1970-01-01T00:00:00.500000Z", "means": "link"}
-        assert merged(payload, said) == {**found, **decided, "form": {"channel": "beta"}}
+        assert merged_decision(payload, said) == {**found, **decided, "form": {"channel": "beta"}}
 
 
 def test_the_decision_goes_to_what_follows(world: World) -> None:
@@ -387,7 +387,7 @@ def _branch() -> dict[str, Any]:
 
 def test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision(world: World) -> None:
     run = world.start(made(definition(Example("", PROCESS, False, "")), {"email": given}))
-    patched = applied(PROCESS, [*PATCH[:1], {"op": "add", "path": "/edges/-", "value": {"from": "wait", "to": "send_email"}}])
+    patched = patch_document(PROCESS, [*PATCH[:1], {"op": "add", "path": "/edges/-", "value": {"from": "wait", "to": "send_email"}}])
     run.patch(made(definition(Example("", patched, False, "")), {"email": given}))
     befall(world, run, Voted("wait"))
     assert run.step("send_email").kwargs == {"to": "ops@example.com"}
@@ -396,7 +396,7 @@ def test_a_patch_of_the_running_execution_is_seen_by_the_very_next_decision(worl
 
 def test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once(world: World) -> None:
     run = world.start(made(definition(Example("", PROCESS, False, "")), {"email": given}))
-    run.patch(made(definition(Example("", applied(PROCESS, PATCH), False, "")), {"email": given}))
+    run.patch(made(definition(Example("", patch_document(PROCESS, PATCH), False, "")), {"email": given}))
     assert run.status == "waiting_approval"
     assert run.step("send_email").kwargs == {"to": "ops@example.com"}
 

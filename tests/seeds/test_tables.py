@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.graph.semantics.test_semantics import NOUNS
+from tests.definitions.graph.semantics.test_semantics import NOUNS
 from tests.seeds.test_runs import NAMED
 
 TESTS = Path(__file__).parents[1]

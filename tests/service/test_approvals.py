@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import Ambiguous, Context, DecisionRefused, HasEnded, LinkRefused, NotFound, Timeout, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
-from perdure.core.ops import APPROVAL
+from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.service import approvals
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -72,7 +72,7 @@ async def test_of_two_who_decide_at_once_one_does_and_the_other_is_told(c: Clust
 
 
 async def _of(client: AsyncClient, id: str) -> str:
-    (found,) = [one for one in await client.list(workflow=APPROVAL) if f"/{id}:" in one.key.id]
+    (found,) = [one for one in await client.list(workflow=APPROVAL_WORKFLOW) if f"/{id}:" in one.key.id]
     return found.key.id
 
 
@@ -165,4 +165,4 @@ async def test_a_signed_link_stands_for_its_person_and_answer_until_its_time_is_
 
 def test_a_form_that_refers_elsewhere_is_not_fetched() -> None:
     with pytest.raises(Exception, match="may not refer to"):
-        approvals.check({"$ref": "http://127.0.0.1:1/schema"}, 1)
+        approvals.check_form({"$ref": "http://127.0.0.1:1/schema"}, 1)

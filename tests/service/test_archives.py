@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from perdure import Context, step, workflow
-from perdure.client import AsyncClient
 from perdure.core import events as e
 from perdure.core import messages, values
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import BadValue, LogDamaged, NotFound
-from perdure.core.mail import Send
 from perdure.core.paths import Key
-from perdure.core.walk import blobs_of
-from perdure.service.access import Access
-from perdure.service.bundle import Bundle, read
-from perdure.service.repeating import Repeat, fork
-from perdure.stores.base import Commit, Log, Post
+from perdure.core.traversal import referenced_blobs
+from perdure.service.execution_bundles import Bundle, decode_bundle
+from perdure.service.reruns import RerunRequest, fork_execution
+from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Commit, Post, StoredLog
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -94,7 +94,7 @@ async def test_archives_list_each_forgotten_turn_once_with_events_and_bytes(c: C
     spans = [one.turns["turns"] for one in reversed(found)]
     forgotten = (await (await client.get("t")).status()).forgotten["turns"]
     assert [first for first, _ in spans] == [1, *(last + 1 for _, last in spans[:-1])]
-    snapshot = next(event for event in await c.events(key) if isinstance(event, e.Snapshot))
+    snapshot = next(event for event in await c.events(key) if isinstance(event, e.SnapshotEvent))
     assert spans[-1][1] <= forgotten and found[0].archived_at_s == snapshot.at_s and found[0].name == snapshot.archive
     assert sum(one.events for one in found) == snapshot.version
     assert [one.size_bytes for one in found] == [len(await c.store.blob(one.name) or b"") for one in found]
@@ -145,14 +145,14 @@ async def test_what_was_pruned_is_said_and_fails_nothing(c: Cluster, client: Asy
     assert (note.level, note.kind, "archives were pruned at" in note.what) == ("note", "pruned", True)
     assert [event async for event in handle.events()]
     raw = await client.upkeep.export("t")
-    assert read(raw, b"").bundle.removed == {gone.name: gone.pruned_at_s} and kept.archives[0].name not in read(raw, b"").bundle.blobs
+    assert decode_bundle(raw, b"").bundle.removed == {gone.name: gone.pruned_at_s} and kept.archives[0].name not in decode_bundle(raw, b"").bundle.blobs
     await client.upkeep.import_(raw, id="copy", unsigned=True)
     async with AsyncClient(MemoryStore(asyncio.get_running_loop().time)) as elsewhere:
         await elsewhere.upkeep.import_(raw, unsigned=True)
         assert [one.kind for one in await elsewhere.upkeep.verify() if one.level == "damage" or one.kind == "pruned"] == ["pruned"]
         assert (await elsewhere.upkeep.archives("t"))[0].pruned_at_s == gone.pruned_at_s
     with pytest.raises(BadValue, match=r"turns 1–\d+ of turns are gone"):
-        await fork(Access(c.store), key, Repeat(key=key._replace(id="f"), from_step="turns/~3/sleep:1s"))
+        await fork_execution(StoreAccess(c.store), key, RerunRequest(key=key._replace(id="f"), from_step="turns/~3/sleep:1s"))
     await client.upkeep.prune_values()
     assert (await handle.status()).archives_pruned_at_s == gone.pruned_at_s, "the note stays for as long as something refers to it"
 
@@ -209,9 +209,9 @@ async def test_values_of_removed_executions_go_and_those_that_anything_refers_to
         await settle(DAY_S)
     raw = values.encode(large("early"), "")
     light: dict[str, bytes] = {}
-    signal = messages.Signal("value", values.offload(raw, light), "k")
+    signal = messages.SignalMessage("value", values.offload_if_large(raw, light), "k")
     expected = Key("default", "listening", "expected")
-    await c.store.commit([Post(sends=(Send(expected, "message:k", messages.encode(signal)),), blobs=tuple(light.items()))])
+    await c.store.commit([Post(messages=(OutgoingMessage(expected, "message:k", messages.encode_message(signal)),), blobs=tuple(light.items()))])
     assert (await client.upkeep.prune_values()).values == 0
     assert [one.key.id for one in await client.upkeep.prune(1.5 * DAY_S)] == ["old"]
     assert (await client.upkeep.prune_values(dry_run=True)).values == 1
@@ -251,7 +251,7 @@ class Watched(MemoryStore):
     before_read: tuple[Key, Callable[[], Awaitable[object]]] | None = None
     before_post: Callable[[], Awaitable[object]] | None = None
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         if self.before_read is not None and self.before_read[0] == key and after == 0:
             happens, self.before_read = self.before_read[1], None
             await happens()
@@ -294,7 +294,7 @@ async def test_what_a_parent_has_begun_to_refer_to_after_it_was_looked_at_is_not
     assert (await client.upkeep.prune_values()).values == 0
     assert store.before_read is None and await damage(client) == []
     events = await c.events(parent.key)
-    assert blobs_of(events) and blobs_of(events).keys() <= await blobs(c)
+    assert referenced_blobs(events) and referenced_blobs(events).keys() <= await blobs(c)
 
 
 @watched
@@ -310,7 +310,7 @@ async def test_a_fork_of_what_was_removed_meanwhile_is_refused(c: Cluster, clien
 
     store.before_post = is_removed
     with pytest.raises(NotFound):
-        await fork(Access(store), origin.key, Repeat(key=origin.key._replace(id="f")))
+        await fork_execution(StoreAccess(store), origin.key, RerunRequest(key=origin.key._replace(id="f")))
     assert await store.read(origin.key._replace(id="f")) is None
 
 
@@ -320,7 +320,7 @@ async def test_a_fork_keeps_what_it_has_copied(c: Cluster, client: AsyncClient) 
     origin = await client.start(making.with_(id="o"), "o")
     await origin.result()
     await settle(DAY_S)
-    await fork(Access(c.store), origin.key, Repeat(key=origin.key._replace(id="f")))
+    await fork_execution(StoreAccess(c.store), origin.key, RerunRequest(key=origin.key._replace(id="f")))
     assert await (await client.get("f")).result() == large("o")
     await client.upkeep.prune(DAY_S / 2, forget_ids=True)
     assert [head.key.id for head in await c.store.heads()] == ["f"]
@@ -362,7 +362,7 @@ def test_sweeps_at_any_time_remove_nothing_that_is_referred_to(seed: int) -> Non
         random = Random(seed)
         await c.engine(*WORKFLOWS)
         await client.start(turning.with_(id="t"), "v")
-        looks = c.store.mail
+        looks = c.store.messages
 
         async def slowly(to: Any) -> Any:
             await asyncio.sleep(random.choice((0, 0.1, DAY_S)))
@@ -389,7 +389,7 @@ def test_sweeps_at_any_time_remove_nothing_that_is_referred_to(seed: int) -> Non
         assert await damage(client) == []
         await client.upkeep.prune_archives("0s")
         assert await damage(client) == []
-        needed = {name for head in await c.store.heads() for name in blobs_of(await c.events(head.key))}
+        needed = {name for head in await c.store.heads() for name in referenced_blobs(await c.events(head.key))}
         assert await blobs(c) <= needed
 
     world()

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from perdure import Context, HasEnded, NoReply, NotFound, Signal, Timeout, step, workflow
-from perdure.client import AsyncClient
 from perdure.core import limits
 from perdure.core.errors import ErrorInfo
-from perdure.core.events import Arrived, Ended, Opened, Reopened, Snapshot
-from perdure.core.messages import Signal as Signal_
-from perdure.core.ops import Err, Keep
-from perdure.service.asking import Search
+from perdure.core.events import EndedEvent, MessageArrivedEvent, OpenedEvent, ReopenedEvent, SnapshotEvent
+from perdure.core.messages import SignalMessage as Signal_
+from perdure.core.operations import Failure, KeepOperation
+from perdure.service.execution_operations import ReplySearch
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -141,7 +141,7 @@ async def test_a_reply_is_found_though_the_turn_that_gave_it_is_compacted_away(c
     await settle(5)
     await c.engine(archiving)
     assert await asyncio.gather(*asking) == [0, 2, 4, 6, 8]
-    assert any(isinstance(event, Snapshot) for event in await c.events(handle.key)), "it was to be compacted"
+    assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
 
 
 @pytest.mark.parametrize("replies", [True, False])
@@ -153,7 +153,7 @@ def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) 
         await settle(5)
         await c.engine(forgetting)
         answers: list[Any] = await asyncio.gather(*(asyncio.wait_for(one, 30) for one in asking), return_exceptions=True)
-        assert any(isinstance(event, Snapshot) for event in await c.events(handle.key)), "it was to be compacted"
+        assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
         forgotten = [answer for answer in answers if isinstance(answer, NoReply)]
         assert forgotten and all("a turn of a loop that is forgotten" in str(answer) for answer in forgotten)
 
@@ -161,13 +161,20 @@ def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) 
 
 
 def test_an_end_that_was_taken_back_is_none() -> None:
-    search = Search(doubling.key("k"), Signal_("double", key="q"))
-    failed = Ended("failed", Err("failed", 1, ErrorInfo("LookupError", "x")), 1.0)
-    search.take([failed, Reopened(2.0), Arrived(7, "double", 3.0, key="q")])
+    search = ReplySearch(doubling.key("k"), Signal_("double", key="q"))
+    failed = EndedEvent("failed", Failure("failed", 1, ErrorInfo("LookupError", "x")), 1.0)
+    search.take([failed, ReopenedEvent(2.0), MessageArrivedEvent(7, "double", 3.0, key="q")])
     with pytest.raises(NoReply, match=r"it has ended \(failed\)"):
         search.take([failed])
-    search = Search(doubling.key("k"), Signal_("double", key="q"))
-    search.take([Arrived(7, "double", 3.0, key="q"), Opened(PATH, Keep(b"other", "reply", "6")), Opened(PATH, Keep(b"mine", "reply", "7")), failed])
+    search = ReplySearch(doubling.key("k"), Signal_("double", key="q"))
+    search.take(
+        [
+            MessageArrivedEvent(7, "double", 3.0, key="q"),
+            OpenedEvent(PATH, KeepOperation(b"other", "reply", "6")),
+            OpenedEvent(PATH, KeepOperation(b"mine", "reply", "7")),
+            failed,
+        ]
+    )
     assert search.reply == b"mine"
 
 
@@ -177,4 +184,4 @@ async def test_what_does_not_exist_can_not_be_asked(c: Cluster, client: AsyncCli
     handle.key = doubling.key("nowhere")
     with pytest.raises(NotFound):
         await handle.ask(double, 1)
-    assert await c.mail(handle.key) == 0
+    assert await c.messages(handle.key) == 0

@@ -11,17 +11,17 @@ import pytest
 
 from perdure import Context, Is, Key, Retry, step, workflow
 from perdure.async_handle import AsyncHandle
-from perdure.client import AsyncClient
-from perdure.core.attributes import read
+from perdure.core.attribute_filter import AttributeFilter
+from perdure.core.attributes import value_of_sortable
 from perdure.core.errors import BadName, BadValue, ExecutionFailed
-from perdure.core.where import Where
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import open_store
+from perdure.runtime.local_engine import open_store
 from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.crashes import Play, Stage, crash_at_every_write
-from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
+from perdure.sync_client import AsyncClient
 from tests.crash_budgets import Budget, crash_budgets
+from tests.proof.crash_search import Play, Stage, crash_at_every_write
+from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -137,7 +137,7 @@ async def test_what_is_listed_says_its_attributes_with_their_types(c: Cluster, c
 async def test_pages_of_those_that_are_found_have_each_once(c: Cluster, client: AsyncClient) -> None:
     for number in range(23):
         await client.start(plain.with_(id=f"{number:02}", attributes={"n": number, "third": number % 3 == 0}))
-    asked: list[tuple[Where, int]] = [({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)]
+    asked: list[tuple[AttributeFilter, int]] = [({"third": True}, 8), ({"n": Is(">=", 4)}, 19), ({"third": False, "n": Is("!=", 1)}, 14)]
     for where, count in asked:
         pages, last = list[str](), None
         while page := await client.list(where=where, limit=5, older_than=last):
@@ -368,6 +368,6 @@ async def test_where_payloads_are_encrypted_they_are_in_the_clear_and_found(tmp_
     await running
     await store.close()
     with closing(sqlite3.connect(file)) as database:
-        told = {name: read(value) for name, value in database.execute("SELECT name, value FROM attributes")}
+        told = {name: value_of_sortable(value) for name, value in database.execute("SELECT name, value FROM attributes")}
         assert told == {"open": "in the clear", "customer": "secret", "stage": "shipped"}
         assert b"secret" not in b"".join(row for (row,) in database.execute("SELECT row FROM log"))

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from perdure import Context, HasEnded, NotFound, Retry, Timeout, step, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.service import bulk
-from perdure.stores.base import Answer, Commit, Post
+from perdure.service import bulk_requests
+from perdure.stores.protocol import ChangeAnswer, Commit, Post
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -36,7 +36,7 @@ async def quick(ctx: Context) -> str:
     return "done"
 
 
-Committing = Callable[[Sequence[Commit | Post]], Awaitable[list[Answer]]]
+Committing = Callable[[Sequence[Commit | Post]], Awaitable[list[ChangeAnswer]]]
 
 
 def commits_of(c: Cluster, fail_at: int = 0, before: Callable[[], Awaitable[Any]] | None = None) -> list[list[str]]:
@@ -45,7 +45,7 @@ def commits_of(c: Cluster, fail_at: int = 0, before: Callable[[], Awaitable[Any]
     commit: Committing = c.store.commit
     hooks = [before] if before else []
 
-    async def watched(changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def watched(changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         while hooks:
             await hooks.pop()()
         seen.append([_id(change) for change in changes])
@@ -58,7 +58,7 @@ def commits_of(c: Cluster, fail_at: int = 0, before: Callable[[], Awaitable[Any]
 
 
 def _id(change: Commit | Post) -> str:
-    key = change.key if isinstance(change, Commit) else change.sends[0].to
+    key = change.key if isinstance(change, Commit) else change.messages[0].to
     assert isinstance(key, Key)
     return key.id
 
@@ -84,7 +84,7 @@ async def test_many_are_told_in_one_commit_parents_before_their_children(c: Clus
 
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
 def test_a_batch_has_so_many_and_no_more(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "BATCH", 2)
+    monkeypatch.setattr(bulk_requests, "BATCH", 2)
 
     @virtually
     async def claim(c: Cluster, client: AsyncClient) -> None:
@@ -97,7 +97,7 @@ def test_a_batch_has_so_many_and_no_more(verb: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_one_that_dies_between_two_batches_has_told_the_first_and_another_tells_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "BATCH", 2)
+    monkeypatch.setattr(bulk_requests, "BATCH", 2)
 
     @virtually
     async def claim(c: Cluster, client: AsyncClient) -> None:
@@ -108,7 +108,7 @@ def test_one_that_dies_between_two_batches_has_told_the_first_and_another_tells_
         assert await statuses(client) == {"0": "cancelled", "1": "cancelled", "2": "pending", "3": "pending", "4": "pending"}
         assert (await client.select().cancel()).told == keys[2:]
         assert (await client.select(keys=keys).cancel()).ended == keys
-        assert (await client.select().cancel()) == bulk.Told()
+        assert (await client.select().cancel()) == bulk_requests.BulkResult()
 
     claim()
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from perdure import Context, Retry, Workflow, step, workflow
-from perdure.client import AsyncClient, Checked
 from perdure.core.paths import Key
-from perdure.stores.base import ALL
+from perdure.stores.protocol import ALL_HEADS
+from perdure.sync_client import AsyncClient, ReplayCheck
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -79,7 +79,7 @@ async def begun(c: Cluster, client: AsyncClient, *args: Any) -> None:
     did.clear()
 
 
-async def verdict(client: AsyncClient, code: Workflow[..., Any], **which: Any) -> Checked:
+async def verdict(client: AsyncClient, code: Workflow[..., Any], **which: Any) -> ReplayCheck:
     (one,) = await client.check([code], **which)
     return one
 
@@ -87,7 +87,7 @@ async def verdict(client: AsyncClient, code: Workflow[..., Any], **which: Any) -
 @virtually
 async def test_code_that_only_adds_behind_where_they_stand_fits(c: Cluster, client: AsyncClient) -> None:
     await begun(c, client)
-    assert await verdict(client, same) == Checked(Key("default", "order", "o1"), "waiting", 1, "fits")
+    assert await verdict(client, same) == ReplayCheck(Key("default", "order", "o1"), "waiting", 1, "fits")
 
 
 @virtually
@@ -161,10 +161,10 @@ async def test_what_has_ended_is_left_out_but_for_failures_that_are_asked_for(c:
 @virtually
 async def test_checking_runs_no_step_and_changes_nothing(c: Cluster, client: AsyncClient) -> None:
     await begun(c, client)
-    before_it = (await c.store.heads(ALL), await c.events(Key("default", "order", "o1")), await c.store.leases(), dict(c.store._blobs))
+    before_it = (await c.store.heads(ALL_HEADS), await c.events(Key("default", "order", "o1")), await c.store.leases(), dict(c.store._blobs))
     for code in (same, renamed, shorter, newer, broken):
         await client.check([code])
-    assert before_it == (await c.store.heads(ALL), await c.events(Key("default", "order", "o1")), await c.store.leases(), dict(c.store._blobs))
+    assert before_it == (await c.store.heads(ALL_HEADS), await c.events(Key("default", "order", "o1")), await c.store.leases(), dict(c.store._blobs))
     assert did == []
 
 

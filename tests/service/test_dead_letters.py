@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from perdure import Context, ExecutionCancelled, ExecutionFailed, NotFound, Retry, step, workflow
 from perdure.async_handle import AsyncHandle
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
-from perdure.core.paths import parse
-from perdure.service import dead_letters
-from perdure.service.dead_letters import DeadLetters, alike, fingerprint, place
+from perdure.core.paths import parse_path
+from perdure.service import dead_letter_groups
+from perdure.service.dead_letter_groups import DeadLetterGroup, failure_site, fingerprint, normalized_message
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -75,7 +75,7 @@ async def world(c: Cluster) -> None:
     await c.engine(sells, charges, maps, breaks, calls)
 
 
-def ids(group: DeadLetters) -> list[str]:
+def ids(group: DeadLetterGroup) -> list[str]:
     return [letter.key.id for letter in group.letters]
 
 
@@ -95,21 +95,21 @@ def ids(group: DeadLetters) -> list[str]:
     ],
 )
 def test_messages_that_differ_in_numbers_ids_and_quoted_text_are_alike(one: str, other: str) -> None:
-    assert alike(one) == alike(other)
+    assert normalized_message(one) == normalized_message(other)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("no money", "no card"), ("it isn't there", "it isn't here"), ("can't 'x', won't", "can't 'x', will"), ("face", "facade")]
 )
 def test_messages_that_say_something_else_are_not_alike(one: str, other: str) -> None:
-    assert alike(one) != alike(other)
+    assert normalized_message(one) != normalized_message(other)
 
 
 @example("''0''")
 @given(st.text() | st.text(alphabet="ab0 1'\"`.-<>xN"))
 def test_a_message_without_what_differs_stays_as_it_is(message: str) -> None:
-    assert alike(alike(message)) == alike(message)
-    assert len(fingerprint("w", (), "E", message)) == dead_letters.FINGERPRINT_DIGITS
+    assert normalized_message(normalized_message(message)) == normalized_message(message)
+    assert len(fingerprint("w", (), "E", message)) == dead_letter_groups.FINGERPRINT_DIGITS
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_a_message_without_what_differs_stays_as_it_is(message: str) -> None:
     ],
 )  # fmt: skip
 def test_a_place_has_no_numbers_of_turns_and_items(path: str, shown: str) -> None:
-    assert place(parse(path)) == shown
+    assert failure_site(parse_path(path)) == shown
 
 
 def test_a_fingerprint_is_of_the_workflow_the_place_the_error_and_what_it_says() -> None:
-    same = fingerprint("order", parse("audit/~1/pay"), "ValueError", "order 1")
-    assert same == fingerprint("order", parse("audit/~2/pay#3"), "ValueError", "order 2") == "a85c3b4a65"
+    same = fingerprint("order", parse_path("audit/~1/pay"), "ValueError", "order 1")
+    assert same == fingerprint("order", parse_path("audit/~2/pay#3"), "ValueError", "order 2") == "a85c3b4a65"
     others = [("orders", "pay", "ValueError", "order 1"), ("order", "buy", "ValueError", "order 1"), ("order", "pay", "KeyError", "order 1")]
-    assert same not in {fingerprint(workflow, parse(f"audit/~1/{path}"), kind, message) for workflow, path, kind, message in others}
+    assert same not in {fingerprint(workflow, parse_path(f"audit/~1/{path}"), kind, message) for workflow, path, kind, message in others}
 
 
 # the list
@@ -146,7 +146,7 @@ async def test_what_failed_alike_is_one_group_the_latest_first(c: Cluster, clien
     assert (ids(turns), ids(orders)) == (["t2", "t1"], ["e2", "e1"])
     assert (orders.workflow, orders.path, orders.type, orders.message, orders.count) == ("sells", "charge", "ValueError", "7000 is too much for 'o2'", 2)
     assert orders.first_at_s == orders.letters[1].at_s < turns.letters[1].at_s < orders.last_at_s == orders.letters[0].at_s
-    assert place(parse(turns.path)) == "turns/~N/charge"
+    assert failure_site(parse_path(turns.path)) == "turns/~N/charge"
 
 
 @virtually

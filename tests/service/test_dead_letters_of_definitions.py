@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import Definition, Retry, step
-from perdure.core import log
-from perdure.core.folding import fold
-from perdure.service import dead_letters
-from perdure.service.dead_letters import DeadLetter
+from perdure.core import log_format
+from perdure.core.replay import fold_events
+from perdure.service import dead_letter_groups
+from perdure.service.dead_letter_groups import DeadLetter
 from perdure.testing import World
 
 
@@ -29,7 +29,7 @@ def letter_of(world: World, steps: list[dict[str, Any]], **more: Any) -> DeadLet
     assert run.status == "failed"
     found = world.machine.read(run.key)
     assert found is not None
-    letter = dead_letters.look(fold(run.key, log.decode_all(found.rows)))
+    letter = dead_letter_groups.dead_letter_of(fold_events(run.key, log_format.decode_rows(found.rows)))
     assert letter is not None
     return letter
 
@@ -91,5 +91,5 @@ TWICE = [echo(id="a", next=["b", "c"]), echo(id="b", next="d"), echo(id="c", nex
 def test_a_limit_of_a_graph_of_tokens_is_a_reason_of_its_own_with_the_step_that_went_beyond(
     world: World, steps: Any, limits: dict[str, Any], said: tuple[str, str]
 ) -> None:
-    letter = letter_of(world, steps, order="ports", dialect="004", limits=limits)
+    letter = letter_of(world, steps, order="ports", dialect="token_graph", limits=limits)
     assert (letter.path.split("/")[-1], letter.reason, letter.type) == (*said, said[1])

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from perdure import AlreadyThere, Context, NotFound, Retry, Signal, step, workflow
-from perdure.client import AsyncClient
 from perdure.core import events as e
 from perdure.core.errors import ExportRefused, LogDamaged
 from perdure.core.paths import Key
-from perdure.service.bundle import read
-from perdure.stores.base import ALL
+from perdure.service.execution_bundles import decode_bundle
+from perdure.stores.protocol import ALL_HEADS
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, cluster, settle
 from tests.service.world import virtually
 
@@ -188,7 +188,7 @@ async def test_a_call_that_was_in_hand_counts_as_interrupted_and_is_done_again(c
     await other.send(key, "go", 1)
     assert await result(other, key) == ["a", 1, "ship"]
     assert did == ["a", "a", "ship"]
-    assert any(isinstance(event, e.Interrupted) for event in await other.events(key))
+    assert any(isinstance(event, e.InterruptedEvent) for event in await other.events(key))
 
 
 @virtually
@@ -215,7 +215,7 @@ async def test_children_come_along_when_asked_and_answer_their_parent_there(c: C
     other, key = await both(c, code=parent)
     keys = await carried(c, other, key, children=True)
     assert [one.workflow for one in keys] == ["parent", "child"]
-    assert {head.root for head in await other.store.heads(ALL)} == {key}
+    assert {head.root for head in await other.store.heads(ALL_HEADS)} == {key}
     await other.engine(*WORKFLOWS)
     await other.send(keys[1], "go")
     assert await result(other, key) == ["child c, gone", "after"]
@@ -228,7 +228,7 @@ async def test_a_child_that_does_not_come_along_is_begun_anew(c: Cluster, client
     assert await carried(c, other, key) == [key]
     await other.engine(*WORKFLOWS)
     await settle()
-    (begun,) = [head.key for head in await other.store.heads(ALL) if head.key.workflow == "child"]
+    (begun,) = [head.key for head in await other.store.heads(ALL_HEADS) if head.key.workflow == "child"]
     await other.send(begun, "go")
     assert await result(other, key) == ["child c, gone", "after"]
     assert did == ["child c", "child c", "after"]
@@ -238,7 +238,7 @@ async def test_a_child_that_does_not_come_along_is_begun_anew(c: Cluster, client
 async def test_a_parent_hears_of_a_child_that_had_ended_when_it_was_exported(c: Cluster, client: AsyncClient) -> None:
     other, key = await both(c, code=parent)
     engine = await c.engine(child)
-    (inner,) = [head.key for head in await c.store.heads(ALL) if head.key.workflow == "child"]
+    (inner,) = [head.key for head in await c.store.heads(ALL_HEADS) if head.key.workflow == "child"]
     await c.send(inner, "go")
     await settle()
     await engine.stop()
@@ -252,13 +252,13 @@ async def test_a_parent_hears_of_a_child_that_had_ended_when_it_was_exported(c: 
 @virtually
 async def test_an_id_that_is_taken_is_refused_and_what_is_there_stays_as_it_is(c: Cluster, client: AsyncClient) -> None:
     other, key = await both(c, code=parent)
-    (inner,) = [head.key for head in await c.store.heads(ALL) if head.key.workflow == "child"]
+    (inner,) = [head.key for head in await c.store.heads(ALL_HEADS) if head.key.workflow == "child"]
     await carried(c, other, inner)
-    before = (await other.store.heads(ALL), await other.events(inner), await other.store.mail(inner), dict(other.store._blobs))
+    before = (await other.store.heads(ALL_HEADS), await other.events(inner), await other.store.messages(inner), dict(other.store._blobs))
     with pytest.raises(AlreadyThere) as refused:
         await carried(c, other, key, children=True)
     assert refused.value.key == inner
-    assert before == (await other.store.heads(ALL), await other.events(inner), await other.store.mail(inner), dict(other.store._blobs))
+    assert before == (await other.store.heads(ALL_HEADS), await other.events(inner), await other.store.messages(inner), dict(other.store._blobs))
     with pytest.raises(AlreadyThere):
         await carried(c, c, key)
 
@@ -308,8 +308,8 @@ async def test_paused_it_does_nothing_until_it_is_resumed(c: Cluster, client: As
 @virtually
 async def test_a_compacted_log_comes_with_its_archive_and_all_that_this_refers_to(c: Cluster, client: AsyncClient) -> None:
     other, key = await both(c, code=lapping, after_s=1.0)
-    found = read(await client.upkeep.export(key), b"").bundle
-    assert len(found.blobs) >= 2 and any(isinstance(event, e.Snapshot) for event in await c.events(key))
+    found = decode_bundle(await client.upkeep.export(key), b"").bundle
+    assert len(found.blobs) >= 2 and any(isinstance(event, e.SnapshotEvent) for event in await c.events(key))
     await carried(c, other, key)
     assert (await other.head(key)).version == (await c.head(key)).version
     await other.engine(lapping)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from perdure import Context, Workflow, step, workflow
-from perdure.client import AsyncClient, AsyncHandle, Emitted
-from perdure.core import log, views
+from perdure.core import log_format, views
 from perdure.core.errors import BadValue
-from perdure.core.events import Event, Snapshot
-from perdure.core.folding import fold
+from perdure.core.events import Event, SnapshotEvent
 from perdure.core.paths import Key
-from perdure.service.fold import KEPT_EVENTS_MAX, KEPT_MAX, Folds, Tail
-from perdure.stores.base import Log
+from perdure.core.replay import fold_events
+from perdure.service.execution_folds import CACHED_EVENTS_MAX, CACHED_FOLDS_MAX, FoldCache, LogTail
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import StoredLog
+from perdure.sync_client import AsyncClient, AsyncHandle, EmittedValue
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -51,11 +51,11 @@ archiving = workflow(name="archiving", archive=True)(turning)
 forgetting = workflow(name="forgetting")(turning)
 
 
-async def taken(handle: AsyncHandle[Any], **options: Any) -> list[Emitted]:
+async def taken(handle: AsyncHandle[Any], **options: Any) -> list[EmittedValue]:
     return [one async for one in handle.stream(**options)]
 
 
-def numbered(items: list[Emitted]) -> list[tuple[int, Any]]:
+def numbered(items: list[EmittedValue]) -> list[tuple[int, Any]]:
     return [(one.number, one.value) for one in items]
 
 
@@ -80,7 +80,7 @@ async def test_a_stream_that_is_not_followed_has_what_is_there(c: Cluster, clien
     handle = await client.start(emitting, 3, 10.0)
     assert await taken(handle, follow=False) == []
     await asyncio.sleep(25)
-    assert await taken(handle, follow=False) == [Emitted(1, "value 1"), Emitted(2, "value 2")]
+    assert await taken(handle, follow=False) == [EmittedValue(1, "value 1"), EmittedValue(2, "value 2")]
 
 
 @virtually
@@ -140,7 +140,7 @@ async def compacted(c: Cluster, client: AsyncClient, of: Workflow[..., None]) ->
     await c.engine(of)
     handle = await client.start(of, 100, 100)
     await settle(5)
-    assert any(isinstance(event, Snapshot) for event in await c.events(handle.key)), "it was to be compacted"
+    assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
     return handle
 
 
@@ -151,7 +151,7 @@ async def test_a_follower_that_is_there_from_the_beginning_misses_nothing_whatev
     await settle()
     await c.engine(archiving)
     await handle.result()
-    assert any(isinstance(event, Snapshot) for event in await c.events(handle.key)), "it was to be compacted"
+    assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
     values = ["first", *range(1, 101), "last"]
     stream = await following
     assert numbered(stream) == list(enumerate(values, 1))
@@ -192,7 +192,7 @@ async def test_a_fold_that_is_kept_goes_on_through_a_compaction(c: Cluster, clie
         await handle.send("go")
         await handle.result()
         status = await handle.status()
-        known = views.summary(fold(handle.key, await c.events(handle.key)))
+        known = views.execution_summary(fold_events(handle.key, await c.events(handle.key)))
         assert (status.status, status.version, status.settled, status.emitted) == ("completed", known.version, known.settled, 102)
 
 
@@ -230,7 +230,7 @@ async def test_events_are_those_of_the_log_followed_or_read_at_the_end(c: Cluste
     ]
     found = await c.store.read(handle.key)
     assert found is not None
-    known = views.history(handle.key, [log.decode(row) for row in found.rows])
+    known = views.public_history(handle.key, [log_format.decode_row(row) for row in found.rows])
     assert read == [(event.id, event.type, event.subject) for event in known]
 
 
@@ -266,7 +266,7 @@ async def test_who_follows_sees_nothing_twice_though_the_log_is_compacted_withou
     await c.engine(forgetting)
     handle = await client.start(forgetting, 100, 0, 0.04)
     events, stream = await asyncio.gather(happened(handle, follow=True), taken(handle))
-    assert any(isinstance(event, Snapshot) for event in await c.events(handle.key)), "it was to be compacted"
+    assert any(isinstance(event, SnapshotEvent) for event in await c.events(handle.key)), "it was to be compacted"
     completed = [subject for _, type, subject in events if type == "step.completed"]
     assert len(completed) == len(set(completed)) > 90
     assert stream[0].value == "first" and len(stream) == len({one.number for one in stream}) > 90
@@ -278,15 +278,15 @@ async def test_a_tail_that_is_read_closely_has_every_event_ever_written(c: Clust
     await handle.send("go")
     await handle.result()
     version = (await c.head(handle.key)).version
-    tail = Tail(c.store, handle.key, closely=True)
+    tail = LogTail(c.store, handle.key, closely=True)
     rows = list[Sequence[Event]]()
     while (row := await tail.next()) is not None:
         rows.append(row)
     assert sum(len(row) for row in rows) == tail.version == version
-    assert not any(isinstance(event, Snapshot) for row in rows for event in row)
-    assert fold(handle.key, [event for row in rows for event in row]).emitted == 102
+    assert not any(isinstance(event, SnapshotEvent) for row in rows for event in row)
+    assert fold_events(handle.key, [event for row in rows for event in row]).emitted == 102
     for first in (1, 2, 50, 150, len(rows) - 1, len(rows)):
-        tail = Tail(c.store, handle.key, sum(len(row) for row in rows[:first]), closely=True)
+        tail = LogTail(c.store, handle.key, sum(len(row) for row in rows[:first]), closely=True)
         following = list[Sequence[Event]]()
         while (row := await tail.next()) is not None:
             following.append(row)
@@ -356,7 +356,7 @@ async def test_an_execution_that_was_folded_before_is_read_from_there_on_by_whoe
     reads: list[int] = []
     read = c.store.read
 
-    async def counted(key: Key, after: int = 0) -> Log | None:
+    async def counted(key: Key, after: int = 0) -> StoredLog | None:
         found = await read(key, after)
         reads.append(0 if found is None else len(found.rows))
         return found
@@ -368,10 +368,10 @@ async def test_an_execution_that_was_folded_before_is_read_from_there_on_by_whoe
 
 
 def test_folds_are_kept_within_a_bound() -> None:
-    folds = Folds(MemoryStore())
+    folds = FoldCache(MemoryStore())
     first = folds.of(Key("t", "w", "0"))
     assert folds.of(first.key) is first
-    first.execution.logged_events = KEPT_EVENTS_MAX + 1
+    first.execution.logged_events = CACHED_EVENTS_MAX + 1
     assert folds.of(Key("t", "w", "1")) is not first and folds.of(first.key) is not first
-    kept = [folds.of(Key("t", "w", str(number))) for number in range(KEPT_MAX + 10)]
+    kept = [folds.of(Key("t", "w", str(number))) for number in range(CACHED_FOLDS_MAX + 10)]
     assert folds.of(kept[-1].key) is kept[-1] and folds.of(kept[0].key) is not kept[0]

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from perdure import AlreadyDecided, Context, NotFound, workflow
-from perdure.client import AsyncClient
-from perdure.core.ops import APPROVAL
+from perdure.core.operations import APPROVAL_WORKFLOW
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster
 from tests.service.world import virtually
 
@@ -29,8 +29,8 @@ async def test_perdures_own_executions_are_listed_only_where_they_are_asked_for(
     await asyncio.sleep(1)
     assert [one.key.workflow for one in await client.list()] == ["asking"] * 3
     assert [one.key.id for one in await client.list(limit=2)] == ["2", "1"]
-    assert sorted(one.key.workflow for one in await client.list(internal=True)) == ["asking"] * 3 + [APPROVAL] * 3
-    assert len(await client.list(workflow=APPROVAL)) == 3
+    assert sorted(one.key.workflow for one in await client.list(internal=True)) == ["asking"] * 3 + [APPROVAL_WORKFLOW] * 3
+    assert len(await client.list(workflow=APPROVAL_WORKFLOW)) == 3
 
 
 @virtually

@@ -22,10 +22,10 @@ from perdure import (
     step,
     workflow,
 )
-from perdure.client import AsyncClient
 from perdure.core import limits
 from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable, WrongVerb
 from perdure.core.paths import Key
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 
@@ -106,11 +106,11 @@ async def test_an_id_is_made_up_where_none_is_given(c: Cluster, client: AsyncCli
 async def test_a_start_of_an_id_that_exists_returns_it_and_sends_nothing(c: Cluster, client: AsyncClient) -> None:
     assert (await client.start(greet.with_(id="k"), "Ada")).created
     again = await client.start(greet.with_(id="k"), "Grace")
-    assert not again.created and await c.mail(again.key) == 1
+    assert not again.created and await c.messages(again.key) == 1
     await c.engine(greet)
     assert await again.result() == "Hello Ada!"
     assert not (await client.start(greet.with_(id="k"), "Grace")).created
-    assert await c.mail(again.key) == 0
+    assert await c.messages(again.key) == 0
     assert await client.run(greet.with_(id="k"), "Grace") == "Hello Ada!"
 
 
@@ -320,7 +320,7 @@ async def test_a_message_sent_twice_with_its_key_arrives_once_and_without_one_tw
     handle = await client.start(listener, 3)
     for _ in range(2):
         await handle.send("go", "keyed", key="k")
-    assert await c.mail(handle.key) == 2
+    assert await c.messages(handle.key) == 2
     await c.engine(listener)
     await settle(1)
     await handle.send("go", "keyed again", key="k")
@@ -351,7 +351,7 @@ async def test_what_is_asked_of_an_execution_that_has_ended_is_refused(c: Cluste
     for asked in (handle.send("go"), handle.ask("go"), handle.cancel(), handle.terminate(), handle.pause(), handle.resume()):
         with pytest.raises(HasEnded, match=r"default/listener/k has ended \(completed\)"):
             await asked
-    assert await c.mail(handle.key) == 0 and (await handle.status()).version == version
+    assert await c.messages(handle.key) == 0 and (await handle.status()).version == version
 
 
 stock: list[str] = []
@@ -434,7 +434,7 @@ async def test_a_message_that_can_not_be_kept_is_refused(c: Cluster, client: Asy
             await handle.send(name)
     with pytest.raises(BadName):
         await handle.send("go", key="")
-    assert await c.mail(handle.key) == 1
+    assert await c.messages(handle.key) == 1
 
 
 @virtually
@@ -444,7 +444,7 @@ async def test_a_body_that_is_not_of_the_signals_type_is_refused(c: Cluster, cli
     for bad in bodies:
         with pytest.raises(BadValue, match=r"the body of approved: .* is not what the signal takes"):
             await handle.send(approved, bad)
-    assert await c.mail(handle.key) == 1
+    assert await c.messages(handle.key) == 1
 
 
 @virtually
@@ -522,7 +522,7 @@ async def test_a_cancel_is_durable_when_it_returns_and_waits_for_an_engine(c: Cl
     await process.stop()
     for _ in range(3):
         await handle.cancel("early")
-    assert await c.mail(handle.key) == 1
+    assert await c.messages(handle.key) == 1
     with pytest.raises(Timeout, match=r"the end of default/sleeper/.*: nothing within 3 s"):
         await handle.cancel(wait=True, timeout=3)
     await c.engine(sleeper)

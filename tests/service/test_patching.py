@@ -7,10 +7,10 @@ import pytest
 
 from perdure import AsyncClient, Definition
 from perdure.async_handle import AsyncHandle
+from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import NotFound, PatchRefused
-from perdure.core.mail import Mail
 from perdure.core.paths import Address, Key
-from perdure.service import patching
+from perdure.service import definition_patches
 from tests.runtime.cluster import Cluster
 from tests.service.world import virtually
 
@@ -48,24 +48,24 @@ async def test_a_patch_is_kept_for_the_next_engine_unless_it_is_withdrawn(c: Clu
     assert await handle.result() == 3
     assert await handle.withdraw_patches() == 0
     with pytest.raises(NotFound):
-        await patching.withdraw(client._access, Key("default", "naps", "none"))
+        await definition_patches.withdraw_patches(client._access, Key("default", "naps", "none"))
 
 
 @virtually
 async def test_a_patch_that_an_engine_has_taken_up_is_not_withdrawn(c: Cluster, client: AsyncClient) -> None:
     naps, handle = await begun(c, client)
     _ = await handle.patch(CHANGE, wait=False)
-    mail = c.store.mail
+    mail = c.store.messages
 
-    async def taken_up(to: Address) -> list[Mail]:
+    async def taken_up(to: Address) -> list[QueuedMessage]:
         """The mail as it was before an engine takes it up."""
         found = await mail(to)
         _ = await c.engine(naps)
         await asyncio.sleep(60)
         return found
 
-    c.store.mail = taken_up  # type: ignore[method-assign]  # what happens between looking and withdrawing
+    c.store.messages = taken_up  # type: ignore[method-assign]  # what happens between looking and withdrawing
     with pytest.raises(PatchRefused, match="judged the patch already"):
         await handle.withdraw_patches()
-    c.store.mail = mail  # type: ignore[method-assign]  # as before
+    c.store.messages = mail  # type: ignore[method-assign]  # as before
     assert await handle.result() == 2

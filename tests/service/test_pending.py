@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import ChildFailed, Context, ExecutionCancelled, HasEnded, step, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
-from perdure.stores.base import Answer, Commit, Post
+from perdure.stores.protocol import ChangeAnswer, Commit, Post
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -40,7 +40,7 @@ async def test_what_has_not_begun_is_cancelled_at_once_without_an_engine(c: Clus
     await handle.send("hello", 1)
     await handle.cancel("changed my mind")
     status = await handle.status()
-    assert (status.status, await c.mail(handle.key)) == ("cancelled", 0) and "changed my mind" in status.why
+    assert (status.status, await c.messages(handle.key)) == ("cancelled", 0) and "changed my mind" in status.why
     with pytest.raises(HasEnded):
         await handle.send("hello", 2)
     await handle.cancel("again")
@@ -89,7 +89,7 @@ async def test_a_start_and_what_it_replaces_are_one_change_so_that_a_client_that
     first = await client.start(notes.with_(id="row", debounce="5s"), 0)
     commit, changes = c.store.commit, list[int]()
 
-    async def counted(wanted: Sequence[Commit | Post]) -> list[Answer]:
+    async def counted(wanted: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         changes.append(len(wanted))
         return await commit(wanted)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure import Ambiguous, Context, ExecutionFailed, NotFound, Retry, Signal, step, workflow
-from perdure.client import AsyncClient, Listed
 from perdure.core.errors import BadName, BadValue
 from perdure.core.paths import Key
-from perdure.service.paging import PAGE
+from perdure.service.store_access import HEADS_PER_PAGE
+from perdure.sync_client import AsyncClient, ListedExecution
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 
@@ -48,7 +48,7 @@ async def order(ctx: Context) -> None:
     await ctx.listen("go", timeout="1h", default=None)
 
 
-def ids(listed: list[Listed]) -> list[str]:
+def ids(listed: list[ListedExecution]) -> list[str]:
     return [one.key.id for one in listed]
 
 
@@ -180,7 +180,7 @@ async def test_an_id_that_looks_like_a_workflow_and_an_id_can_be_told_apart(c: C
 @virtually
 async def test_an_id_is_found_among_very_many_that_begin_with_it(c: Cluster, client: AsyncClient) -> None:
     await client.start(one.with_(id="1"))
-    await c.post_all(one, [(f"1{number}", ()) for number in range(2 * PAGE)])
+    await c.post_all(one, [(f"1{number}", ()) for number in range(2 * HEADS_PER_PAGE)])
     assert await client.find("1") == one.key("1")
     assert (await client.get("1")).key == one.key("1")
 

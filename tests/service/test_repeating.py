@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from perdure import AlreadyThere, Context, ExecutionFailed, HasEnded, JoinFailed, NotFound, RaceFailed, Retry, step, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from perdure import Context, InputDiffers, Retry, step, workflow
-from perdure.client import AsyncClient
 from perdure.core import events as e
 from perdure.core.errors import BadValue, ChildFailed, ExecutionFailed, Removed
 from perdure.core.paths import Key
-from perdure.service import bundle, paging, retention
-from perdure.stores.base import ALL
+from perdure.service import execution_bundles, retention, store_access
+from perdure.stores.protocol import ALL_HEADS
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.world import virtually
 
@@ -81,13 +81,13 @@ async def test_what_ended_long_ago_goes_and_its_id_status_and_times_stay(c: Clus
     await client.start(plain.with_(id="new"))
     await settle()
     await engine.stop()
-    before = {head.key.id: head for head in await c.store.heads(ALL)}
+    before = {head.key.id: head for head in await c.store.heads(ALL_HEADS)}
     assert ids(await client.upkeep.prune("30d")) == ["old"]
-    after = {head.key.id: head for head in await c.store.heads(ALL)}
+    after = {head.key.id: head for head in await c.store.heads(ALL_HEADS)}
     assert after["new"] == before["new"]
     assert (after["old"].status, after["old"].ended_at_s, after["old"].created_at_s) == ("completed", before["old"].ended_at_s, before["old"].created_at_s)
     assert after["old"].version == before["old"].version + 1
-    assert [type(event) for event in await c.events(Key("default", "plain", "old"))] == [e.Removed]
+    assert [type(event) for event in await c.events(Key("default", "plain", "old"))] == [e.RemovedEvent]
     assert (await (await client.get("old")).status()).status == "completed"
     assert await client.upkeep.verify() == []
     found = await c.store.read(Key("default", "plain", "old"))
@@ -101,7 +101,7 @@ async def test_nothing_is_left_of_what_is_forgotten_and_its_id_runs_again(c: Clu
     assert await client.upkeep.prune("30d") == []
     assert ids(await client.upkeep.prune("30d", forget_ids=True, dry_run=True)) == ["older", "old"]
     assert ids(await client.upkeep.prune("30d", forget_ids=True)) == ["older", "old"]
-    assert await c.store.heads(ALL) == []
+    assert await c.store.heads(ALL_HEADS) == []
     await c.engine(*WORKFLOWS)
     handle = await client.start(plain.with_(id="old"), "again")
     assert handle.created and await handle.result() == "again"
@@ -112,11 +112,11 @@ async def test_nothing_is_left_of_what_is_forgotten_and_its_id_runs_again(c: Clu
 async def test_so_many_that_they_take_several_pages_are_all_removed_and_forgotten(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, *(f"n{number}" for number in range(25)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(paging, "PAGE", 10)
+        patched.setattr(store_access, "PAGE", 10)
         patched.setattr(retention, "BATCH", 3)
         assert len(await client.upkeep.prune("30d")) == 25
         assert len(await client.upkeep.prune("30d", forget_ids=True)) == 25
-    assert await c.store.heads(ALL) == []
+    assert await c.store.heads(ALL_HEADS) == []
 
 
 @virtually
@@ -148,10 +148,10 @@ async def test_a_strict_start_compares_what_was_kept_of_the_input(c: Cluster, cl
 @virtually
 async def test_it_goes_on_where_it_was_interrupted_and_removes_nothing_twice(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, "a", "b", "c")
-    from perdure.service.retention import Old, prune
+    from perdure.service.retention import RetentionFilter, prune_executions
 
-    which = Old(tenant="default", before_s=asyncio.get_running_loop().time())
-    async for _ in prune(c.store, which):
+    which = RetentionFilter(tenant="default", before_s=asyncio.get_running_loop().time())
+    async for _ in prune_executions(c.store, which):
         break
     assert ids(await client.upkeep.prune("30d", dry_run=True)) == ids(await client.upkeep.prune("30d"))
     assert await client.upkeep.prune("30d") == []
@@ -222,23 +222,23 @@ async def test_what_is_told_meanwhile_to_an_engine_wins_or_does_nothing(c: Clust
     from perdure.core import messages
 
     await c.engine(*WORKFLOWS)
-    await c.tell(key, messages.Retry("again"))
-    await c.tell(key, messages.Undo("again"))
+    await c.tell(key, messages.RetryMessage("again"))
+    await c.tell(key, messages.UndoMessage("again"))
     await settle()
-    assert (await c.head(key)).status == "failed" and did == ["fails"] and await c.mail(key) == 0
+    assert (await c.head(key)).status == "failed" and did == ["fails"] and await c.messages(key) == 0
     assert (await c.head(key)).version >= stale.version + 1
 
 
 @virtually
 async def test_an_archive_has_each_before_it_goes_and_it_can_be_imported_from_there(c: Cluster, client: AsyncClient) -> None:
     await ended(c, client, "old")
-    kept: dict[Key, bundle.Bundle] = {}
+    kept: dict[Key, execution_bundles.Bundle] = {}
     await client.upkeep.prune("30d", archive=kept.__setitem__)
     (archived,) = kept.values()
-    await client.upkeep.import_(bundle.written(archived, b""), id="again", unsigned=True)
+    await client.upkeep.import_(execution_bundles.encode_bundle(archived, b""), id="again", unsigned=True)
     assert await (await client.get("again")).result() == "a"
 
-    def fails(key: Key, _: bundle.Bundle) -> None:
+    def fails(key: Key, _: execution_bundles.Bundle) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):

@@ -10,16 +10,15 @@ import msgspec
 import pytest
 
 from perdure import Context, NotFound, Retry, step, workflow
-from perdure.client import AsyncClient
 from perdure.core import messages
-from perdure.core.attributes import sortable
-from perdure.core.mail import Mail
-from perdure.core.ops import Ok
-from perdure.core.paths import Key, Queue, parse
-from perdure.service.verify import Sight, verify
-from perdure.service.verifying import _Eyes, heads_of, verified
-from perdure.stores.sqlite.looking import SqliteLook
-from perdure.testing.virtual import run
+from perdure.core.attributes import sortable_bytes
+from perdure.core.envelopes import QueuedMessage
+from perdure.core.operations import Success
+from perdure.core.paths import Key, QueueAddress, parse_path
+from perdure.service.verification import Observation, _Observer, heads_to_verify, verify_executions, verify_observation
+from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
+from perdure.sync_client import AsyncClient
+from perdure.testing.virtual_time import run
 from tests.corpus.make_files import STATUSES, newest_file
 from tests.runtime.cluster import Cluster, cluster, settle
 from tests.service.world import virtually
@@ -102,15 +101,15 @@ async def begun(c: Cluster) -> AsyncClient:
     return client
 
 
-def sights() -> dict[str, Sight]:
+def sights() -> dict[str, Observation]:
     """What is seen of each of these, by id; a child is called by its workflow."""
 
-    async def look() -> dict[str, Sight]:
+    async def look() -> dict[str, Observation]:
         async with cluster() as c:
             await begun(c)
             found = {}
             for head in await c.store.heads():
-                sight = await _Eyes(c.store).sight(head.key)
+                sight = await _Observer(c.store).sight(head.key)
                 assert sight is not None
                 found[head.key.id if head.key.id in (*STARTS, "pending") else head.key.workflow] = sight
             return found
@@ -119,24 +118,24 @@ def sights() -> dict[str, Sight]:
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[str, Sight]:
+def seen() -> dict[str, Observation]:
     return sights()
 
 
-def with_head(sight: Sight, **changed: Any) -> Sight:
+def with_head(sight: Observation, **changed: Any) -> Observation:
     return msgspec.structs.replace(sight, head=msgspec.structs.replace(sight.head, **changed))
 
 
-def told(sight: Sight) -> list[tuple[str, str, str]]:
-    return [(one.level, one.kind, one.path) for one in verify(sight)]
+def told(sight: Observation) -> list[tuple[str, str, str]]:
+    return [(one.level, one.kind, one.path) for one in verify_observation(sight)]
 
 
-def message(sight: Sight, body: bytes, key: str = "m") -> Sight:
-    mail = Mail(99, sight.head.key, key, body, 0.0)
+def message(sight: Observation, body: bytes, key: str = "m") -> Observation:
+    mail = QueuedMessage(99, sight.head.key, key, body, 0.0)
     return with_head(msgspec.structs.replace(sight, mail=(*sight.mail, mail)), mail_at_s=0.0)
 
 
-def test_a_healthy_store_has_no_damage_in_any_status(seen: dict[str, Sight]) -> None:
+def test_a_healthy_store_has_no_damage_in_any_status(seen: dict[str, Observation]) -> None:
     assert {sight.head.status for sight in seen.values()} >= {"completed", "running", "waiting", "waiting_approval", "paused", "cancelled", "pending"}
     found = {name: told(sight) for name, sight in seen.items()}
     assert found.pop("running") == [("note", "interrupted", "do")]  # its engine was killed
@@ -146,19 +145,19 @@ def test_a_healthy_store_has_no_damage_in_any_status(seen: dict[str, Sight]) -> 
 
 
 ATTRIBUTES = {
-    "another value": ((("n", sortable(2)), ("s", b"sold")), "its attribute n is 2 in the index, and 1 by the log"),
-    "a whole number that is none": ((("n", sortable(1.0)), ("s", b"sold")), "its attribute n is 1.0 in the index, and 1 by the log"),
-    "one that is gone": ((("n", sortable(1)),), "its attribute s is none in the index, and 'old' by the log"),
-    "one too many": ((("a", sortable(True)), ("n", sortable(1)), ("s", b"sold")), "its attribute a is True in the index, and none by the log"),
+    "another value": ((("n", sortable_bytes(2)), ("s", b"sold")), "its attribute n is 2 in the index, and 1 by the log"),
+    "a whole number that is none": ((("n", sortable_bytes(1.0)), ("s", b"sold")), "its attribute n is 1.0 in the index, and 1 by the log"),
+    "one that is gone": ((("n", sortable_bytes(1)),), "its attribute s is none in the index, and 'old' by the log"),
+    "one too many": ((("a", sortable_bytes(True)), ("n", sortable_bytes(1)), ("s", b"sold")), "its attribute a is True in the index, and none by the log"),
     "no value": ((("n", b"x"), ("s", b"sold")), "its attribute n is b'x', which is no value, in the index, and 1 by the log"),
 }
 
 
 @pytest.mark.parametrize(("there", "said"), ATTRIBUTES.values(), ids=ATTRIBUTES)
-def test_an_index_that_says_something_else_than_the_log_is_damage(seen: dict[str, Sight], there: Any, said: str) -> None:
+def test_an_index_that_says_something_else_than_the_log_is_damage(seen: dict[str, Observation], there: Any, said: str) -> None:
     assert told(with_head(seen["pending"], attributes=there)) == []  # nobody but its head knows, as long as it has not begun
     sight = with_head(seen["attributed"], attributes=there)
-    (finding,) = verify(sight)
+    (finding,) = verify_observation(sight)
     assert (finding.level, finding.kind) == ("damage", "attributes") and finding.what.startswith(said) and "export it" in finding.advice
 
 
@@ -171,19 +170,19 @@ HEADS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changed", HEADS.values(), ids=HEADS)
-def test_a_head_that_says_something_else_than_the_log_is_damage(seen: dict[str, Sight], changed: dict[str, Any]) -> None:
+def test_a_head_that_says_something_else_than_the_log_is_damage(seen: dict[str, Observation], changed: dict[str, Any]) -> None:
     for name in ("waiting", "sleeping"):
         assert told(with_head(seen[name], **changed)) == [("damage", "head", "")]
 
 
-def test_a_log_that_can_t_be_read_or_lacks_a_row_is_damage(seen: dict[str, Sight]) -> None:
+def test_a_log_that_can_t_be_read_or_lacks_a_row_is_damage(seen: dict[str, Observation]) -> None:
     sight = seen["waiting"]
     for rows in ((b"", *sight.rows), (b"\x02\x90\x90", *sight.rows), (b"\x09" + sight.rows[0][1:],), sight.rows[1:], (*sight.rows, sight.rows[-1])):
-        assert [one.kind for one in verify(msgspec.structs.replace(sight, rows=tuple(rows)))] in (["log"], ["head"])
+        assert [one.kind for one in verify_observation(msgspec.structs.replace(sight, rows=tuple(rows)))] in (["log"], ["head"])
     assert ("damage", "head", "") in told(msgspec.structs.replace(sight, rows=sight.rows[:-1]))
 
 
-def test_what_nothing_wakes_is_damage(seen: dict[str, Sight]) -> None:
+def test_what_nothing_wakes_is_damage(seen: dict[str, Observation]) -> None:
     assert told(with_head(seen["sleeping"], wake_at_s=None)) == [("damage", "asleep", "")]
     assert told(with_head(seen["sleeping"], wake_at_s=9e12)) == [("damage", "asleep", "")]
     assert told(with_head(seen["sleeping"], wake_at_s=0.0)) == []  # it would be looked at in vain
@@ -192,39 +191,39 @@ def test_what_nothing_wakes_is_damage(seen: dict[str, Sight]) -> None:
     assert told(with_head(seen["retrying"], holder=None, wake_at_s=None)) == [("damage", "asleep", "")]
 
 
-def test_a_call_that_is_on_no_queue_and_not_answered_is_damage(seen: dict[str, Sight]) -> None:
+def test_a_call_that_is_on_no_queue_and_not_answered_is_damage(seen: dict[str, Observation]) -> None:
     lost = msgspec.structs.replace(seen["queued"], work=frozenset())
     assert told(lost) == [("damage", "lost", "render")]
-    answer = messages.encode(messages.Settle(parse("render"), 1, Ok()))
+    answer = messages.encode_message(messages.SettleMessage(parse_path("render"), 1, Success()))
     assert told(message(lost, answer)) == []
-    late = messages.encode(messages.Settle(parse("render"), 7, Ok()))
+    late = messages.encode_message(messages.SettleMessage(parse_path("render"), 7, Success()))
     assert told(message(lost, late)) == [("damage", "lost", "render")]
-    assert told(msgspec.structs.replace(lost, work=frozenset({(Queue("default", "gpu"), "another")}))) == [("damage", "lost", "render")]
+    assert told(msgspec.structs.replace(lost, work=frozenset({(QueueAddress("default", "gpu"), "another")}))) == [("damage", "lost", "render")]
 
 
-def test_a_message_that_can_t_be_read_is_damage(seen: dict[str, Sight]) -> None:
-    work = messages.encode(messages.Work(Key("t", "w", "i"), (), 1, "target", "key"))
+def test_a_message_that_can_t_be_read_is_damage(seen: dict[str, Observation]) -> None:
+    work = messages.encode_message(messages.WorkMessage(Key("t", "w", "i"), (), 1, "target", "key"))
     for body in (b"", b"\x02nonsense", b"\x09", work):
         assert told(message(seen["waiting"], body)) == [("damage", "mail", "")]
 
 
-def test_a_message_to_what_has_ended_is_noted(seen: dict[str, Sight]) -> None:
+def test_a_message_to_what_has_ended_is_noted(seen: dict[str, Observation]) -> None:
     for name in ("completed", "cancelled"):
-        assert told(message(seen[name], messages.encode(messages.Signal("go")))) == [("note", "unread", "")]
+        assert told(message(seen[name], messages.encode_message(messages.SignalMessage("go")))) == [("note", "unread", "")]
 
 
-def test_a_child_that_is_not_there_or_has_not_answered_is_damage(seen: dict[str, Sight]) -> None:
+def test_a_child_that_is_not_there_or_has_not_answered_is_damage(seen: dict[str, Observation]) -> None:
     sight = seen["parent"]
     assert told(msgspec.structs.replace(sight, children={})) == [("damage", "child", "call:waits")]
     ended = {key: msgspec.structs.replace(head, status="completed") for key, head in sight.children.items()}
     silent = msgspec.structs.replace(sight, children=ended)
     assert told(silent) == [("damage", "child", "call:waits")]
-    answer = messages.encode(messages.Settle(parse("call:waits"), 1, Ok()))
+    answer = messages.encode_message(messages.SettleMessage(parse_path("call:waits"), 1, Success()))
     assert told(message(silent, answer)) == []
-    assert [one.kind for one in verify(msgspec.structs.replace(seen["asking"], children={}))] == ["child"]
+    assert [one.kind for one in verify_observation(msgspec.structs.replace(seen["asking"], children={}))] == ["child"]
 
 
-def test_a_blob_that_is_missing_or_altered_is_damage(seen: dict[str, Sight]) -> None:
+def test_a_blob_that_is_missing_or_altered_is_damage(seen: dict[str, Observation]) -> None:
     sight = seen["waiting"]
     assert len(sight.blobs) >= 1
     for whole in (None, False):
@@ -252,7 +251,7 @@ async def test_while_engines_are_at_work_no_damage_is_found(c: Cluster, client: 
 async def test_what_was_planted_in_a_store_is_found_there(c: Cluster, client: AsyncClient) -> None:
     client = await begun(c)
     c.store._blobs.clear()
-    c.store._mail.pop(Queue("default", "gpu"))
+    c.store._mail.pop(QueueAddress("default", "gpu"))
     found = {one.key.id: one.kind for one in await client.upkeep.verify() if one.key and one.level == "damage"}
     assert found == {"waiting": "blob", "queued": "lost"}
 
@@ -266,10 +265,10 @@ def corpus(tmp_path: Path) -> Path:
 
 async def damage(file: Path) -> dict[str, list[tuple[str, str]]]:
     """What is found in a file, by workflow, and below "" blobs without use."""
-    looking = SqliteLook(file)
+    looking = ReadOnlySqliteStore(file)
     names = set(await looking.blob_names())
     found: dict[str, list[tuple[str, str]]] = {}
-    async for one in verified(looking, [head.key for head in await heads_of(looking)]):
+    async for one in verify_executions(looking, [head.key for head in await heads_to_verify(looking)]):
         names -= one.blobs
         if one.findings:
             found[one.key.workflow] = [(finding.level, finding.kind) for finding in one.findings]
@@ -278,8 +277,8 @@ async def damage(file: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 async def test_a_file_with_one_in_every_status_is_whole_but_for_the_step_that_was_killed(corpus: Path) -> None:
-    looking = SqliteLook(corpus)
-    assert {head.status for head in await heads_of(looking)} == set(STATUSES.values())
+    looking = ReadOnlySqliteStore(corpus)
+    assert {head.status for head in await heads_to_verify(looking)} == set(STATUSES.values())
     await looking.close()
     assert await damage(corpus) == {"running": [("note", "interrupted")]}
 
@@ -309,6 +308,6 @@ async def test_what_is_done_to_a_file_is_found(corpus: Path, statement: str, lev
     assert levels <= {level for several in found.values() for level, _ in several} and found
 
 
-def test_a_head_is_never_at_fault_for_being_held(seen: dict[str, Sight]) -> None:
+def test_a_head_is_never_at_fault_for_being_held(seen: dict[str, Observation]) -> None:
     for sight in seen.values():
         assert told(with_head(sight, holder="somebody", wake_at_s=None)) in ([], [("note", "interrupted", "do")])

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from perdure import Context, Timeout, step, workflow
-from perdure.client import AsyncClient
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster
 from tests.service.world import virtually
 
@@ -37,9 +37,9 @@ warned: list[str] = []
 
 @pytest.fixture(autouse=True)
 def listening(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    caplog.set_level(logging.WARNING, "perdure.client")
+    caplog.set_level(logging.WARNING, "perdure.sync_client")
     monkeypatch.setitem(globals(), "warned", caplog.messages)
-    monkeypatch.setattr(caplog.handler, "emit", lambda record: warned.append(record.getMessage()) if record.name == "perdure.client" else None)
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: warned.append(record.getMessage()) if record.name == "perdure.sync_client" else None)
 
 
 @virtually

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import Context, DeadlineExceeded, ExecutionCancelled, ExecutionFailed, NeedsAttention, Timeout, step, workflow
-from perdure.client import AsyncClient
 from perdure.core.errors import BadValue, StoreUnavailable, Undecodable
+from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.world import virtually
 

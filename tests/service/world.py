@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
 
-from perdure.client import AsyncClient
-from perdure.testing.virtual import run
+from perdure.sync_client import AsyncClient
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import Cluster, cluster
 
 Claimed = Callable[[Cluster, AsyncClient], Coroutine[Any, Any, None]]

@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator, Coroutine
 
 import pytest
 
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage
 from perdure.core.errors import StoreUnavailable
-from perdure.core.mail import Ack, Opening, Send
 from perdure.core.paths import Key
-from perdure.stores.base import Claim, Committed, Conflict, Filter, Limits, Store, Superseded
-from perdure.testing.conformance import Clock, World
-from perdure.testing.conformance.world import PROGRAM, key, letter, queue
+from perdure.stores.protocol import Claim, Committed, Conflict, HeadFilter, QueueLimits, Store, Superseded
+from perdure.testing.conformance import Clock, StoreWorld
+from perdure.testing.conformance.store_world import PROGRAM, key, plain_message, queue
 from tests.stores.servers import Server
 
 SEVERAL = 30
 RING_S = 10.0
 STARTS, CLAIMERS, ALLOWED = 200, 8, 3
 DYING_S, RUSH_S = 0.1, 60.0
-Pair = tuple[World, World]
+Pair = tuple[StoreWorld, StoreWorld]
 
 
 class SharedStore:
@@ -39,7 +39,7 @@ class SharedStore:
     async def pair(self) -> AsyncIterator[Pair]:
         """Two stores; holder ``one`` lives by the first, holder ``two`` by the second."""
         stores = self.open(), self.open()
-        one, two = [World(store, Clock(), (await store.moment()).epoch) for store in stores]
+        one, two = [StoreWorld(store, Clock(), (await store.store_time()).epoch) for store in stores]
         await one.renew("one")
         await two.renew("two")
         yield one, two
@@ -48,15 +48,15 @@ class SharedStore:
 
     async def test_time_is_that_of_the_server(self, pair: Pair) -> None:
         for world in pair:
-            assert abs((await world.store.moment()).now_s - time.time()) < 10
+            assert abs((await world.store.store_time()).now_s - time.time()) < 10
 
     async def test_no_two_stores_claim_the_same(self, pair: Pair) -> None:
         one, two = pair
         names = [str(number) for number in range(SEVERAL)]
         await one.open(*map(key, names))
-        await two.post(*(letter(queue(), name) for name in names))
+        await two.post(*(plain_message(queue(), name) for name in names))
 
-        async def drain(world: World, holder: str) -> list[str]:
+        async def drain(world: StoreWorld, holder: str) -> list[str]:
             got = []
             while (claimed := await world.claim(holder, queues=["pay"], limit=2)).next_at_s is not None or claimed.executions or claimed.work:
                 got += [assignment.head.key.id for assignment in claimed.executions] + [mail.key for mail in claimed.work]
@@ -79,9 +79,9 @@ class SharedStore:
         keys = [key(str(number)) for number in range(10)]
         await pair[0].open(*keys)
 
-        async def decide(world: World, mine: list[Key], version: int) -> None:
-            sends = tuple(letter(to, f"{mine[0]} {version}") for to in (keys if mine[0] == keys[0] else keys[::-1]))
-            answers = await world.change(*(world.decision(each, version, sends=sends) for each in mine))
+        async def decide(world: StoreWorld, mine: list[Key], version: int) -> None:
+            sends = tuple(plain_message(to, f"{mine[0]} {version}") for to in (keys if mine[0] == keys[0] else keys[::-1]))
+            answers = await world.change(*(world.decision(each, version, messages=sends) for each in mine))
             assert all(isinstance(answer, Committed) for answer in answers)
 
         for version in range(5):
@@ -92,14 +92,14 @@ class SharedStore:
         one, two = pair
         for number in range(SEVERAL):
             to = key(str(number))
-            await asyncio.gather(one.post(letter(to)), two.commit(to, creates=True, release=True, holder="two"))
+            await asyncio.gather(one.post(plain_message(to)), two.commit(to, creates=True, release=True, holder="two"))
             assert await mail_claimed(one) == {(to, "letter")}
 
     async def test_mail_that_comes_while_an_execution_is_claimed_is_handed_over(self, pair: Pair) -> None:
         one, two = pair
         await one.open(key())
         for number in range(SEVERAL):
-            first, _ = await asyncio.gather(mail_claimed(one), two.post(letter(key(), str(number))))
+            first, _ = await asyncio.gather(mail_claimed(one), two.post(plain_message(key(), str(number))))
             got = first | await mail_claimed(one)
             assert (key(), str(number)) in got
             await one.post(acks=[Ack(to, name) for to, name in got])
@@ -114,11 +114,11 @@ class SharedStore:
     async def test_what_was_made_before_an_epoch_is_there_when_it_begins(self, pair: Pair) -> None:
         one, two = pair
         for number in range(SEVERAL):
-            one.epoch = (await one.store.moment()).epoch
+            one.epoch = (await one.store.store_time()).epoch
             commits = [asyncio.create_task(one.commit(key(f"{number} {n}"), creates=True)) for n in range(4)]
             await asyncio.sleep(number * 0.0002)
             await two.store.raise_epoch()
-            there = {head.key.id for head in await two.store.heads(Filter(limit=1000))}
+            there = {head.key.id for head in await two.store.heads(HeadFilter(limit=1000))}
             answers = await asyncio.gather(*commits)
             made = {f"{number} {n}" for n, answer in enumerate(answers) if isinstance(answer, Committed)}
             assert made == {id for id in there if id.startswith(f"{number} ")}
@@ -127,22 +127,22 @@ class SharedStore:
         one, two = pair
         wake, news = Bell(), Bell()
         stop = two.store.on_wake(wake)
-        await two.store.moment()
+        await two.store.store_time()
         await one.open(key())
         await wake.rung()
         wake.clear()
-        two.store.on_news(news)
-        await two.store.moment()
+        two.store.on_change(news)
+        await two.store.store_time()
         stop()
-        await one.commit(key(), 0, news=True, sends=(letter(key()),))
+        await one.commit(key(), 0, news=True, messages=(plain_message(key()),))
         await news.rung()
         assert not wake.is_set()
 
     async def test_room_in_a_queue_and_other_limits_ring_those_who_wait(self, pair: Pair) -> None:
         one, two = pair
         for name in ("mails", "pay"):
-            await one.store.limit(name, Limits(1))
-        await one.post(queued("a"), queued("b"), letter(queue(), "a"), letter(queue(), "b"))
+            await one.store.limit(name, QueueLimits(1))
+        await one.post(queued("a"), queued("b"), plain_message(queue(), "a"), plain_message(queue(), "b"))
         claimed = await one.claim("one", queues=["pay"])
         assert (len(claimed.executions), len(claimed.work)) == (1, 1)
         bell = Bell()
@@ -150,9 +150,9 @@ class SharedStore:
         for make_room in (
             one.commit(key("a"), acks=(Ack(key("a"), "start"),), release=True),
             one.post(acks=[Ack(queue(), "a")]),
-            one.store.limit("other", Limits(1)),
+            one.store.limit("other", QueueLimits(1)),
         ):
-            await two.store.moment()
+            await two.store.store_time()
             bell.clear()
             await make_room
             await bell.rung()
@@ -160,10 +160,10 @@ class SharedStore:
         assert (len(claimed.executions), len(claimed.work)) == (1, 1)
 
     async def test_no_more_of_a_queue_is_held_than_it_allows_however_many_claim_at_once(self, pair: Pair) -> None:
-        await pair[0].store.limit("mails", Limits(ALLOWED))
+        await pair[0].store.limit("mails", QueueLimits(ALLOWED))
         await pair[0].post(*(queued(str(number)) for number in range(STARTS)))
         rush, stores = Rush(), [self.open() for _ in range(CLAIMERS)]
-        claimers = [Claimer(World(store, Clock(), pair[0].epoch), f"{number}", rush) for number, store in enumerate(stores)]
+        claimers = [Claimer(StoreWorld(store, Clock(), pair[0].epoch), f"{number}", rush) for number, store in enumerate(stores)]
         async with asyncio.timeout(RUSH_S):
             await asyncio.gather(*(claimer.drain() for claimer in claimers), rush.watch(pair[1].store))
         assert len(rush.ended) == STARTS and rush.most == ALLOWED and rush.left and rush.died
@@ -188,12 +188,12 @@ class SharedStore:
         one, two = pair
         bell = Bell()
         two.store.on_wake(bell)
-        await two.commit(key(), creates=True, blobs=(("blob", b"bytes"),), sends=(letter(queue()),))
+        await two.commit(key(), creates=True, blobs=(("blob", b"bytes"),), messages=(plain_message(queue()),))
         before = await everything(one.store)
         self.server.stop()
         try:
             for world in (one, two, one):
-                for refused in (world.commit(key(), 1), world.claim(), world.store.read(key()), world.renew("one"), world.store.moment()):
+                for refused in (world.commit(key(), 1), world.claim(), world.store.read(key()), world.renew("one"), world.store.store_time()):
                     with pytest.raises(StoreUnavailable, match="look whether it runs"):
                         await refused
         finally:
@@ -206,7 +206,7 @@ class SharedStore:
 
     async def test_it_can_be_closed_though_the_server_is_gone(self, pair: Pair) -> None:
         pair[1].store.on_wake(Bell())
-        await pair[1].store.moment()
+        await pair[1].store.store_time()
         self.server.stop()
         try:
             for world in pair:
@@ -217,7 +217,7 @@ class SharedStore:
     async def test_who_stops_waiting_harms_nobody(self, pair: Pair) -> None:
         one, _ = pair
         for number in range(SEVERAL):
-            changes = [one.commit(key(f"{number} {n}"), creates=True, sends=(letter(queue(), f"{number} {n}"),)) for n in range(3)]
+            changes = [one.commit(key(f"{number} {n}"), creates=True, messages=(plain_message(queue(), f"{number} {n}"),)) for n in range(3)]
             tasks = [asyncio.create_task(change) for change in changes]
             await asyncio.sleep(number * 0.0002)
             tasks[0].cancel()
@@ -229,7 +229,7 @@ class SharedStore:
         store = pair[0].store
         await store.close()
         await store.close()
-        for refused in (store.commit([]), store.claim(Claim(holder="one", epoch=1)), store.moment(), store.renew("one", 60)):
+        for refused in (store.commit([]), store.claim(Claim(holder="one", epoch=1)), store.store_time(), store.renew("one", 60)):
             with pytest.raises(StoreUnavailable, match="has been closed"):
                 await refused
 
@@ -268,7 +268,7 @@ class Rush:
 class Claimer:
     """Claims and ends executions until all have ended. Now and then it lets go of all or dies instead, and begins anew under another name."""
 
-    def __init__(self, world: World, name: str, rush: Rush) -> None:
+    def __init__(self, world: StoreWorld, name: str, rush: Rush) -> None:
         self.world, self.name, self.rush = world, name, rush
         self.random = random.Random(name)
 
@@ -306,9 +306,9 @@ class Claimer:
         await self.world.renew(self.name)
 
 
-def queued(id: str) -> Send:
+def queued(id: str) -> OutgoingMessage:
     """The start of an execution in the queue ``mails``."""
-    return Send(key(id), "start", b"start", opens=Opening(PROGRAM, key(id), "mails", id[-1]))
+    return OutgoingMessage(key(id), "start", b"start", opens=NewExecution(PROGRAM, key(id), "mails", id[-1]))
 
 
 class Bell(asyncio.Event):
@@ -323,14 +323,14 @@ class Bell(asyncio.Event):
             await self.wait()
 
 
-async def mail_claimed(world: World) -> set[tuple[Key, str]]:
+async def mail_claimed(world: StoreWorld) -> set[tuple[Key, str]]:
     """The mail that holder ``one`` is handed, with the executions that it is for."""
     return {(mail.to, mail.key) for assignment in (await world.claim("one")).executions for mail in assignment.mail if isinstance(mail.to, Key)}
 
 
 async def everything(store: Store) -> tuple[object, ...]:
     """What the tests above have left."""
-    return await store.read(key()), await store.mail(queue()), await store.blob("blob"), await store.leases(), (await store.moment()).epoch
+    return await store.read(key()), await store.messages(queue()), await store.blob("blob"), await store.leases(), (await store.store_time()).epoch
 
 
 def in_a_thread(asked: Coroutine[object, object, object]) -> None:

@@ -14,25 +14,25 @@ import pytest
 
 from perdure import SealedPayload
 from perdure.core import messages
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.errors import BadValue, PerdureError
-from perdure.core.mail import Ack, Mail, Send
-from perdure.core.messages import Signal, Terminate
-from perdure.stores.base import Commit, Committed, Post, Store
-from perdure.stores.blob_removal import blob_removal_of
-from perdure.stores.codecs import Codec, Compressed
-from perdure.stores.coded import CodedStore
+from perdure.core.messages import SignalMessage, TerminateMessage
+from perdure.stores.blob_marks import blob_removal_of
+from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore
+from perdure.stores.payload_codec import Compressed, PayloadCodec
+from perdure.stores.protocol import Commit, Committed, Post, Store
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock, StoreConformance
-from perdure.testing.conformance.world import key, letter, queue
+from perdure.testing.conformance.store_world import key, plain_message, queue
 from tests.stores.sqlite.world import claim, opening
 from tests.stores.sqlite.world import step as event
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
 OLD, NEW = parse_keys(f"old:{new_key()}"), parse_keys(f"new:{new_key()}")
-ROW = messages.encode(Terminate("any bytes that begin with a version"))
+ROW = messages.encode_message(TerminateMessage("any bytes that begin with a version"))
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Shouting:
         return stored[len(about) + 2 :][::-1]
 
 
-CODECS: dict[str, Callable[[], Codec]] = {
+CODECS: dict[str, Callable[[], PayloadCodec]] = {
     "compressed": lambda: Compressed(1),
     "zstd": lambda: Compressed(1, "zstd"),
     "encrypted": lambda: Encrypted(OLD, required=True),
@@ -61,11 +61,11 @@ class TestCodedMemory(StoreConformance):
     """The suite."""
 
     @pytest.fixture(autouse=True)
-    def _codec(self, codec: Callable[[], Codec]) -> None:
+    def _codec(self, codec: Callable[[], PayloadCodec]) -> None:
         self.codec = codec()
 
     async def make(self, clock: Clock) -> Store:
-        return CodedStore(MemoryStore(clock), self.codec)
+        return EncodedStore(MemoryStore(clock), self.codec)
 
 
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
@@ -73,11 +73,11 @@ class TestCodedSqlite(StoreConformance):
     """The suite, over a file."""
 
     @pytest.fixture(autouse=True)
-    def _codec(self, codec: Callable[[], Codec], tmp_path: Path) -> None:
+    def _codec(self, codec: Callable[[], PayloadCodec], tmp_path: Path) -> None:
         self.codec, self.directory = codec(), tmp_path
 
     async def make(self, clock: Clock) -> Store:
-        return CodedStore(SqliteStore(self.directory / "perdure.db", clock, synchronous="OFF"), self.codec)
+        return EncodedStore(SqliteStore(self.directory / "perdure.db", clock, synchronous="OFF"), self.codec)
 
 
 class TestCodedReaches(StoreConformance):
@@ -86,7 +86,7 @@ class TestCodedReaches(StoreConformance):
     reaches = 3
 
     async def make(self, clock: Clock) -> Store:
-        return CodedStore(MemoryStore(clock, reaches=3), Encrypted(OLD))
+        return EncodedStore(MemoryStore(clock, reaches=3), Encrypted(OLD))
 
 
 # Tampering: what is in the inner store is changed behind the codec's back.
@@ -97,7 +97,7 @@ class Vault:
     """An encrypted store, and the one in which it keeps what it is given."""
 
     inner: MemoryStore
-    store: CodedStore
+    store: EncodedStore
 
     async def put(self, *changes: Commit | Post) -> None:
         assert all(isinstance(answer, Committed) for answer in await self.store.commit(changes))
@@ -117,7 +117,7 @@ class Vault:
 @pytest.fixture
 def vault() -> Vault:
     inner = MemoryStore(Clock())
-    return Vault(inner, CodedStore(inner, Encrypted(OLD)))
+    return Vault(inner, EncodedStore(inner, Encrypted(OLD)))
 
 
 async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: Vault) -> None:
@@ -129,27 +129,27 @@ async def test_a_change_of_any_bit_of_a_row_is_noticed(vault: Vault) -> None:
         altered[position // 8] ^= 1 << position % 8
         vault.set_row(0, bytes(altered))
         with pytest.raises(PerdureError):
-            messages.decode((await vault.read())[0])
+            messages.decode_message_or_work((await vault.read())[0])
     vault.set_row(0, whole)
     assert await vault.read() == [ROW]
 
 
 async def test_a_change_of_any_byte_is_noticed_by_the_store_itself_where_encryption_is_required(vault: Vault) -> None:
     payload, name = b"payload" * 3, sha256(b"payload" * 3).hexdigest()
-    strict = CodedStore(vault.inner, Encrypted(OLD, required=True))
-    await vault.put(event(key(), row=ROW), Post(sends=(letter(queue()),), blobs=((name, payload),)))
-    ((_, row),), (mail,) = vault.rows(), (await vault.inner.mail(queue()))
+    strict = EncodedStore(vault.inner, Encrypted(OLD, required=True))
+    await vault.put(event(key(), row=ROW), Post(messages=(plain_message(queue()),), blobs=((name, payload),)))
+    ((_, row),), (mail,) = vault.rows(), (await vault.inner.messages(queue()))
     ((stored, blob),) = vault.inner._blobs.items()
 
     def put_mail(body: bytes) -> None:
-        vault.inner._mail[queue()]["letter"] = Mail(mail.number, mail.to, mail.key, body, mail.due_at_s)
+        vault.inner._mail[queue()]["letter"] = QueuedMessage(mail.number, mail.to, mail.key, body, mail.due_at_s)
 
     def put_blob(payload: bytes) -> None:
         vault.inner._blobs[stored] = payload
 
     kinds: list[tuple[bytes, Callable[[bytes], None], Callable[[], Awaitable[object]]]] = [
         (row, lambda part: vault.set_row(0, part), lambda: strict.read(key())),
-        (mail.body, put_mail, lambda: strict.mail(queue())),
+        (mail.body, put_mail, lambda: strict.messages(queue())),
         (blob, put_blob, lambda: strict.blob(name)),
     ]
     for whole, put, read in kinds:
@@ -190,18 +190,18 @@ async def test_rows_that_are_dropped_or_reordered_or_repeated_within_an_executio
 
 
 async def test_mail_that_is_moved_to_another_address_or_key_is_refused_and_holds_nobody_up(vault: Vault) -> None:
-    body = messages.encode(Signal("approved"))
-    await vault.put(Post(sends=(opening(key("1")), opening(key("2")), letter(key("1"), "yes", body=body), letter(key("2"), "no", body=body))))
+    body = messages.encode_message(SignalMessage("approved"))
+    await vault.put(Post(messages=(opening(key("1")), opening(key("2")), plain_message(key("1"), "yes", body=body), plain_message(key("2"), "no", body=body))))
     box = vault.inner._mail[key("2")]
-    box["no"] = Mail(box["no"].number, key("2"), "no", vault.inner._mail[key("1")]["yes"].body, box["no"].due_at_s)
+    box["no"] = QueuedMessage(box["no"].number, key("2"), "no", vault.inner._mail[key("1")]["yes"].body, box["no"].due_at_s)
     with pytest.raises(SealedPayload, match="belongs elsewhere"):
-        await vault.store.mail(key("2"))
+        await vault.store.messages(key("2"))
     await vault.store.renew("one", 60)
     claimed = {one.head.key.id: {mail.key: mail.body for mail in one.mail} for one in (await vault.store.claim(claim(epoch=1))).executions}
-    assert messages.decode(claimed["1"]["yes"]) == Signal("approved")
+    assert messages.decode_message_or_work(claimed["1"]["yes"]) == SignalMessage("approved")
     assert claimed["2"]["start"] == b"start"
     with pytest.raises(SealedPayload, match="belongs elsewhere"):
-        messages.decode(claimed["2"]["no"])
+        messages.decode_message_or_work(claimed["2"]["no"])
 
 
 async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was_never_encrypted(vault: Vault) -> None:
@@ -224,12 +224,12 @@ async def test_a_blob_that_is_exchanged_for_another_is_noticed_also_where_it_was
 async def everything(store: Store) -> tuple[Any, ...]:
     log = await store.read(key())
     assert log is not None
-    return log.rows, [mail.body for mail in await store.mail(queue())], await store.blob(sha256(b"blob").hexdigest())
+    return log.rows, [mail.body for mail in await store.messages(queue())], await store.blob(sha256(b"blob").hexdigest())
 
 
-async def written(inner: Store, codec: Codec | None) -> tuple[Any, ...]:
-    store = inner if codec is None else CodedStore(inner, codec)
-    await store.commit([event(key(), row=ROW), Post(sends=(letter(queue()),), blobs=((sha256(b"blob").hexdigest(), b"blob"),))])
+async def written(inner: Store, codec: PayloadCodec | None) -> tuple[Any, ...]:
+    store = inner if codec is None else EncodedStore(inner, codec)
+    await store.commit([event(key(), row=ROW), Post(messages=(plain_message(queue()),), blobs=((sha256(b"blob").hexdigest(), b"blob"),))])
     return await everything(store)
 
 
@@ -237,13 +237,13 @@ async def test_each_of_several_keys_decrypts_and_the_first_encrypts() -> None:
     inner = MemoryStore(Clock())
     seen = await written(inner, Encrypted(OLD))
     for keys in (OLD, OLD | NEW, NEW | OLD):
-        assert await everything(CodedStore(inner, Encrypted(keys))) == seen
-    rotated = CodedStore(inner, Encrypted(NEW | OLD))
+        assert await everything(EncodedStore(inner, Encrypted(keys))) == seen
+    rotated = EncodedStore(inner, Encrypted(NEW | OLD))
     await rotated.commit([event(key(), 1, row=ROW)])
     with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and given are new") as refused:
-        await CodedStore(inner, Encrypted(NEW)).read(key())
+        await EncodedStore(inner, Encrypted(NEW)).read(key())
     assert refused.value.key_id == "old"
-    newer = await CodedStore(inner, Encrypted(NEW)).read(key(), after=1)
+    newer = await EncodedStore(inner, Encrypted(NEW)).read(key(), after=1)
     assert newer is not None and newer.rows == (ROW,)
 
 
@@ -256,18 +256,18 @@ async def test_without_a_key_or_with_a_wrong_one_reading_says_which_is_missing_a
         (Compressed(), "with the key 'old', and no keys are given here"),
         (Encrypted({"old": NEW["new"]}), "another key that is called 'old'"),
     ):
-        store = CodedStore(inner, codec)
-        for read in (store.read(key()), store.mail(queue())):
+        store = EncodedStore(inner, codec)
+        for read in (store.read(key()), store.messages(queue())):
             with pytest.raises(SealedPayload, match=why) as refused:
                 await read
             assert refused.value.key_id == "old" and NEW["new"].hex() not in str(refused.value)
     with pytest.raises(SealedPayload, match="is encrypted with the key 'old', and no keys are given here; give that one, in PERDURE_KEYS"):
-        messages.decode((await inner.mail(queue()))[0].body)
+        messages.decode_message_or_work((await inner.messages(queue()))[0].body)
     assert await everything_kept(inner) == before
 
 
 async def everything_kept(inner: MemoryStore) -> tuple[Any, ...]:
-    return await inner.read(key()), await inner.mail(queue()), dict(inner._blobs)
+    return await inner.read(key()), await inner.messages(queue()), dict(inner._blobs)
 
 
 async def test_what_was_written_without_a_codec_or_with_another_is_read_beside_what_is_encoded() -> None:
@@ -275,7 +275,7 @@ async def test_what_was_written_without_a_codec_or_with_another_is_read_beside_w
         inner = MemoryStore(Clock())
         seen = await written(inner, first)
         assert second is not None
-        store = CodedStore(inner, second)
+        store = EncodedStore(inner, second)
         assert await everything(store) == seen
         await store.commit([event(key(), 1, row=b"coded"), event(key(), 2, row=b"coded, too")])
         log = await store.read(key())
@@ -286,14 +286,14 @@ async def test_what_is_not_encrypted_is_refused_where_that_is_required() -> None
     for codec in (None, Compressed(1)):
         inner = MemoryStore(Clock())
         await written(inner, codec)
-        store = CodedStore(inner, Encrypted(OLD, required=True))
-        for read in (store.read(key()), store.mail(queue()), store.blob(sha256(b"blob").hexdigest())):
+        store = EncodedStore(inner, Encrypted(OLD, required=True))
+        for read in (store.read(key()), store.messages(queue()), store.blob(sha256(b"blob").hexdigest())):
             with pytest.raises(SealedPayload, match="is not encrypted, which is required here"):
                 await read
         await store.renew("one", 60)
         (work,) = (await store.claim(claim())).work
         with pytest.raises(SealedPayload, match="is not encrypted"):
-            messages.decode(work.body)
+            messages.decode_message_or_work(work.body)
 
 
 def test_keys_that_mean_nothing_are_refused_and_never_shown() -> None:
@@ -349,7 +349,7 @@ def test_what_can_not_be_expanded_says_so(monkeypatch: pytest.MonkeyPatch) -> No
         Compressed().decode(b"\x01nonsense", b"")
     with pytest.raises(SealedPayload, match="not known here"):
         Compressed().decode(b"\x7f", b"")
-    monkeypatch.setattr("perdure.stores.codecs._zstd", lambda: None)
+    monkeypatch.setattr("perdure.stores.payload_codec._zstd", lambda: None)
     with pytest.raises(SealedPayload, match="pip install zstandard"):
         Compressed().decode(small, b"")
     with pytest.raises(BadValue, match="pip install zstandard"):
@@ -362,24 +362,24 @@ def test_what_can_not_be_expanded_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-async def test_nothing_and_everything_can_be_kept(codec: Callable[[], Codec], tmp_path: Path) -> None:
-    store = CodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), codec())
+async def test_nothing_and_everything_can_be_kept(codec: Callable[[], PayloadCodec], tmp_path: Path) -> None:
+    store = EncodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), codec())
     payloads = [b"", b"\0", b"\0" * 70_000, b"\xc1", b"\xc1p\x00", b"\xc1!", bytes(range(256)) * 300, b"\x01", "🐘".encode() * 20_000]
     for version, payload in enumerate(payloads):
         name = sha256(payload).hexdigest()
         await store.commit(
-            [event(key("\0 é 🐘"), version, row=payload, sends=(letter(queue(), f"\0{version}", body=payload or b"-"),), blobs=((name, payload),))]
+            [event(key("\0 é 🐘"), version, row=payload, messages=(plain_message(queue(), f"\0{version}", body=payload or b"-"),), blobs=((name, payload),))]
         )
         assert await store.blob(name) == payload
     log = await store.read(key("\0 é 🐘"))
     assert log is not None and list(log.rows) == payloads
-    assert [mail.body for mail in await store.mail(queue())] == [payload or b"-" for payload in payloads]
+    assert [mail.body for mail in await store.messages(queue())] == [payload or b"-" for payload in payloads]
     await store.close()
 
 
 @pytest.mark.parametrize("codec", [CODECS["compressed"], CODECS["both"]], ids=["compressed", "both"])
-async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable[[], Codec], tmp_path: Path) -> None:
-    store = CodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), codec())
+async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable[[], PayloadCodec], tmp_path: Path) -> None:
+    store = EncodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), codec())
     payload = bytes(range(256)) * 2**16
     name, threads = sha256(payload).hexdigest(), set[int]()
     decode = store._coding._codec.encode
@@ -389,15 +389,15 @@ async def test_sixteen_mebibytes_are_kept_while_the_loop_goes_on(codec: Callable
         return decode(raw, about)
 
     store._coding._codec.encode = encode  # type: ignore[method-assign]  # to see where it is done
-    await store.commit([event(key(), row=payload, sends=(letter(queue(), body=payload),), blobs=((name, payload),))])
+    await store.commit([event(key(), row=payload, messages=(plain_message(queue(), body=payload),), blobs=((name, payload),))])
     assert threads and threading.get_ident() not in threads
-    log, (mail,) = await store.read(key()), await store.mail(queue())
+    log, (mail,) = await store.read(key()), await store.messages(queue())
     assert log is not None and log.rows == (payload,) and mail.body == payload and await store.blob(name) == payload
     await store.close()
 
 
 async def test_many_at_once_from_several_loops_get_what_is_theirs(tmp_path: Path) -> None:
-    store = CodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), Encrypted(NEW | OLD, Compressed(1)))
+    store = EncodedStore(SqliteStore(tmp_path / "perdure.db", synchronous="OFF"), Encrypted(NEW | OLD, Compressed(1)))
 
     async def work(id: str) -> None:
         await store.renew(id, 60)
@@ -428,12 +428,12 @@ async def test_without_the_package_encryption_says_what_to_install(monkeypatch: 
 async def test_a_blob_that_is_needed_stays_by_whichever_key_it_was_named() -> None:
     inner, needed, useless = MemoryStore(), b"needed", b"useless"
     names = [sha256(raw).hexdigest() for raw in (needed, useless)]
-    await CodedStore(inner, Encrypted(OLD)).commit([Post(blobs=tuple(zip(names, (needed, useless), strict=True)))])
-    store = CodedStore(inner, Encrypted(NEW | OLD))
+    await EncodedStore(inner, Encrypted(OLD)).commit([Post(blobs=tuple(zip(names, (needed, useless), strict=True)))])
+    store = EncodedStore(inner, Encrypted(NEW | OLD))
     removal = blob_removal_of(store)
     await removal.mark("one")
     await removal.keep(names[:1])
-    refers = Post(sends=(Send(key("refers"), "refers", b"", refers=((names[0],),)),))
+    refers = Post(messages=(OutgoingMessage(key("refers"), "refers", b"", refers=((names[0],),)),))
     assert isinstance((await store.commit([refers]))[0], Committed)
     assert (await removal.remove("one", names)).blobs == 1
     assert [await store.blob(name) for name in names] == [needed, None]
@@ -441,7 +441,7 @@ async def test_a_blob_that_is_needed_stays_by_whichever_key_it_was_named() -> No
 
 
 async def test_acks_and_repeats_are_as_in_any_store(vault: Vault) -> None:
-    await vault.put(Post(sends=(letter(queue(), body=b"first"),)), Post(sends=(letter(queue(), body=b"second"),)))
-    assert [mail.body for mail in await vault.store.mail(queue())] == [b"first"]
+    await vault.put(Post(messages=(plain_message(queue(), body=b"first"),)), Post(messages=(plain_message(queue(), body=b"second"),)))
+    assert [mail.body for mail in await vault.store.messages(queue())] == [b"first"]
     await vault.put(Post(acks=(Ack(queue(), "letter"),)))
-    assert await vault.store.mail(queue()) == []
+    assert await vault.store.messages(queue()) == []

@@ -12,7 +12,7 @@ import pytest
 
 from perdure import Client
 from perdure.core.errors import SealedPayload
-from perdure.runtime.host import chosen_codec
+from perdure.runtime.local_engine import configured_codec
 from perdure.stores.encryption import Encrypted, new_key
 from perdure.stores.sqlite.rekey import key_uses
 
@@ -42,9 +42,9 @@ async def test_its_snippets_run_one_after_the_other(tmp_path: Path, monkeypatch:
 def test_its_settings_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in re.findall(r"^export (\w+)=(\S+)", SHELL[0].replace("$(perdure db key new)", new_key()), re.MULTILINE):
         monkeypatch.setenv(name, value.strip('"'))
-    assert repr(chosen_codec()) == "Encrypted(keys 2026-11; Compressed(256, 'zlib'))"
+    assert repr(configured_codec()) == "Encrypted(keys 2026-11; Compressed(256, 'zlib'))"
     for setting in set(re.findall(r"PERDURE_\w+", GUIDE)):
-        assert setting in (chosen_codec.__doc__ or ""), setting
+        assert setting in (configured_codec.__doc__ or ""), setting
 
 
 def test_its_change_of_keys_is_what_the_commands_do(tmp_path: Path) -> None:

@@ -11,25 +11,25 @@ import pytest
 
 from perdure import Context, SealedPayload, step, workflow
 from perdure.async_client import AsyncClient
-from perdure.client import Client
 from perdure.core import limits, messages
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import BadValue, PerdureError, StepFailed, StoreUnavailable
-from perdure.core.mail import Send
-from perdure.core.messages import Work
-from perdure.core.paths import Key, Queue
+from perdure.core.messages import WorkMessage
+from perdure.core.paths import Key, QueueAddress
 from perdure.runtime import quarantine
 from perdure.runtime.engine import Engine
-from perdure.runtime.holder import persistently
-from perdure.runtime.host import open_store
+from perdure.runtime.holder import retry_with_backoff
+from perdure.runtime.local_engine import open_store
 from perdure.runtime.worker import Worker
-from perdure.stores.base import Post, Store
-from perdure.stores.codecs import Compressed
-from perdure.stores.coded import CodedStore
+from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.backup import backup
-from perdure.stores.sqlite.opening import check
+from perdure.stores.payload_codec import Compressed
+from perdure.stores.protocol import Post, Store
+from perdure.stores.sqlite.backup import back_up
+from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.sync_client import Client
 from tests.hostile import EXCEPTION_SAMPLE, EXCEPTIONS, Hostile
 from tests.stores.sqlite.world import run
 
@@ -95,7 +95,7 @@ async def told(store: Store, directory: Path) -> None:
             one for one in await handle.steps() if one.path == "fails" and one.state == "failed"
         ]:
             await asyncio.sleep(0.02)
-        await asyncio.to_thread(backup, directory / "perdure.db", directory / "backup.db")
+        await asyncio.to_thread(back_up, directory / "perdure.db", directory / "backup.db")
         assert [one.value async for one in handle.stream(follow=False)] == [{"emitted": SECRET}]
         await handle.send("end", SECRET)
         assert (await handle.result("20s")).startswith(f"{SECRET}!{SECRET}! {10_000 * len(SECRET)}")
@@ -110,14 +110,14 @@ async def told(store: Store, directory: Path) -> None:
 
 async def test_what_workflows_say_is_in_no_file_and_in_no_backup(tmp_path: Path) -> None:
     inner = SqliteStore(tmp_path / "perdure.db", synchronous="OFF")
-    await told(CodedStore(inner, Encrypted(OLD, required=True)), tmp_path)
+    await told(EncodedStore(inner, Encrypted(OLD, required=True)), tmp_path)
     await inner.backup(tmp_path / "again.db")
     assert (tmp_path / "perdure.db-wal").stat().st_size > 0
     assert list(traces(tmp_path)) == []
     await inner.close()
     assert list(traces(tmp_path)) == []
-    assert check(tmp_path / "perdure.db").damage == ()
-    restored = CodedStore(SqliteStore(tmp_path / "again.db"), Encrypted(OLD, required=True))
+    assert check_database(tmp_path / "perdure.db").damage == ()
+    restored = EncodedStore(SqliteStore(tmp_path / "again.db"), Encrypted(OLD, required=True))
     async with AsyncClient(restored) as client:
         assert SECRET in await (await client.get("1", "telling")).result("5s")
     await restored.close()
@@ -135,7 +135,7 @@ async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goe
 ) -> None:
     monkeypatch.setattr(quarantine, "SEALED_RETRY_S", 0.05)
     file = tmp_path / "perdure.db"
-    store = CodedStore(SqliteStore(file), Encrypted(OLD))
+    store = EncodedStore(SqliteStore(file), Encrypted(OLD))
     async with AsyncClient(store) as client:
         await client.start(failing.with_(id="1"), "first")
         await client.start(telling.with_(id="2"), "second")
@@ -149,7 +149,7 @@ async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goe
     await store.close()
     before = kept(file)
     for codec in (None, Encrypted(NEW), Compressed()):
-        blind = SqliteStore(file) if codec is None else CodedStore(SqliteStore(file), codec)
+        blind = SqliteStore(file) if codec is None else EncodedStore(SqliteStore(file), codec)
         engine = Engine(blind, [failing.code, telling.code], poll_s=0.02)
         running = asyncio.create_task(engine.run())
         caplog.clear()
@@ -159,7 +159,7 @@ async def test_an_engine_without_the_key_leaves_all_as_it_is_and_one_with_it_goe
         await running
         await blind.close()
         assert kept(file) == before
-    store = CodedStore(SqliteStore(file), Encrypted(NEW | OLD))
+    store = EncodedStore(SqliteStore(file), Encrypted(NEW | OLD))
     async with AsyncClient(store) as client:
         engine = Engine(store, [failing.code, telling.code])
         running = asyncio.create_task(engine.run())
@@ -195,7 +195,7 @@ async def test_the_environment_chooses_the_codec(tmp_path: Path, monkeypatch: py
         for name, value in (("COMPRESS", compress), ("KEYS", keys), ("KEYS_REQUIRED", required)):
             monkeypatch.setenv(f"PERDURE_{name}", value)
         store = open_store(url)
-        assert (repr(store._coding._codec) if isinstance(store, CodedStore) else None) == shown
+        assert (repr(store._coding._codec) if isinstance(store, EncodedStore) else None) == shown
         await store.close()
     for compress, keys, required in (("2", "", ""), ("", "nonsense", ""), ("", coded, "yes"), ("", "", "1")):
         for name, value in (("COMPRESS", compress), ("KEYS", keys), ("KEYS_REQUIRED", required)):
@@ -217,7 +217,7 @@ FORK = """
 import asyncio, os, sys
 from perdure.core.errors import StoreError
 from tests.stores.sqlite.world import *
-from perdure.stores.coded import CodedStore
+from perdure.stores.encoded_store import CodedStore
 from perdure.stores.encryption import Encrypted
 
 codec = Encrypted({"key": bytes(32)})
@@ -243,12 +243,12 @@ def test_after_a_fork_the_parent_goes_on_and_the_child_with_a_store_of_its_own(t
 
 async def test_a_worker_without_the_key_postpones_work_and_changes_no_payload(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "perdure.db"
-    work = messages.encode(Work(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
-    store = CodedStore(SqliteStore(file), Encrypted(OLD))
-    await store.commit([Post(sends=(Send(Queue("default", "remote"), "work", work),))])
+    work = messages.encode_message(WorkMessage(Key("default", "telling", "1"), (("whispered", 1),), 1, "whispered", "key"))
+    store = EncodedStore(SqliteStore(file), Encrypted(OLD))
+    await store.commit([Post(messages=(OutgoingMessage(QueueAddress("default", "remote"), "work", work),))])
     await store.close()
     before = kept(file)
-    blind = CodedStore(SqliteStore(file), Encrypted(NEW))
+    blind = EncodedStore(SqliteStore(file), Encrypted(NEW))
     worker = Worker(blind, [whispered], queues=["remote"], poll_s=0.02)
     running = asyncio.create_task(worker.run())
     while "is set aside" not in caplog.text:
@@ -268,7 +268,7 @@ async def test_a_payload_whose_key_is_missing_is_asked_for_again_and_is_no_faile
             raise answer
         return answer
 
-    assert await persistently(ask) == b"payload"
+    assert await retry_with_backoff(ask) == b"payload"
 
 
 class Failing:
@@ -312,7 +312,7 @@ async def test_whatever_a_codec_raises_or_returns_is_an_error_of_the_store_and_a
     """With an engine that has nothing in memory, since what it reads is decoded."""
     monkeypatch.setattr(quarantine, "SEALED_RETRY_S", 0.01)
     codec = Failing()
-    store = CodedStore(MemoryStore(), codec)
+    store = EncodedStore(MemoryStore(), codec)
     engine = Engine(store, [waits_for_word.code], idle_s=0, poll_s=0.01)
     running = asyncio.create_task(engine.run())
     await engine.ready()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from perdure import Definition, ExecutionFailed
-from perdure.client import AsyncClient
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Store
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Store
 from perdure.stores.redis import RedisStore
+from perdure.sync_client import AsyncClient
 from tests.stores.servers import Server, postgres, valkey
 
 pytestmark = pytest.mark.prove

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from perdure.core.attributes import Indexed
-from perdure.core.mail import Ack, Mail, Opening, Send
-from perdure.core.paths import Address, Key, Queue
-from perdure.core.where import Condition
-from perdure.stores.base import Claim, Claimed, Commit, Committed, Filter, Head, Limits, Post, QueueStand, Store
+from perdure.core.attribute_filter import AttributeCondition
+from perdure.core.attributes import IndexedAttributes
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import Claim, Claimed, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Store
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 from tests.sampling import some
 
 NOBODY = Key("acme", "order", "nobody")
 """An execution that is never started, whatever is sent to it."""
-QUEUES = [Queue(tenant, name) for tenant in ("acme", "b\0") for name in ("pay", "ship")]
+QUEUES = [QueueAddress(tenant, name) for tenant in ("acme", "b\0") for name in ("pay", "ship")]
 NAMES = ["pay", "ship", "mails\0"]
 """Queues by name. Executions are in any of them, or in none."""
 LANES = ["", "a", "b\0", "c"]
@@ -59,7 +59,7 @@ class Twins:
         self.until_s: dict[str, float] = {}
         self.epoch = 1
         self.blob_names: set[str] = set()
-        self.limits: dict[str, Limits] = {}
+        self.limits: dict[str, QueueLimits] = {}
         self.seen: set[tuple[str, bool]] = set()
         self.numbers: dict[int, int] = {}
         self.newcomers = 0
@@ -99,7 +99,7 @@ class Twins:
 
     async def compare(self) -> None:
         """All that can be seen of both is the same."""
-        await self.both(lambda store: store.heads(Filter(limit=10_000)))
+        await self.both(lambda store: store.heads(HeadFilter(limit=10_000)))
         for key in self.keys:
             await self.both(partial(read, key=key))
         for to in self.addresses:
@@ -128,12 +128,12 @@ class Twins:
             self.blob_names.update(name for name, _ in change.blobs)
         if change.acks:
             self.note("ack", done and any((ack.to, ack.key) in mail for ack in change.acks))
-        if any(send.opens for send in change.sends):
+        if any(send.opens for send in change.messages):
             self.note("open", done and answer.created)
         if isinstance(change, Post):
             if change.epoch is not None:
                 self.note("post of an epoch", done)
-            self.note("post", done and any((send.to, send.key) not in mail for send in change.sends))
+            self.note("post", done and any((send.to, send.key) not in mail for send in change.messages))
             return
         self.note("create" if change.creates else "commit", done)
         if self.epoch > 1:
@@ -163,30 +163,32 @@ class Twins:
             wake_at_s=self.some_time() if chance() < 0.4 else None,
             ended_at_s=self.clock.now_s if chance() < 0.1 else None,
             release=chance() < 0.5,
-            sends=self.some_sends(),
+            messages=self.some_sends(),
             acks=self.some_acks(),
             blobs=self.some_blobs(),
             attributes=self.some_attributes() if chance() < 0.3 else None,
         )
 
-    def some_attributes(self) -> Indexed:
+    def some_attributes(self) -> IndexedAttributes:
         return tuple((name, self.random.choice(FORMS)) for name in ATTRIBUTES if self.random.random() < 0.5)
 
     def some_post(self) -> Post:
-        return Post(epoch=self.some_epoch() if self.random.random() < 0.5 else None, sends=self.some_sends(), acks=self.some_acks(), blobs=self.some_blobs())
+        return Post(epoch=self.some_epoch() if self.random.random() < 0.5 else None, messages=self.some_sends(), acks=self.some_acks(), blobs=self.some_blobs())
 
-    def some_sends(self) -> tuple[Send, ...]:
+    def some_sends(self) -> tuple[OutgoingMessage, ...]:
         return tuple(self.some_send() for _ in range(self.random.choice([0, 0, 1, 1, 3])))
 
-    def some_send(self) -> Send:
+    def some_send(self) -> OutgoingMessage:
         to = self.random.choice(self.addresses)
         lane, priority = self.random.choice(LANES), self.random.choice([0, 0, 0, 5, -1])
         place = (self.random.choice(NAMES), lane, priority) if self.random.random() < 0.8 else ("", "", 0)
         attributes = self.some_attributes() if self.random.random() < 0.5 else ()
-        opening = Opening(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes)
+        opening = NewExecution(self.random.choice(PROGRAMS), self.random.choice(self.keys), *place, attributes)
         opens = opening if self.random.random() < 0.4 and to != NOBODY else None
         due_at_s = self.some_time() if self.random.random() < 0.4 else 0.0
-        return Send(to, self.random.choice("abc\0"), self.random.randbytes(3), due_at_s, opens, *((lane, priority) if isinstance(to, Queue) else ()))
+        return OutgoingMessage(
+            to, self.random.choice("abc\0"), self.random.randbytes(3), due_at_s, opens, *((lane, priority) if isinstance(to, QueueAddress) else ())
+        )
 
     def some_acks(self) -> tuple[Ack, ...]:
         return tuple(Ack(self.random.choice(self.addresses), self.random.choice("abc\0")) for _ in range(self.random.choice([0, 0, 0, 1, 4])))
@@ -210,8 +212,8 @@ class Twins:
             limit=self.random.choice([0, 1, 1, 2, 10, 10]),
             root=self.random.choice(self.keys) if chance() < 0.2 else None,
         )
-        holders = {head.key: head.holder for head in await self.memory.heads(Filter(limit=10_000))}
-        before_it: list[QueueStand] = await self.memory.queues()
+        holders = {head.key: head.holder for head in await self.memory.heads(HeadFilter(limit=10_000))}
+        before_it: list[QueueStatus] = await self.memory.queues()
         claimed: Claimed = await self.both(lambda store: store.claim(claim))
         self.note_limits(claim, claimed, before_it)
         self.note("claim" if claim.root is None else "claim of a family", claimed.executions)
@@ -224,11 +226,11 @@ class Twins:
         for mail in claimed.work:
             self.note("work again", mail.deliveries > 1)
 
-    def note_limits(self, claim: Claim, claimed: Claimed, before: list[QueueStand]) -> None:
+    def note_limits(self, claim: Claim, claimed: Claimed, before: list[QueueStatus]) -> None:
         """What limits have done to a claim."""
         new = [one.head.queue for one in claimed.executions if one.head.queue in self.limits]
         self.note("claim from limits", new)
-        self.note("work from limits", any(isinstance(mail.to, Queue) and mail.to.name in self.limits for mail in claimed.work))
+        self.note("work from limits", any(isinstance(mail.to, QueueAddress) and mail.to.name in self.limits for mail in claimed.work))
         full = [one for one in before if one.limits.concurrency is not None and one.executions_waiting > one.limits.concurrency - one.executions]
         self.note("held up", full and claim.limit > len(claimed.executions))
         rates = {limits.interval_s for limits in self.limits.values()} - {0.0}
@@ -236,7 +238,7 @@ class Twins:
 
     async def limit(self) -> None:
         name, chance = self.random.choice(NAMES), self.random.random
-        some = Limits(
+        some = QueueLimits(
             concurrency=self.random.choice([None, 0, 1, 2, 3]),
             per_lane=self.random.choice([None, None, 1, 2]),
             interval_s=self.random.choice([0.0, 0.0, 0.3, 7.3, 30.1]),
@@ -259,7 +261,7 @@ class Twins:
 
     async def let_go(self) -> None:
         holder = self.random.choice(HOLDERS)
-        held = [head for head in await self.memory.heads(Filter(limit=10_000)) if head.holder == holder]
+        held = [head for head in await self.memory.heads(HeadFilter(limit=10_000)) if head.holder == holder]
         self.note("let go", held and self.lives(holder))
         await self.both(lambda store: store.renew(holder, 0))
         self.until_s.pop(holder, None)
@@ -301,21 +303,21 @@ class Twins:
         self.note("read", log := await self.both(lambda store: store.read(key, after)))
         self.note("read after", log and log.rows)
         self.note("in a queue", log and log.head.queue)
-        self.note("heads", await self.both(lambda store: store.heads(Filter(tenant=tenant, statuses=statuses, limit=limit))))
+        self.note("heads", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, limit=limit))))
         where = tuple(self.some_condition() for _ in range(self.random.choice([1, 1, 2])))
-        self.note("where", await self.both(lambda store: store.heads(Filter(tenant=tenant, statuses=statuses, where=where, limit=limit))))
-        self.note("mail", await self.both(lambda store: store.mail(to)))
+        self.note("where", await self.both(lambda store: store.heads(HeadFilter(tenant=tenant, statuses=statuses, where=where, limit=limit))))
+        self.note("mail", await self.both(lambda store: store.messages(to)))
         self.note("blob", await self.both(lambda store: store.blob(name)))
         assert await self.both(lambda store: store.relay(limit)) == 0
 
-    def some_condition(self) -> Condition:
+    def some_condition(self) -> AttributeCondition:
         low, high = sorted(self.random.choices(FORMS, k=2))
         spans = self.random.choice([((b"", b"\xff"),), ((low, high),), ((low, low + b"\0"),), ((b"", low), (high, b"\xff"))])
-        return Condition(self.random.choice([*ATTRIBUTES, "c"]), spans)
+        return AttributeCondition(self.random.choice([*ATTRIBUTES, "c"]), spans)
 
     async def sweep(self) -> None:
         limit = self.random.choice([0, 1, 100])
-        self.note("sweep", await self.both(lambda store: store.sweep(limit)))
+        self.note("sweep", await self.both(lambda store: store.drop_expired(limit)))
 
     def lives(self, holder: str) -> bool:
         """Whether the lease of `holder` has not run out."""
@@ -323,7 +325,7 @@ class Twins:
 
     async def all_mail(self) -> set[tuple[Address, str]]:
         """Who has mail of which keys."""
-        return {(to, mail.key) for to in self.addresses for mail in await self.memory.mail(to)}
+        return {(to, mail.key) for to in self.addresses for mail in await self.memory.messages(to)}
 
 
 async def read(store: Store, key: Key) -> object:
@@ -331,7 +333,7 @@ async def read(store: Store, key: Key) -> object:
 
 
 async def mail(store: Store, to: Address) -> object:
-    return await store.mail(to)
+    return await store.messages(to)
 
 
 async def blob(store: Store, name: str) -> object:
@@ -342,13 +344,13 @@ async def queues(store: Store) -> object:
     return await store.queues()
 
 
-def mail_in(answer: object) -> list[Mail]:
+def mail_in(answer: object) -> list[QueuedMessage]:
     """All mail in an answer of a store."""
     match answer:
         case Claimed():
             return [*(mail for assignment in answer.executions for mail in assignment.mail), *answer.work]
         case list():
-            return [mail for mail in answer if isinstance(mail, Mail)]
+            return [mail for mail in answer if isinstance(mail, QueuedMessage)]
         case _:
             return []
 
@@ -356,7 +358,7 @@ def mail_in(answer: object) -> list[Mail]:
 def unnumbered(answer: object) -> object:
     """The answer, with all of its mail numbered 0."""
     match answer:
-        case Mail():
+        case QueuedMessage():
             return replace(answer, number=0)
         case Claimed():
             executions = [replace(assignment, mail=tuple(map(unnumbered, assignment.mail))) for assignment in answer.executions]

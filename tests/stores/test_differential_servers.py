@@ -7,7 +7,7 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 from redis.asyncio import Redis
 
-from perdure.stores.postgres import PostgresStore
+from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.redis import PREFIX, RedisStore
 from tests.stores import test_differential as walk
 from tests.stores.servers import Server, postgres, valkey

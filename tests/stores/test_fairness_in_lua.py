@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from redis import Redis
 
-from perdure.stores.base import Limits
-from perdure.stores.fairness import Candidate, Stand, allowed, choose, next_free_at, next_turn, used
+from perdure.stores.fairness import Candidate, QueueState, choose_candidates, next_lane_turn, next_start_at, rate_used_until, starts_allowed
+from perdure.stores.protocol import QueueLimits
 from perdure.stores.redis import FAIRNESS
 from tests.stores.servers import valkey
 
@@ -43,17 +43,22 @@ def test_it_chooses_what_the_rule_in_python_chooses(seed: int, redis: Redis) -> 
     for case in range(3_000):
         stand, ready, most = some_stand(chance), some_candidates(chance), chance.choice([0, 1, 3, 10, 100])
         limits, free_at_s = stand.limits, stand.free_at_s
-        chosen = [one.number for one in choose(stand, ready, NOW_S, most)]
+        chosen = [one.number for one in choose_candidates(stand, ready, NOW_S, most)]
         sizes.add(len(chosen))
-        times = [allowed(limits, free_at_s, NOW_S), used(limits, free_at_s, NOW_S, most), next_free_at(limits, free_at_s), next_turn(free_at_s, NOW_S)]
+        times = [
+            starts_allowed(limits, free_at_s, NOW_S),
+            rate_used_until(limits, free_at_s, NOW_S, most),
+            next_start_at(limits, free_at_s),
+            next_lane_turn(free_at_s, NOW_S),
+        ]
         asked = {"stand": stand._asdict(), "ready": ready, "now_s": NOW_S, "most": most}
         told: bytes = script(args=[msgspec.msgpack.encode(asked)])
         assert msgspec.msgpack.decode(told) == [chosen, *times], f"seed {seed}, case {case}: {asked}"
     assert len(sizes) > 20, "the cases are too much alike"
 
 
-def some_stand(chance: random.Random) -> Stand:
-    limits = Limits(
+def some_stand(chance: random.Random) -> QueueState:
+    limits = QueueLimits(
         chance.choice([None, None, 0, 1, 3, 8, 30]),
         chance.choice([None, None, None, 0, 1, 2, 5]),
         chance.choice([0.0, 0.0, 0.1, 1 / 3, 7.0]),
@@ -61,7 +66,7 @@ def some_stand(chance: random.Random) -> Stand:
     )
     held = {lane: chance.randrange(5) for lane in LANES if chance.random() < 0.4}
     served = {lane: NOW_S - chance.choice([0, 1e-6, 0.4, 1 / 3, 5, 20]) for lane in LANES if chance.random() < 0.6}
-    return Stand(limits, held, served, NOW_S + chance.choice([-1e9, -3, 0, 0.1, 0.2, 1 / 3, 1.0, 20.0]))
+    return QueueState(limits, held, served, NOW_S + chance.choice([-1e9, -3, 0, 0.1, 0.2, 1 / 3, 1.0, 20.0]))
 
 
 def some_candidates(chance: random.Random) -> list[Candidate]:

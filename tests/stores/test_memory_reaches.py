@@ -2,11 +2,11 @@
 
 import pytest
 
-from perdure.core.mail import Ack
-from perdure.stores.base import Committed, Post, Store
+from perdure.core.envelopes import Ack
 from perdure.stores.memory import MemoryStore
-from perdure.testing.conformance import Clock, StoreConformance, World
-from perdure.testing.conformance.world import key, letter, opening, queue
+from perdure.stores.protocol import Committed, Post, Store
+from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
+from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 
 
 class Interrupted(Exception):
@@ -39,10 +39,10 @@ class TestMemoryStoreOfSeveralReaches(StoreConformance):
             await store.relay()
         store.fails = False
 
-    async def test_only_what_stays_in_the_reach_is_there_before_the_relay(self, world: World) -> None:
+    async def test_only_what_stays_in_the_reach_is_there_before_the_relay(self, world: StoreWorld) -> None:
         await world.open(key())
         children = [key(str(number)) for number in range(2, 40)]
-        answer = await world.store.commit([world.decision(key(), 0, sends=tuple(opening(child) for child in children))])
+        answer = await world.store.commit([world.decision(key(), 0, messages=tuple(start_message(child) for child in children))])
         (committed,) = answer
         assert isinstance(committed, Committed)
         existing = [child for child in children if await world.store.read(child)]
@@ -51,20 +51,22 @@ class TestMemoryStoreOfSeveralReaches(StoreConformance):
         assert await world.store.relay(limit=1000) == len(children) - len(existing)
         assert [child for child in children if await world.store.read(child)] == children
 
-    async def test_a_post_has_the_reach_of_its_first_send(self, world: World) -> None:
+    async def test_a_post_has_the_reach_of_its_first_send(self, world: StoreWorld) -> None:
         for first in (key(str(number)) for number in range(10)):
-            await world.store.commit([Post(sends=(letter(first), *(letter(queue(str(number)), first.id) for number in range(10))), acks=(Ack(first, "old"),))])
+            await world.store.commit(
+                [Post(messages=(plain_message(first), *(plain_message(queue(str(number)), first.id) for number in range(10))), acks=(Ack(first, "old"),))]
+            )
             assert await world.keys(first) == ["letter"]
         arrived = sum([len(await world.keys(queue(str(number)))) for number in range(10)])
         assert await world.store.relay(limit=1000) == 100 - arrived > 0
 
-    async def test_the_spread_is_the_same_in_every_process(self, world: World) -> None:
-        await world.store.commit([Post(sends=tuple(letter(key(str(number))) for number in range(20)))])
+    async def test_the_spread_is_the_same_in_every_process(self, world: StoreWorld) -> None:
+        await world.store.commit([Post(messages=tuple(plain_message(key(str(number))) for number in range(20)))])
         assert [number for number in range(20) if await world.keys(key(str(number)))] == [0, 2, 4, 5, 9, 12, 15, 16, 18]
 
-    async def test_what_arrives_again_after_it_was_handled_is_delivered_again(self, world: World) -> None:
+    async def test_what_arrives_again_after_it_was_handled_is_delivered_again(self, world: StoreWorld) -> None:
         away = key("1")
-        await world.store.commit([Post(sends=(letter(key("0")), letter(away, "twice")))])
+        await world.store.commit([Post(messages=(plain_message(key("0")), plain_message(away, "twice")))])
         await self.interrupt_relay(world.store)
         assert await world.keys(away) == ["twice"]
         await world.store.commit([Post(acks=(Ack(away, "twice"),))])

@@ -8,10 +8,10 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure.core.errors import ProgrammingError, StoreUnavailable
-from perdure.stores.base import Committed, Limits, Post, Store
-from perdure.stores.postgres import PostgresStore
-from perdure.testing.conformance import Clock, StoreConformance, World
-from perdure.testing.conformance.world import key, letter, opening, queue
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Committed, Post, QueueLimits, Store
+from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
+from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 from tests.stores.lanes import SINCE, serve_lanes
 from tests.stores.servers import Server, postgres
 from tests.stores.shared import SharedStore
@@ -52,7 +52,7 @@ async def empty(server: Server) -> None:
 
 async def test_a_database_that_is_not_there_is_said_to_be_so(server: Server) -> None:
     with pytest.raises(StoreUnavailable, match='database "other" does not exist; look whether'):
-        await PostgresStore(server.url.replace("/postgres?", "/other?")).moment()
+        await PostgresStore(server.url.replace("/postgres?", "/other?")).store_time()
 
 
 EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdure.vault;
@@ -65,14 +65,14 @@ EARLIER = """DROP TABLE perdure.queues, perdure.lanes, perdure.attributes, perdu
 async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them(server: Server) -> None:
     await empty(server)
     store = PostgresStore(server.url)
-    await store.commit([Post(sends=(opening(key()), letter(queue(), "a"), letter(queue(), "b")))])
+    await store.commit([Post(messages=(start_message(key()), plain_message(queue(), "a"), plain_message(queue(), "b")))])
     await store.close()
     connection = await asyncpg.connect(server.url)
     await connection.execute(EARLIER)
     await connection.close()
     stores = [PostgresStore(server.url) for _ in range(2)]
-    await asyncio.gather(*(store.limit("pay", Limits(1)) for store in stores))
-    world = World(stores[0], Clock(), (await stores[0].moment()).epoch)
+    await asyncio.gather(*(store.limit("pay", QueueLimits(1)) for store in stores))
+    world = StoreWorld(stores[0], Clock(), (await stores[0].store_time()).epoch)
     await world.renew("one")
     claimed = await world.claim(queues=["pay"])
     assert ([one.head.key for one in claimed.executions], [mail.key for mail in claimed.work]) == ([key()], ["a"])
@@ -83,7 +83,7 @@ async def test_what_was_kept_before_queues_had_limits_is_handed_over_within_them
 async def test_lanes_that_were_served_long_ago_are_forgotten(server: Server) -> None:
     await empty(server)
     store = PostgresStore(server.url, clock := Clock())
-    await serve_lanes(World(store, clock, (await store.moment()).epoch))
+    await serve_lanes(StoreWorld(store, clock, (await store.store_time()).epoch))
     await store.close()
     connection = await asyncpg.connect(server.url)
     counts = await connection.fetch("SELECT queue, count(*), bool_or(lane = 'again') FROM perdure.lanes GROUP BY queue ORDER BY queue")
@@ -95,7 +95,7 @@ async def test_lanes_that_were_served_long_ago_are_forgotten(server: Server) -> 
 async def test_a_commit_may_open_more_executions_than_postgres_has_locks(server: Server) -> None:
     await empty(server)
     store = PostgresStore(server.url)
-    (answer,) = await store.commit([Post(sends=tuple(opening(key(str(number))) for number in range(10_000)))])
+    (answer,) = await store.commit([Post(messages=tuple(start_message(key(str(number))) for number in range(10_000)))])
     assert isinstance(answer, Committed) and len(answer.created) == 10_000
     await store.close()
 

@@ -9,11 +9,11 @@ import asyncpg  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from perdure.core.errors import StoreUnavailable
-from perdure.stores.base import Committed, Post, Raised, Refused, Superseded
-from perdure.stores.postgres import SPARE_MAX, TRANSACTIONS_MAX, PostgresStore
-from perdure.stores.postgres_transactions import OWN
-from perdure.testing.conformance import Clock, World
-from perdure.testing.conformance.world import key, letter
+from perdure.stores.postgres.store import SPARE_CONNECTIONS_MAX, TRANSACTIONS_MAX, PostgresStore
+from perdure.stores.postgres.transactional_steps import PERDURE_TABLES
+from perdure.stores.protocol import Committed, Post, Superseded, TransactionRaised, TransactionRefused
+from perdure.testing.conformance import Clock, StoreWorld
+from perdure.testing.conformance.store_world import key, plain_message
 from tests.stores.proxy import Loss, proxied
 from tests.stores.servers import Server, postgres
 from tests.stores.test_postgres import empty
@@ -37,7 +37,7 @@ class TestPostgresTransactions(TransactingStore):
     """The suite, and more."""
 
     @pytest.fixture
-    async def world(self, server: Server) -> AsyncIterator[World]:
+    async def world(self, server: Server) -> AsyncIterator[StoreWorld]:
         self.server = server
         await empty(server)
         self.other = await asyncpg.connect(server.url)
@@ -51,10 +51,10 @@ class TestPostgresTransactions(TransactingStore):
         await self.other.close()
 
     @staticmethod
-    async def world_at(url: str) -> World:
+    async def world_at(url: str) -> StoreWorld:
         clock = Clock()
         store = PostgresStore(url, clock)
-        return World(store, clock, (await store.moment()).epoch)
+        return StoreWorld(store, clock, (await store.store_time()).epoch)
 
     async def words(self) -> list[str]:
         return [row[0] for row in await self.other.fetch("SELECT word FROM words ORDER BY word")]
@@ -62,7 +62,7 @@ class TestPostgresTransactions(TransactingStore):
     # What becomes of a transaction that gets lost.
 
     @pytest.mark.parametrize("loss", ["commit", "answer"])
-    async def test_what_became_of_a_commit_whose_answer_was_lost_is_found_out(self, world: World, loss: Loss) -> None:
+    async def test_what_became_of_a_commit_whose_answer_was_lost_is_found_out(self, world: StoreWorld, loss: Loss) -> None:
         async with proxied(self.server.url, b"INSERT INTO words") as proxy:
             far = await self.world_at(proxy.url)
             proxy.losses.append(loss)
@@ -70,11 +70,11 @@ class TestPostgresTransactions(TransactingStore):
                 await transact(far, guard(answer="answer a"), writes("a"))
             assert proxy.lost == [loss]
             again = await transact(far, guard(answer="answer a"), writes("b"))
-            assert again == Refused(answered=True) if loss == "answer" else isinstance(again, Committed)
+            assert again == TransactionRefused(answered=True) if loss == "answer" else isinstance(again, Committed)
             await far.store.close()
         assert await self.words() == (["a"] if loss == "answer" else ["b"])
 
-    async def test_a_transaction_whose_connection_is_killed_leaves_nothing_and_may_be_made_again(self, world: World) -> None:
+    async def test_a_transaction_whose_connection_is_killed_leaves_nothing_and_may_be_made_again(self, world: StoreWorld) -> None:
         async def dies(transaction: Any) -> Post:
             await transaction.execute("INSERT INTO words VALUES ('a')")
             await self.other.execute("SELECT pg_terminate_backend($1)", transaction.connection.get_server_pid())
@@ -86,7 +86,7 @@ class TestPostgresTransactions(TransactingStore):
         assert isinstance(await transact(world, guard(), writes("b")), Committed)
         assert await self.words() == ["b"]
 
-    async def test_who_tries_again_waits_for_the_one_before_and_finds_its_answer(self, world: World) -> None:
+    async def test_who_tries_again_waits_for_the_one_before_and_finds_its_answer(self, world: StoreWorld) -> None:
         """As who has lost the connection, while the server has not noticed yet."""
         here, go = asyncio.Event(), asyncio.Event()
         first = asyncio.create_task(transact(world, guard(answer="answer a"), held(writes("a"), here, go)))
@@ -95,10 +95,10 @@ class TestPostgresTransactions(TransactingStore):
         await asyncio.sleep(0.1)
         assert not second.done()
         go.set()
-        assert isinstance(await first, Committed) and await second == Refused(answered=True)
+        assert isinstance(await first, Committed) and await second == TransactionRefused(answered=True)
         assert await self.words() == ["a"]
 
-    async def test_one_that_is_cancelled_leaves_nothing(self, world: World) -> None:
+    async def test_one_that_is_cancelled_leaves_nothing(self, world: StoreWorld) -> None:
         here = asyncio.Event()
         task = asyncio.create_task(transact(world, guard(), held(writes("a"), here, asyncio.Event())))
         await here.wait()
@@ -108,7 +108,7 @@ class TestPostgresTransactions(TransactingStore):
         assert isinstance(await transact(world, guard(), writes("b")), Committed)
         assert await self.words() == ["b"]
 
-    async def test_one_that_is_cancelled_while_it_commits_is_waited_for_by_all_that_come_after(self, world: World) -> None:
+    async def test_one_that_is_cancelled_while_it_commits_is_waited_for_by_all_that_come_after(self, world: StoreWorld) -> None:
         async with proxied(self.server.url, b"INSERT INTO words") as proxy:
             far = await self.world_at(proxy.url)
             proxy.losses.append("late")
@@ -122,7 +122,7 @@ class TestPostgresTransactions(TransactingStore):
             await asyncio.sleep(0.1)
             assert await world.claimed("two") == [] and not again.done()
             proxy.go.set()
-            assert await again == Refused(answered=True)
+            assert await again == TransactionRefused(answered=True)
             (claimed,) = (await world.claim("two")).executions
             assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
             await far.store.close()
@@ -130,7 +130,7 @@ class TestPostgresTransactions(TransactingStore):
 
     # What others do meanwhile.
 
-    async def test_nobody_claims_the_execution_before_the_transaction_has_ended_and_then_with_its_answer(self, world: World) -> None:
+    async def test_nobody_claims_the_execution_before_the_transaction_has_ended_and_then_with_its_answer(self, world: StoreWorld) -> None:
         here, go = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(transact(world, guard(), held(writes("a"), here, go)))
         await here.wait()
@@ -141,17 +141,17 @@ class TestPostgresTransactions(TransactingStore):
         (claimed,) = (await world.claim("two")).executions
         assert [mail.key for mail in claimed.mail] == ["start", "answer a"]
 
-    async def test_nobody_waits_to_send_to_the_execution(self, world: World) -> None:
+    async def test_nobody_waits_to_send_to_the_execution(self, world: StoreWorld) -> None:
         here, go = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(transact(world, guard(), held(writes("a"), here, go)))
         await here.wait()
         async with asyncio.timeout(5):
-            await world.post(letter(key(), "meanwhile"))
+            await world.post(plain_message(key(), "meanwhile"))
         go.set()
         assert isinstance(await task, Committed)
         assert await world.keys(key()) == ["start", "meanwhile", "answer a"]
 
-    async def test_an_epoch_that_begins_meanwhile_refuses_it(self, world: World) -> None:
+    async def test_an_epoch_that_begins_meanwhile_refuses_it(self, world: StoreWorld) -> None:
         here, go = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(transact(world, guard(), held(writes("a"), here, go)))
         await here.wait()
@@ -160,19 +160,19 @@ class TestPostgresTransactions(TransactingStore):
         go.set()
         assert await task == Superseded(epoch) and await self.words() == []
 
-    async def test_more_at_once_than_there_are_connections_for_all_come_to_their_turn(self, world: World) -> None:
+    async def test_more_at_once_than_there_are_connections_for_all_come_to_their_turn(self, world: StoreWorld) -> None:
         count = 3 * TRANSACTIONS_MAX
         answers = await asyncio.gather(*(transact(world, guard(answer=f"answer {n}"), writes(f"{n}")) for n in range(count)))
         assert {type(answer) for answer in answers} == {Committed} and len(await self.words()) == count
         async with asyncio.timeout(5):
-            while await self.other.fetchval(OTHERS) > SPARE_MAX + 1:
+            while await self.other.fetchval(OTHERS) > SPARE_CONNECTIONS_MAX + 1:
                 await asyncio.sleep(0.01)
 
-    async def test_what_is_let_alone_are_all_tables_of_perdure_s(self, world: World) -> None:
+    async def test_what_is_let_alone_are_all_tables_of_perdure_s(self, world: StoreWorld) -> None:
         found = await self.other.fetch("SELECT relname FROM pg_class WHERE relnamespace = 'perdure'::regnamespace AND relkind = 'r'")
-        assert {row[0] for row in found} - {"words", "twice", "payments"} == {*OWN}
+        assert {row[0] for row in found} - {"words", "twice", "payments"} == {*PERDURE_TABLES}
 
-    async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_done_again(self, world: World) -> None:
+    async def test_of_two_that_wait_for_each_other_postgres_ends_one_which_may_be_done_again(self, world: StoreWorld) -> None:
         await self.other.execute("INSERT INTO words VALUES ('x'), ('y')")
         both = asyncio.Barrier(2)
 
@@ -197,27 +197,27 @@ class TestPostgresTransactions(TransactingStore):
     # What users may not do.
 
     @pytest.mark.parametrize("sql", ["DELETE FROM perdure.mail", "UPDATE perdure.heads SET status = 'x'", "INSERT INTO perdure.blobs VALUES ('', '')"])
-    async def test_perdure_s_tables_are_let_alone(self, world: World, sql: str) -> None:
+    async def test_perdure_s_tables_are_let_alone(self, world: StoreWorld, sql: str) -> None:
         assert isinstance(await transact(world, guard(), writes("a")), Committed)  # whose own changes are not the next one's
         answer = await transact(world, guard(answer="2"), writes("b", sql=sql))
-        assert isinstance(answer, Raised) and "changed Perdure's own tables" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "changed Perdure's own tables" in str(answer.error)
         assert await self.words() == ["a"] and await world.keys(key()) == ["start", "answer a"]
 
-    async def test_two_statements_at_once_are_refused(self, world: World) -> None:
+    async def test_two_statements_at_once_are_refused(self, world: StoreWorld) -> None:
         answer = await transact(world, guard(), writes("a", sql="SELECT 1; COMMIT"))
-        assert isinstance(answer, Raised) and "multiple commands" in str(answer.error) and await self.words() == []
+        assert isinstance(answer, TransactionRaised) and "multiple commands" in str(answer.error) and await self.words() == []
 
     @pytest.mark.parametrize("sql", ["COMMIT", "ROLLBACK; BEGIN"])
-    async def test_who_ends_it_by_way_of_the_connection_is_told(self, world: World, sql: str) -> None:
+    async def test_who_ends_it_by_way_of_the_connection_is_told(self, world: StoreWorld, sql: str) -> None:
         async def ends(transaction: Any) -> Post:
             await transaction.connection.execute(sql)
-            return Post(sends=(letter(key(), "answer"),))
+            return Post(messages=(plain_message(key(), "answer"),))
 
         answer = await transact(world, guard(), ends)
-        assert isinstance(answer, Raised) and "has ended its transaction itself" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "has ended its transaction itself" in str(answer.error)
         assert await world.keys(key()) == ["start"]
 
-    async def test_after_an_error_of_the_database_it_can_only_fail_but_for_a_savepoint(self, world: World) -> None:
+    async def test_after_an_error_of_the_database_it_can_only_fail_but_for_a_savepoint(self, world: StoreWorld) -> None:
         async def goes_on(transaction: Any) -> Post:
             with pytest.raises(asyncpg.PostgresError):
                 await transaction.execute("SELECT 1 / 0")
@@ -231,14 +231,14 @@ class TestPostgresTransactions(TransactingStore):
             return await writes("a")(transaction)
 
         answer = await transact(world, guard(), goes_on)
-        assert isinstance(answer, Raised) and "went on after an error of the database" in str(answer.error)
+        assert isinstance(answer, TransactionRaised) and "went on after an error of the database" in str(answer.error)
         assert isinstance(await transact(world, guard(), saves), Committed) and await self.words() == ["a"]
 
-    async def test_what_would_fail_at_the_commit_fails_the_step(self, world: World) -> None:
+    async def test_what_would_fail_at_the_commit_fails_the_step(self, world: StoreWorld) -> None:
         answer = await transact(world, guard(), writes("a", sql="INSERT INTO twice VALUES ('x'), ('x')"))
-        assert isinstance(answer, Raised) and "twice" in str(answer.error) and await self.words() == []
+        assert isinstance(answer, TransactionRaised) and "twice" in str(answer.error) and await self.words() == []
 
-    async def test_what_a_step_sets_for_its_session_is_not_the_next_one_s(self, world: World) -> None:
+    async def test_what_a_step_sets_for_its_session_is_not_the_next_one_s(self, world: StoreWorld) -> None:
         found: list[str] = []
 
         async def looks(transaction: Any) -> Post:

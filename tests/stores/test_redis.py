@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from redis.asyncio import Redis
 
+from perdure.core.envelopes import Ack
 from perdure.core.errors import ProgrammingError, StoreUnavailable
-from perdure.core.mail import Ack
-from perdure.stores.base import Committed, Post, Store, Superseded
+from perdure.stores.protocol import Committed, Post, Store, Superseded
 from perdure.stores.redis import RedisStore
-from perdure.testing.conformance import Clock, StoreConformance, World
-from perdure.testing.conformance.world import key, letter
+from perdure.testing.conformance import Clock, StoreConformance, StoreWorld
+from perdure.testing.conformance.store_world import key, plain_message
 from tests.stores.servers import Server, valkey
 from tests.stores.shared import SharedStore
 
@@ -46,32 +46,32 @@ async def empty(server: Server) -> None:
 
 
 @pytest.fixture
-async def world(server: Server) -> AsyncIterator[World]:
+async def world(server: Server) -> AsyncIterator[StoreWorld]:
     await empty(server)
     clock = Clock()
     store = RedisStore(server.url, clock)
-    yield World(store, clock, (await store.moment()).epoch)
+    yield StoreWorld(store, clock, (await store.store_time()).epoch)
     await store.close()
 
 
-async def test_what_was_decided_before_all_was_lost_is_refused(server: Server, world: World) -> None:
+async def test_what_was_decided_before_all_was_lost_is_refused(server: Server, world: StoreWorld) -> None:
     await world.commit(key(), creates=True)
     lost = await world.store.raise_epoch()
     world.clock.advance(60)
     await empty(server)
-    epoch = (await world.store.moment()).epoch
+    epoch = (await world.store.store_time()).epoch
     assert epoch > lost
     assert await world.commit(key(), 1) == Superseded(epoch)
 
 
-async def test_a_server_without_memory_makes_nothing_of_a_change(server: Server, world: World) -> None:
+async def test_a_server_without_memory_makes_nothing_of_a_change(server: Server, world: StoreWorld) -> None:
     await world.open(key())
-    before = await world.store.heads(), await world.store.mail(key())
+    before = await world.store.heads(), await world.store.messages(key())
     async with Redis.from_url(server.url) as client:
         await client.config_set("maxmemory", 1)
         with pytest.raises(StoreUnavailable, match="maxmemory"):
-            await world.commit(key(), 0, blobs=(("blob", b"bytes"),), sends=(letter(key("other")), letter(key())))
-        assert (await world.store.heads(), await world.store.mail(key()), await world.store.blob("blob")) == (*before, None)
+            await world.commit(key(), 0, blobs=(("blob", b"bytes"),), messages=(plain_message(key("other")), plain_message(key())))
+        assert (await world.store.heads(), await world.store.messages(key()), await world.store.blob("blob")) == (*before, None)
         (answer,) = await world.store.commit([Post(acks=(Ack(key(), "start"),))])
         await client.config_set("maxmemory", 0)
     assert isinstance(answer, Committed)

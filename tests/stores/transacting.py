@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure.core.mail import Ack
-from perdure.stores.base import Committed, Guard, Post, Raised, Refused, Superseded
-from perdure.testing.conformance import World
-from perdure.testing.conformance.world import key, letter, queue
+from perdure.core.envelopes import Ack
+from perdure.stores.protocol import Committed, Post, Superseded, TransactionGuard, TransactionRaised, TransactionRefused
+from perdure.testing.conformance import StoreWorld
+from perdure.testing.conformance.store_world import key, plain_message, queue
 
 Work = Callable[[Any], Coroutine[Any, Any, Post]]
 
@@ -23,17 +23,17 @@ def writes(word: str, *sends: Any, acks: tuple[Ack, ...] = (), fails: bool = Fal
             await transaction.execute(sql)
         if fails:
             raise ValueError(word)
-        return Post(sends=(letter(key(), f"answer {word}"), *sends), acks=acks)
+        return Post(messages=(plain_message(key(), f"answer {word}"), *sends), acks=acks)
 
     return work
 
 
-def guard(holder: str = "one", answer: str = "answer", epoch: int = 1, work: Ack | None = None) -> Guard:
-    return Guard(key=key(), holder=holder, epoch=epoch, answer=answer, work=work)
+def guard(holder: str = "one", answer: str = "answer", epoch: int = 1, work: Ack | None = None) -> TransactionGuard:
+    return TransactionGuard(key=key(), holder=holder, epoch=epoch, answer=answer, work=work)
 
 
-async def transact(world: World, of: Guard, work: Work) -> Any:
-    """See `Transacting.transact`."""
+async def transact(world: StoreWorld, of: TransactionGuard, work: Work) -> Any:
+    """See `TransactionalStore.transact`."""
     return await world.store.transact(of, work)  # type: ignore[attr-defined]  # that it can is what is tested here
 
 
@@ -44,48 +44,48 @@ class TransactingStore:
         """All words, in order."""
         raise NotImplementedError
 
-    async def test_what_is_written_and_the_answer_are_one(self, world: World) -> None:
+    async def test_what_is_written_and_the_answer_are_one(self, world: StoreWorld) -> None:
         assert isinstance(await transact(world, guard(), writes("a")), Committed)
         assert await self.words() == ["a"] and await world.keys(key()) == ["start", "answer a"]
 
-    async def test_who_does_not_hold_the_execution_any_more_writes_nothing(self, world: World) -> None:
-        assert await transact(world, guard("two"), writes("a")) == Refused()
+    async def test_who_does_not_hold_the_execution_any_more_writes_nothing(self, world: StoreWorld) -> None:
+        assert await transact(world, guard("two"), writes("a")) == TransactionRefused()
         await world.renew("one", lease_s=0)
         assert await world.claimed("two") == [key()]
-        assert await transact(world, guard("one"), writes("b")) == Refused()
+        assert await transact(world, guard("one"), writes("b")) == TransactionRefused()
         assert await self.words() == [] and await world.keys(key()) == ["start"]
 
-    async def test_who_is_of_an_earlier_epoch_writes_nothing(self, world: World) -> None:
+    async def test_who_is_of_an_earlier_epoch_writes_nothing(self, world: StoreWorld) -> None:
         epoch = await world.store.raise_epoch()
         assert await transact(world, guard(), writes("a")) == Superseded(epoch)
         assert await self.words() == []
 
-    async def test_what_was_answered_is_not_done_again(self, world: World) -> None:
+    async def test_what_was_answered_is_not_done_again(self, world: StoreWorld) -> None:
         assert type(await transact(world, guard(answer="answer a"), writes("a"))) is Committed
-        assert await transact(world, guard(answer="answer a"), writes("b")) == Refused(answered=True)
+        assert await transact(world, guard(answer="answer a"), writes("b")) == TransactionRefused(answered=True)
         assert await self.words() == ["a"]
 
-    async def test_who_does_not_lease_the_work_any_more_writes_nothing(self, world: World) -> None:
-        await world.post(letter(queue(), "work"))
+    async def test_who_does_not_lease_the_work_any_more_writes_nothing(self, world: StoreWorld) -> None:
+        await world.post(plain_message(queue(), "work"))
         ack = Ack(queue(), "work")
-        assert await transact(world, guard(work=ack), writes("a", acks=(ack,))) == Refused(), "nobody has leased it"
+        assert await transact(world, guard(work=ack), writes("a", acks=(ack,))) == TransactionRefused(), "nobody has leased it"
         await world.work("two")
-        assert await transact(world, guard("one", work=ack), writes("b", acks=(ack,))) == Refused()
+        assert await transact(world, guard("one", work=ack), writes("b", acks=(ack,))) == TransactionRefused()
         assert isinstance(await transact(world, guard("two", work=ack), writes("c", acks=(ack,))), Committed)
         assert await self.words() == ["c"] and await world.keys(queue()) == []
 
-    async def test_what_fails_leaves_nothing_and_hurts_nobody_beside_it(self, world: World) -> None:
+    async def test_what_fails_leaves_nothing_and_hurts_nobody_beside_it(self, world: StoreWorld) -> None:
         answers = await asyncio.gather(*(transact(world, guard(), writes(word, fails=word in "bd")) for word in "abcda"))
-        assert [type(answer) for answer in answers[1:4]] == [Raised, Committed, Raised]
-        assert {type(answers[0]), type(answers[4])} == {Committed, Raised}, "a word is there once"
+        assert [type(answer) for answer in answers[1:4]] == [TransactionRaised, Committed, TransactionRaised]
+        assert {type(answers[0]), type(answers[4])} == {Committed, TransactionRaised}, "a word is there once"
         assert await self.words() == ["a", "c"] and sorted(await world.keys(key())) == ["answer a", "answer c", "start"]
 
     @pytest.mark.parametrize("sql", ["COMMIT", "ROLLBACK", "/* by hand */ savepoint x", "-- so\n END"])
-    async def test_the_end_of_the_transaction_is_not_the_user_s(self, world: World, sql: str) -> None:
+    async def test_the_end_of_the_transaction_is_not_the_user_s(self, world: StoreWorld, sql: str) -> None:
         answer = await transact(world, guard(), writes("a", sql=sql))
-        assert isinstance(answer, Raised) and await self.words() == [] and await world.keys(key()) == ["start"]
+        assert isinstance(answer, TransactionRaised) and await self.words() == [] and await world.keys(key()) == ["start"]
 
-    async def test_placeholders_may_have_numbers(self, world: World) -> None:
+    async def test_placeholders_may_have_numbers(self, world: StoreWorld) -> None:
         found: list[Any] = []
 
         async def work(transaction: Any) -> Post:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from perdure.tasks.app import App, description
+from perdure.tasks.http_endpoint import TaskApp, openapi_description
 
-DESCRIPTION: dict[str, Any] = json.loads(description())
+DESCRIPTION: dict[str, Any] = json.loads(openapi_description())
 JSON = (b"content-type", b"application/json")
 HERE = (b"host", b"127.0.0.1:7800")
 
@@ -28,7 +28,9 @@ class Told(NamedTuple):
         return str(self.body["error"]["type"])
 
 
-async def ask(app: App, path: str, body: Any = None, *, method: str = "POST", headers: Sequence[tuple[bytes, bytes]] = (HERE, JSON), **how: Any) -> Told | None:
+async def ask(
+    app: TaskApp, path: str, body: Any = None, *, method: str = "POST", headers: Sequence[tuple[bytes, bytes]] = (HERE, JSON), **how: Any
+) -> Told | None:
     """Ask once. `parts` are the pieces in which the body comes, each after `pause_s`; after `leaves_s` whoever asks is gone. None, if nothing was answered."""
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     parts = list(how.get("parts", [raw]))
@@ -55,7 +57,7 @@ async def ask(app: App, path: str, body: Any = None, *, method: str = "POST", he
     return told
 
 
-async def told(app: App, path: str, body: Any = None, **how: Any) -> Told:
+async def told(app: TaskApp, path: str, body: Any = None, **how: Any) -> Told:
     """What is answered."""
     found = await ask(app, path, body, **how)
     assert found is not None

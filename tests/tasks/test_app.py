@@ -13,16 +13,16 @@ import pytest
 from perdure import Context, ExecutionFailed, Retry, step, workflow
 from perdure.core import events as e
 from perdure.core import limits, messages
-from perdure.core.paths import Queue
-from perdure.runtime.loans import LEASE_MAX_S, LEASE_S, LIMIT_MAX, WAIT_MAX_S
-from perdure.tasks.access import ALL, Access, Grant
-from perdure.tasks.app import BODY_BYTES_MAX, BODY_S, LATE, App
-from perdure.tasks.messages import Complete, Fail, Heartbeat, Lease, Task
-from perdure.testing.virtual import run
+from perdure.core.paths import QueueAddress
+from perdure.runtime.task_broker import TASK_LEASE_MAX_S, TASK_LEASE_S, TASK_WAIT_MAX_S, TASKS_PER_REQUEST_MAX
+from perdure.tasks.http_endpoint import BODY_BYTES_MAX, BODY_S, LEASE_END_ERRORS, TaskApp
+from perdure.tasks.worker_protocol import CompleteBody, FailBody, HeartbeatBody, LeaseBody, LeasedTask
+from perdure.tasks.worker_tokens import FULL_GRANT, TokenGrant, WorkerAccess
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import Cluster, Process, cluster, now_s, settle
 from tests.tasks.asking import DESCRIPTION, HERE, JSON, Told, ask, is_valid, told, valid
 
-EVERYBODY = Access({})
+EVERYBODY = WorkerAccess({})
 TOKEN = "correct horse battery staple".replace(" ", "-")
 BEARER = (b"authorization", f"Bearer {TOKEN}".encode())
 
@@ -45,7 +45,7 @@ class Desk:
 
     def __init__(self, c: Cluster, engine: Process, process: Process) -> None:
         self.c, self.engine, self.process = c, engine, process
-        self.app = App(process.lender, EVERYBODY)
+        self.app = TaskApp(process.broker, EVERYBODY)
 
     async def ask(self, path: str, body: Any = None, **how: Any) -> Told:
         return await told(self.app, path, body, **how)
@@ -73,7 +73,7 @@ def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> Callable[[], N
     @wraps(test)
     async def inside() -> None:
         async with cluster() as c:
-            await test(Desk(c, await c.engine(drawing), await c.lender()))
+            await test(Desk(c, await c.engine(drawing), await c.broker()))
 
     def virtual() -> None:
         run(inside, handles_max=200_000)
@@ -116,9 +116,9 @@ async def test_a_task_is_leased_and_completed(desk: Desk) -> None:
 async def test_heartbeats_tell_how_far_it_is_and_whether_it_is_wanted(desk: Desk) -> None:
     await desk.start()
     task = await desk.task()
-    assert (await desk.say(task, "heartbeat", {"progress": {"line": 1}})).body == {"wanted": True, "lease_s": LEASE_S}
+    assert (await desk.say(task, "heartbeat", {"progress": {"line": 1}})).body == {"wanted": True, "lease_s": TASK_LEASE_S}
     assert (await desk.say(task, "heartbeat", None)).status == 200
-    await desk.c.tell(drawing.key("e"), messages.Cancel())
+    await desk.c.tell(drawing.key("e"), messages.CancelMessage())
     await asyncio.sleep(2)
     heard = await desk.say(task, "heartbeat", {})
     assert heard.status == 200 and heard.body["wanted"] is False
@@ -183,7 +183,7 @@ async def test_who_hangs_up_as_a_task_comes_has_not_interrupted_it(desk: Desk) -
     await waiting
     task = await desk.task()
     events = await desk.c.events(drawing.key("e"))
-    assert all(event.given_back for event in events if isinstance(event, e.Interrupted))
+    assert all(event.given_back for event in events if isinstance(event, e.InterruptedEvent))
     assert (await desk.say(task, "complete", {})).status == 200 and await desk.result() is None
 
 
@@ -192,7 +192,7 @@ async def test_who_hangs_up_as_a_task_comes_has_not_interrupted_it(desk: Desk) -
 
 @at_desk
 async def test_with_tokens_nobody_is_let_in_without_one(desk: Desk) -> None:
-    desk.app = App(desk.process.lender, Access({digest(TOKEN): ALL}))
+    desk.app = TaskApp(desk.process.broker, WorkerAccess({digest(TOKEN): FULL_GRANT}))
     for headers in (
         (),
         (BEARER[0], b"Bearer wrong"),
@@ -211,14 +211,14 @@ async def test_with_tokens_nobody_is_let_in_without_one(desk: Desk) -> None:
 
 @at_desk
 async def test_a_token_opens_its_queues_and_tenants_alone(desk: Desk) -> None:
-    process = await desk.c.lender(queues=["gpu", "cpu"])
-    app = App(process.lender, Access({digest(TOKEN): Grant(frozenset({"cpu", "other"}), frozenset({"acme"})), digest("b" * 20): ALL}))
+    process = await desk.c.broker(queues=["gpu", "cpu"])
+    app = TaskApp(process.broker, WorkerAccess({digest(TOKEN): TokenGrant(frozenset({"cpu", "other"}), frozenset({"acme"})), digest("b" * 20): FULL_GRANT}))
     for queue in (["gpu"], ["cpu", "gpu"], ["other"]):
         refused = await told(app, "/v1/tasks/lease", {"worker": "ada", "queues": queue}, headers=(JSON, BEARER))
         assert (refused.status, refused.error) == (403, "NotServed")
     for tenant in ("acme", "default"):
-        work = messages.Work(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, msgspec.msgpack.encode(((), {})))
-        await desk.c.store.commit([desk.c.posted(Queue(tenant, "cpu"), tenant, messages.encode(work))])
+        work = messages.WorkMessage(drawing.key("e")._replace(tenant=tenant), (("draw", 1),), 1, "draw", tenant, msgspec.msgpack.encode(((), {})))
+        await desk.c.store.commit([desk.c.posted(QueueAddress(tenant, "cpu"), tenant, messages.encode_message(work))])
     mine = await told(app, "/v1/tasks/lease", {"worker": "ada", "limit": 10}, headers=(JSON, BEARER))
     assert [task["execution"]["tenant"] for task in mine.body["tasks"]] == ["acme"]
     other = (JSON, (b"authorization", b"bearer " + b"b" * 20))
@@ -349,7 +349,7 @@ async def test_when_it_stops_who_waits_is_told_at_once_and_when_to_come_again(de
     waiting = asyncio.create_task(desk.ask("/v1/tasks/lease", {"worker": "bob", "wait_s": 30}))
     await settle()
     began_s = now_s()
-    desk.process.lender.stop(20.0)
+    desk.process.broker.stop(20.0)
     for answered in (await waiting, await desk.ask("/v1/tasks/lease", {"worker": "bob", "wait_s": 30})):
         assert (answered.status, answered.error, answered.headers["retry-after"]) == (503, "Stopping", "5")
     assert (await desk.ask("/v1/health", method="GET")).status == 503
@@ -385,10 +385,10 @@ async def test_tasks_that_are_too_much_for_one_answer_come_in_several(desk: Desk
 
 def test_the_description_has_the_limits_that_there_are() -> None:
     schemas = DESCRIPTION["components"]["schemas"]
-    lease = schemas["Lease"]["properties"]
-    assert lease["limit"]["maximum"] == LIMIT_MAX and lease["wait_s"]["maximum"] == WAIT_MAX_S
-    assert (lease["lease_s"]["maximum"], lease["lease_s"]["default"]) == (LEASE_MAX_S, LEASE_S)
-    for kind in (Lease, Heartbeat, Complete, Fail, Task):
+    lease = schemas["LeaseBody"]["properties"]
+    assert lease["limit"]["maximum"] == TASKS_PER_REQUEST_MAX and lease["wait_s"]["maximum"] == TASK_WAIT_MAX_S
+    assert (lease["lease_s"]["maximum"], lease["lease_s"]["default"]) == (TASK_LEASE_MAX_S, TASK_LEASE_S)
+    for kind in (LeaseBody, HeartbeatBody, CompleteBody, FailBody, LeasedTask):
         fields = [field.name for field in msgspec.structs.fields(kind)]
         assert sorted(schemas[kind.__name__]["properties"]) == sorted(fields)
         required = [field.name for field in msgspec.structs.fields(kind) if field.required]
@@ -410,4 +410,4 @@ def test_all_examples_of_the_description_are_valid_and_no_field_may_be_misspelt(
 
 def test_the_description_knows_each_error_of_a_lease_that_is_none_any_more() -> None:
     answer = DESCRIPTION["paths"]["/v1/tasks/{lease}/complete"]["post"]["responses"]["409"]
-    assert set(answer["content"]["application/json"]["examples"]) == {type for type, _ in LATE.values()}
+    assert set(answer["content"]["application/json"]["examples"]) == {type for type, _ in LEASE_END_ERRORS.values()}

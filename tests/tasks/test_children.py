@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.tasks.children import LINE_BYTES_MAX, Child, environment, told
-from perdure.tasks.keeper import NOT_STARTED
+from perdure.tasks.child_process import LINE_BYTES_MAX, ChildProcess, child_environment, forward_lines
+from perdure.tasks.child_supervisor import NOT_STARTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="who has got away is found in /proc")
 
@@ -65,8 +65,8 @@ def script(directory: Path) -> str:
     return str(file)
 
 
-async def started(directory: Path, lives_s: float) -> Child:
-    return await Child.start([sys.executable, "-I", "-S", script(directory), str(lives_s)], environment())
+async def started(directory: Path, lives_s: float) -> ChildProcess:
+    return await ChildProcess.start([sys.executable, "-I", "-S", script(directory), str(lives_s)], child_environment())
 
 
 async def test_a_child_that_is_ended_takes_all_that_it_has_started_with_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_when_this_process_is_killed_its_children_end(tmp_path: Path) -> N
     parent = f"""
 import asyncio, sys
 sys.path.insert(0, {str(source)!r})
-from perdure.tasks.children import Child, environment
+from perdure.tasks.child_process import Child, environment
 async def main():
     await Child.start([sys.executable, "-I", "-S", {script(tmp_path)!r}, "1000"], environment())
     await asyncio.sleep(1000)
@@ -127,7 +127,7 @@ async def test_who_is_cancelled_while_a_child_starts_or_ends_leaves_none(tmp_pat
 async def test_descriptors_are_given_back(tmp_path: Path) -> None:
     before = descriptors()
     for _ in range(5):
-        child = await Child.start(["true"], environment(), piped=True)
+        child = await ChildProcess.start(["true"], child_environment(), piped=True)
         assert await child.end() in (0, 128 + signal.SIGTERM)
     await asyncio.sleep(0.05)
     assert descriptors() <= before + 1
@@ -139,15 +139,15 @@ def descriptors() -> int:
 
 @pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -TERM $$", 143)])
 async def test_the_exit_code_is_the_child_s(command: str, code: int) -> None:
-    child = await Child.start(["sh", "-c", command], environment())
+    child = await ChildProcess.start(["sh", "-c", command], child_environment())
     assert await child.process.wait() == code and await child.end() == code
 
 
 async def test_a_command_that_can_not_be_started_says_so() -> None:
-    child = await Child.start(["/no/such/program"], environment())
+    child = await ChildProcess.start(["/no/such/program"], child_environment())
     said = list[str]()
     assert child.process.stdout is not None
-    await told(child.process.stdout, said.append)
+    await forward_lines(child.process.stdout, said.append)
     assert said == ["/no/such/program: No such file or directory"] and await child.end() == NOT_STARTED
 
 
@@ -156,6 +156,6 @@ async def test_what_a_child_says_to_people_comes_line_by_line_and_is_cut_where_i
     reader.feed_data(b"one\ntwo\r\n\xff\n" + b"x" * (3 * LINE_BYTES_MAX) + b"\nend")
     reader.feed_eof()
     said = list[str]()
-    await told(reader, said.append)
+    await forward_lines(reader, said.append)
     assert said[:3] == ["one", "two", "\\xff"] and said[-1] == "end"
     assert max(map(len, said)) <= LINE_BYTES_MAX and sum(map(len, said[3:-1])) >= LINE_BYTES_MAX

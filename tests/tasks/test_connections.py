@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from perdure.tasks import connections
-from perdure.tasks.app import BODY_BYTES_MAX
+from perdure.tasks import http_connections
+from perdure.tasks.http_endpoint import BODY_BYTES_MAX
 from tests.tasks.places import Place, over_http, place, tasks
 
 ALBUM = tasks({"id": "n", "task": "t"})
@@ -42,8 +42,8 @@ async def is_served(it: Place) -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", 0.2)
-    monkeypatch.setattr(connections, "KEEP_ALIVE_S", 0.3)
+    monkeypatch.setattr(http_connections, "HEAD_S", 0.2)
+    monkeypatch.setattr(http_connections, "KEEP_ALIVE_S", 0.3)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -80,7 +80,7 @@ async def test_a_head_that_arrives_byte_by_byte_has_the_time_of_one_head(tmp_pat
 
 
 async def test_a_head_that_begins_on_an_idle_connection_has_the_time_of_one_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_S", 0.1)
+    monkeypatch.setattr(http_connections, "HEAD_S", 0.1)
     async with place(tmp_path, ALBUM, over_http) as it:
         reader, writer = await asyncio.open_connection(*address(it))
         writer.write(HEALTH)
@@ -146,7 +146,7 @@ async def test_a_body_that_waits_to_be_asked_for_and_is_not_wanted_ends_the_conn
 def test_connections_leave_file_descriptors_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     for files, most in ((1_048_576, 4096), (1024, 512), (256, 128), (resource.RLIM_INFINITY, 4096), (1, 1)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert connections.connections_max() == most
+        assert http_connections.connections_max() == most
 
 
 class Transport(asyncio.Transport):
@@ -158,7 +158,7 @@ class Transport(asyncio.Transport):
         self.aborted = True
 
 
-class Peer(connections.Connection):
+class Peer(http_connections.Connection):
     """A connection without a socket."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class Peer(connections.Connection):
 
 
 async def test_at_the_limit_a_newcomer_is_displaced_first_then_an_idle_connection_and_never_one_in_a_request() -> None:
-    admission = connections.Admission(3)
+    admission = http_connections.Admission(3)
     busy, idle, older, newer, fourth, fifth, sixth = (Peer() for _ in range(7))
     assert admission.admit(busy) and admission.admit(idle)
     admission.begin(busy)
@@ -187,7 +187,7 @@ async def test_at_the_limit_a_newcomer_is_displaced_first_then_an_idle_connectio
 
 
 async def test_a_connection_for_which_there_is_no_room_is_told_so_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "connections_max", lambda: 1)
+    monkeypatch.setattr(http_connections, "connections_max", lambda: 1)
     async with place(tmp_path, ALBUM, over_http) as it:
         (silent, displaced), (reader, waiting) = [await asyncio.open_connection(*address(it)) for _ in range(2)]
         assert await asyncio.wait_for(silent.read(), 5.0) == b""

@@ -13,11 +13,11 @@ import pytest
 from perdure import ExecutionCancelled, ExecutionFailed
 from perdure.core import events as e
 from perdure.core import messages
-from perdure.core.mail import Send
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.paths import Key
-from perdure.stores.base import Post
-from perdure.tasks.children import environment
-from perdure.tasks.each import Each
+from perdure.stores.protocol import Post
+from perdure.tasks.child_process import child_environment
+from perdure.tasks.program_per_task import ProgramPerTask
 from tests.tasks.places import place, tasks
 
 PROGRAM = """
@@ -40,10 +40,10 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def each(directory: Path, body: str, concurrency: int = 4) -> Callable[[Any], Each]:
+def each(directory: Path, body: str, concurrency: int = 4) -> Callable[[Any], ProgramPerTask]:
     file = directory / "do.py"
     file.write_text(f"{PROGRAM}\nos.chdir({str(directory)!r})\n{body}")
-    return lambda lender: Each(lender, [sys.executable, "-I", "-S", str(file)], environment(), concurrency)
+    return lambda broker: ProgramPerTask(broker, [sys.executable, "-I", "-S", str(file)], child_environment(), concurrency)
 
 
 async def done(directory: Path, body: str, definition: Any = ONE, **options: Any) -> tuple[Any, list[e.Event]]:
@@ -77,7 +77,7 @@ sys.exit("out of ink" if task["attempt"] < 3 else 7)
         await it.start(ONE)
         with pytest.raises(ExecutionFailed, match=r"ProgramFailed: .*ended with exit code 7: line 80\nline 81"):
             await it.result()
-        retried = [event.error.message for event in await it.events() if isinstance(event, e.Retrying)]
+        retried = [event.error.message for event in await it.events() if isinstance(event, e.RetryingEvent)]
     assert len(retried) == 2 and all(message.endswith("line 99\nout of ink") for message in retried)
 
 
@@ -97,7 +97,7 @@ if task["attempt"] == 1:
 leave(task["progress"])
 """
     result, events = await done(tmp_path, body)
-    assert result == {"pages": 3} and any(isinstance(event, e.Progressed) for event in events)
+    assert result == {"pages": 3} and any(isinstance(event, e.ProgressedEvent) for event in events)
 
 
 async def test_so_many_run_at_a_time_and_no_more(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ time.sleep(1000)
     async with place(tmp_path, brief, each(tmp_path, body)) as it:
         await it.start(brief)
         await appears(tmp_path / "begun")
-        await it.store.commit([Post(sends=(Send(Key("default", "album", "e"), "cancel", messages.encode(messages.Cancel())),))])
+        await it.store.commit([Post(messages=(OutgoingMessage(Key("default", "album", "e"), "cancel", messages.encode_message(messages.CancelMessage())),))])
         with pytest.raises(ExecutionCancelled):
             await it.result()
         async with asyncio.timeout(10.0):
-            while it.member.lender.loans.open or it.member._at_work:
+            while it.member.broker.task_leases.open or it.member._at_work:
                 await asyncio.sleep(0.02)
 
 

@@ -18,12 +18,12 @@ from perdure import ExecutionFailed
 from perdure.async_client import AsyncClient
 from perdure.core import events as e
 from perdure.core.errors import BadValue
-from perdure.core.paths import text
-from perdure.runtime.lending import Lender
+from perdure.core.paths import path_text
+from perdure.runtime.task_broker import TaskBroker
 from perdure.stores.memory import MemoryStore
-from perdure.tasks.access import ALL, Access
-from perdure.tasks.endpoint import Endpoint
-from perdure.tasks.endpoint import place as place_of
+from perdure.tasks.http_endpoint import TaskEndpoint
+from perdure.tasks.http_endpoint import parse_listen_address as place_of
+from perdure.tasks.worker_tokens import FULL_GRANT, WorkerAccess
 from tests.tasks.places import QUEUE, Place, over_http, perdure, place, program, tasks, worker
 
 ALBUM = tasks(
@@ -39,7 +39,7 @@ async def test_a_worker_in_javascript_does_tasks_of_all_kinds(tmp_path: Path) ->
         await it.start(ALBUM)
         assert await it.result() == {"thumb": {"file": "cat.jpg.64.png", "key": "default/album/e:thumb"}, "counted": 5, "unsteady": 2}
         events = await it.events()
-        assert sum(isinstance(event, e.Retrying) for event in events) == 1 and not any(isinstance(event, e.Interrupted) for event in events)
+        assert sum(isinstance(event, e.RetryingEvent) for event in events) == 1 and not any(isinstance(event, e.InterruptedEvent) for event in events)
 
 
 async def test_what_a_worker_says_is_final_is_not_tried_again_and_what_it_does_not_know_neither(tmp_path: Path) -> None:
@@ -49,22 +49,24 @@ async def test_what_a_worker_says_is_final_is_not_tried_again_and_what_it_does_n
             await it.start(definition, name)
             with pytest.raises(ExecutionFailed, match=said):
                 await it.result(name)
-            assert not any(isinstance(event, e.Retrying) for event in await it.events(name))
+            assert not any(isinstance(event, e.RetryingEvent) for event in await it.events(name))
 
 
 async def test_a_worker_that_is_killed_leaves_its_task_to_another_which_goes_on_where_it_was(tmp_path: Path) -> None:
     definition = tasks({"id": "n", "task": "count", "with": {"to": 100, "every_ms": 20}})
     async with place(tmp_path, definition, over_http) as it, worker(it.member.address, "--lease", "1") as first:
         await it.start(definition)
-        await it.until(e.Progressed, 1)
+        await it.until(e.ProgressedEvent, 1)
         await first.kill()
-        done = [msgspec.msgpack.decode(event.body)["done"] for event in await it.events() if isinstance(event, e.Progressed) and isinstance(event.body, bytes)]
+        done = [
+            msgspec.msgpack.decode(event.body)["done"] for event in await it.events() if isinstance(event, e.ProgressedEvent) and isinstance(event.body, bytes)
+        ]
         began_s = time.monotonic()
         async with worker(it.member.address, "--lease", "1"):
             assert await it.result() == {"counted": 100, "attempt": 2}
         took_s = time.monotonic() - began_s
         events = await it.events()
-        assert sum(isinstance(event, e.Interrupted) for event in events) == 1 and not any(isinstance(event, e.Retrying) for event in events)
+        assert sum(isinstance(event, e.InterruptedEvent) for event in events) == 1 and not any(isinstance(event, e.RetryingEvent) for event in events)
         assert took_s < 1.5 + (100 - done[-1]) * 0.05, (took_s, done)
 
 
@@ -73,9 +75,9 @@ async def test_two_workers_share_a_queue_and_each_task_settles_once(tmp_path: Pa
     async with place(tmp_path, definition, over_http) as it, worker(it.member.address), worker(it.member.address):
         await it.start(definition)
         assert await it.result() == [{"counted": 1, "attempt": 1}] * 40
-        names = Counter(past.borrower.name for past in it.member.lender.loans.past.values())
+        names = Counter(past.task_worker.name for past in it.member.broker.task_leases.past.values())
         assert len(names) == 2 and names.total() == 40 and min(names.values()) >= 4
-        settled = Counter(text(event.path) for event in await it.events() if isinstance(event, e.Settled) and "n" in text(event.path))
+        settled = Counter(path_text(event.path) for event in await it.events() if isinstance(event, e.SettledEvent) and "n" in path_text(event.path))
         assert set(settled.values()) == {1}
 
 
@@ -97,9 +99,9 @@ async def test_a_thousand_tasks_settle_once_each_while_workers_are_killed_at_ran
                 kills += 1
         async with worker(it.member.address, "--concurrency", "20"):
             assert len(await result) == count
-        settled = Counter(text(event.path) for event in await it.events() if isinstance(event, e.Settled))
+        settled = Counter(path_text(event.path) for event in await it.events() if isinstance(event, e.SettledEvent))
         assert sum(path.startswith("n/") for path in settled) == count and set(settled.values()) == {1}
-        assert any(isinstance(event, e.Interrupted) for event in await it.events())
+        assert any(isinstance(event, e.InterruptedEvent) for event in await it.events())
 
 
 async def test_when_the_lender_is_killed_its_leases_are_lost_and_the_tasks_are_leased_anew(tmp_path: Path) -> None:
@@ -195,8 +197,8 @@ async def test_who_waits_is_told_within_a_moment_that_the_process_stops(tmp_path
 
 async def test_over_the_wire_a_token_opens_and_its_absence_does_not(tmp_path: Path) -> None:
     token = "some-token-of-some-length"
-    access = Access({sha256(token.encode()).hexdigest(): ALL})
-    async with place(tmp_path, ALBUM, lambda lender: Endpoint(lender, access, "0.0.0.0", 0)) as it:
+    access = WorkerAccess({sha256(token.encode()).hexdigest(): FULL_GRANT})
+    async with place(tmp_path, ALBUM, lambda broker: TaskEndpoint(broker, access, "0.0.0.0", 0)) as it:
         port = it.member.address.rpartition(":")[2]
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             assert (await client.post("/v1/tasks/lease", json={"worker": "ada"})).status_code == 401
@@ -207,12 +209,12 @@ async def test_over_the_wire_a_token_opens_and_its_absence_does_not(tmp_path: Pa
 
 
 def test_others_can_not_reach_it_as_long_as_no_token_is_needed() -> None:
-    lender = Lender(MemoryStore(), [QUEUE])
+    broker = TaskBroker(MemoryStore(), [QUEUE])
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):
         with pytest.raises(BadValue, match="PERDURE_WORKER_TOKEN"):
-            Endpoint(lender, Access({}), host, 0)
+            TaskEndpoint(broker, WorkerAccess({}), host, 0)
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BadValue, match="can listen"):
-        Endpoint(lender, Access({}), "127.0.0.1", taken.getsockname()[1])
+        TaskEndpoint(broker, WorkerAccess({}), "127.0.0.1", taken.getsockname()[1])
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from perdure import Definition
 from perdure.core import values
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished
-from perdure.runtime.lending import Lender
+from perdure.runtime.local_engine import wait_for_end
+from perdure.runtime.task_broker import TaskBroker
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.tasks.app import LATE
-from perdure.tasks.children import environment, words
-from perdure.tasks.each import Each
+from perdure.tasks.child_process import child_environment, split_command
+from perdure.tasks.http_endpoint import LEASE_END_ERRORS
+from perdure.tasks.program_per_task import ProgramPerTask
 from tests.docs.pages import Block, blocks
 from tests.tasks.places import Place, node, over_http, program
 
@@ -40,7 +40,7 @@ async def album(directory: Path, make: Any = over_http) -> AsyncIterator[Place]:
     """The definition of the guide, on an engine, with what lends its tasks."""
     definition = Definition.of(block("yaml", "name: album").text)
     store = SqliteStore(directory / "here.db", synchronous="OFF")
-    engine, member = Engine(store, [definition.code]), make(Lender(store, ["thumbnails"]))
+    engine, member = Engine(store, [definition.code]), make(TaskBroker(store, ["thumbnails"]))
     running = [asyncio.create_task(engine.run()), asyncio.create_task(member.run())]
     await engine.ready()
     await member.ready()
@@ -58,7 +58,7 @@ async def album(directory: Path, make: Any = over_http) -> AsyncIterator[Place]:
 async def result(it: Place) -> Any:
     """What the execution comes to."""
     async with asyncio.timeout(30.0):
-        return values.decode(await finished(it.engine, Key("default", "album", "e")), Any, "a result")
+        return values.decode(await wait_for_end(it.engine, Key("default", "album", "e")), Any, "a result")
 
 
 async def test_the_worker_in_javascript_works_and_its_length_is_what_is_said(tmp_path: Path) -> None:
@@ -79,25 +79,25 @@ async def test_the_worker_in_bash_works(tmp_path: Path) -> None:
 async def test_the_program_for_each_task_works(tmp_path: Path) -> None:
     (tmp_path / "thumb.py").write_text(block("python", "thumb.py").text)
     command = [sys.executable, "-I", "-S", str(tmp_path / "thumb.py")]
-    async with album(tmp_path, lambda lender: Each(lender, command, environment(), 2)) as it:
+    async with album(tmp_path, lambda broker: ProgramPerTask(broker, command, child_environment(), 2)) as it:
         assert await result(it) == {"file": "cat.jpg.png"}
 
 
 def test_the_commands_of_the_guide_are_commands() -> None:
     from click.testing import CliRunner
 
-    from perdure.cli.commands import root
+    from perdure.cli.command_list import root
 
     lines = [line.removesuffix("&").strip() for one in SHOWN if one.language == "sh" for line in one.text.splitlines() if line.startswith("perdure worker")]
     assert len(lines) == 3
     known = {option for parameter in root.commands["worker"].params for option in parameter.opts}
     for line in lines:
-        assert {word for word in words(line.replace("perdure", "true", 1), "--exec") if word.startswith("--")} <= known
+        assert {word for word in split_command(line.replace("perdure", "true", 1), "--exec") if word.startswith("--")} <= known
     assert CliRunner().invoke(root, ["worker", "--help"]).exit_code == 0
 
 
 def test_the_guide_has_every_error_of_a_lease_and_the_limits_that_there_are() -> None:
-    for type, _ in LATE.values():
+    for type, _ in LEASE_END_ERRORS.values():
         assert f"`{type}`" in GUIDE
     for said in ("to 100", "to 30", "to 3600", "64 KiB", "16 MiB"):
         assert said in GUIDE

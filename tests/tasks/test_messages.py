@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.code.exception_data import ExceptionData
 from perdure.core import values
 from perdure.core.errors import Unencodable
-from perdure.programs.code.failures import Remains
-from perdure.tasks.messages import Fail, plain
+from perdure.tasks.worker_protocol import FailBody, json_value
 
 
 @pytest.mark.parametrize(
@@ -26,16 +26,16 @@ from perdure.tasks.messages import Fail, plain
 )
 def test_what_json_has_no_form_for_is_text(value: Any, said: Any) -> None:
     kept = msgspec.msgpack.decode(values.encode(value, "a value"))
-    assert plain(kept) == said and msgspec.json.decode(msgspec.json.encode(plain(kept))) == said
+    assert json_value(kept) == said and msgspec.json.decode(msgspec.json.encode(json_value(kept))) == said
 
 
 @pytest.mark.parametrize("value", [nan, inf, [1.0, {"x": -inf}], msgspec.msgpack.Ext(7, b"x"), [msgspec.msgpack.Ext(7, b"x")]])
 def test_what_no_json_can_say_is_refused_and_not_made_null(value: Any) -> None:
     with pytest.raises(Unencodable, match="no JSON can say"):
-        plain(value)
+        json_value(value)
 
 
 def test_the_data_of_a_failure_are_the_arguments_of_its_error() -> None:
-    assert Fail("m").error.data is None
+    assert FailBody("m").error.data is None
     for data, args in (([1, "x"], [1, "x"]), ({"a": 1}, [{"a": 1}]), (None, [None])):
-        assert values.decode(Fail("m", data=data).error.data or b"", Remains, "data") == Remains(args, {})
+        assert values.decode(FailBody("m", data=data).error.data or b"", ExceptionData, "data") == ExceptionData(args, {})

@@ -15,13 +15,13 @@ import pytest
 from perdure import ExecutionCancelled, ExecutionFailed
 from perdure.core import events as e
 from perdure.core import messages
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import BadValue
-from perdure.core.mail import Send
 from perdure.core.paths import Key
-from perdure.stores.base import Post
-from perdure.tasks import pipes
-from perdure.tasks.children import environment, words
-from perdure.tasks.pipes import MESSAGE_BYTES_MAX, Broken, Piped, lines
+from perdure.stores.protocol import Post
+from perdure.tasks import pipe_worker
+from perdure.tasks.child_process import child_environment, split_command
+from perdure.tasks.pipe_worker import MESSAGE_BYTES_MAX, ChildProtocolError, PipeWorker, read_lines
 from tests.tasks.places import WORKER, node, place, tasks
 
 CHILD = """
@@ -49,8 +49,8 @@ def child(directory: Path, body: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(file)]
 
 
-def piped(command: list[str], **more: str) -> Callable[[Any], Piped]:
-    return lambda lender: Piped(lender, command, {**environment(), **more})
+def piped(command: list[str], **more: str) -> Callable[[Any], PipeWorker]:
+    return lambda broker: PipeWorker(broker, command, {**child_environment(), **more})
 
 
 async def done(directory: Path, body: str, definition: Any = ONE) -> tuple[Any, list[e.Event]]:
@@ -72,7 +72,7 @@ async def test_the_worker_in_javascript_does_tasks_as_a_child(tmp_path: Path) ->
         {"id": "score", "task": "judge", "with": {"score": 0.7}},
     ]
     definition = tasks(*steps, output={"thumb": "@thumb.file", "counted": "@counted", "unsteady": "@unsteady", "by": "@steps.score.output.port"})
-    async with place(tmp_path, definition, piped(words(f"'{node()}' '{WORKER}'", "--exec"))) as it:
+    async with place(tmp_path, definition, piped(split_command(f"'{node()}' '{WORKER}'", "--exec"))) as it:
         await it.start(definition)
         counted = {"counted": 3, "attempt": 1}
         assert await it.result() == {"thumb": "cat.jpg.64.png", "counted": [counted] * 10, "unsteady": 2, "by": "sure"}
@@ -108,7 +108,7 @@ for said in heard():
         tell(say="complete", lease=said["lease"], value=[said["attempt"], said["progress"]])
 """
     result, events = await done(tmp_path, body)
-    assert result == [3, {"lives": 2}] and count(events, e.Interrupted) == 2 and count(events, e.Retrying) == 0
+    assert result == [3, {"lives": 2}] and count(events, e.InterruptedEvent) == 2 and count(events, e.RetryingEvent) == 0
 
 
 async def test_what_a_child_has_answered_before_it_ends_counts(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ for said in heard():
         tell(say="complete", lease=said["lease"], value={"x": None}, port="odd")
 """
     result, events = await done(tmp_path, body, definition)
-    assert result == {"a": {"x": None}, "by": "odd"} and count(events, e.Retrying) == 1
+    assert result == {"a": {"x": None}, "by": "odd"} and count(events, e.RetryingEvent) == 1
 
 
 async def test_an_answer_that_can_not_be_kept_fails_the_task_and_not_the_child(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ for said in heard():
     async with place(tmp_path, ONE, piped(child(tmp_path, body))) as it:
         await it.start(ONE)
         await until_written(tmp_path / "heard", '"task"')
-        await it.store.commit([Post(sends=(Send(Key("default", "album", "e"), "cancel", messages.encode(messages.Cancel())),))])
+        await it.store.commit([Post(messages=(OutgoingMessage(Key("default", "album", "e"), "cancel", messages.encode_message(messages.CancelMessage())),))])
         with pytest.raises(ExecutionCancelled):
             await it.result()
         await it.start(ONE, "later")
@@ -195,7 +195,7 @@ for said in heard():
 
 
 async def test_a_child_that_does_not_let_go_of_a_cancelled_task_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "CANCEL_S", 0.1)
+    monkeypatch.setattr(pipe_worker, "CANCEL_S", 0.1)
     definition = tasks({"id": "a", "task": "do", "timeout": "1s", "retry": {"max": 2, "wait": "10ms"}})
     body = """
 tell(say="ready")
@@ -204,7 +204,7 @@ for said in heard():
         tell(say="complete", lease=said["lease"], value=said["attempt"])
 """
     result, events = await done(tmp_path, body, definition)
-    assert result == 2 and count(events, e.Retrying) == 1
+    assert result == 2 and count(events, e.RetryingEvent) == 1
 
 
 def written(file: Path) -> str:
@@ -244,7 +244,7 @@ for said in heard():
         tell(say="complete", lease=said["lease"], value="done")
 """
     result, events = await done(tmp_path, body)
-    assert result == "done" and count(events, e.Interrupted) == 0
+    assert result == "done" and count(events, e.InterruptedEvent) == 0
     assert max((len(record.getMessage()) for record in caplog.records), default=0) < 50_000
 
 
@@ -275,7 +275,7 @@ for said in heard():
         tell(say="complete", lease=said["lease"], value=said["attempt"])
 """
     result, events = await done(tmp_path, body)
-    assert result == 2 and count(events, e.Interrupted) == 1
+    assert result == 2 and count(events, e.InterruptedEvent) == 1
 
 
 async def test_an_answer_to_a_lease_that_is_none_is_refused_and_nothing_else_happens(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ async def stream(*parts: bytes) -> AsyncIterator[bytes]:
         reader.feed_eof()
 
     feeding = asyncio.create_task(feed())
-    async for line in lines(reader):
+    async for line in read_lines(reader):
         yield line
     await feeding
 
@@ -318,7 +318,7 @@ async def test_lines_are_whole_however_they_come() -> None:
 
 
 async def test_a_line_that_never_ends_is_not_kept() -> None:
-    with pytest.raises(Broken, match="a line of more than"):
+    with pytest.raises(ChildProtocolError, match="a line of more than"):
         async for _ in stream(*[b"x" * 2**20] * (MESSAGE_BYTES_MAX // 2**20 + 2)):
             pass
 
@@ -327,7 +327,7 @@ async def test_a_line_that_never_ends_is_not_kept() -> None:
 
 
 async def test_a_child_that_is_never_ready_is_started_again_and_is_lent_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "READY_S", 0.2)
+    monkeypatch.setattr(pipe_worker, "READY_S", 0.2)
     body = """
 if LIVES > 1:
     tell(say="ready")
@@ -378,7 +378,7 @@ for said in heard():
     if said["say"] == "task":
         tell(say="complete", lease=said["lease"], value=dict(os.environ))
 """
-    async with place(tmp_path, ONE, lambda lender: Piped(lender, child(tmp_path, body), environment(["MINE", "MORE=x=y"]))) as it:
+    async with place(tmp_path, ONE, lambda broker: PipeWorker(broker, child(tmp_path, body), child_environment(["MINE", "MORE=x=y"]))) as it:
         await it.start(ONE)
         found = await it.result()
     assert [name for name, value in found.items() if "canary" in value] == ["MINE"] and found["MORE"] == "x=y"
@@ -388,7 +388,7 @@ for said in heard():
 def test_what_perdure_is_configured_with_is_not_passed_on_by_name_either() -> None:
     for name in ("PERDURE_DB", "perdure_secret=x", "", "=x"):
         with pytest.raises(BadValue, match="--env"):
-            environment([name])
+            child_environment([name])
     for command in ("", "   ", "'", "there-is-no-such-program x"):
         with pytest.raises(BadValue, match="--exec"):
-            words(command, "--exec")
+            split_command(command, "--exec")

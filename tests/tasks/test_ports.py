@@ -7,12 +7,11 @@ import pytest
 from perdure import Definition, ExecutionFailed
 from perdure.core import values
 from perdure.core.errors import BadDefinition
-from perdure.runtime.lending import Wanted
-from perdure.runtime.loans import Borrower
-from perdure.testing.virtual import run
+from perdure.runtime.task_broker import LeaseRequest, TaskWorker
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import cluster
 
-ADA = Borrower("", "ada")
+ADA = TaskWorker("", "ada")
 
 
 def document(**step: Any) -> dict[str, Any]:
@@ -43,11 +42,11 @@ def left_by(port: str, **step: Any) -> Any:
     async def world() -> Any:
         async with cluster() as c:
             definition = Definition.of(document(**step))
-            engine, process = await c.engine(definition), await c.lender(queues=["judge"])
+            engine, process = await c.engine(definition), await c.broker(queues=["judge"])
             assert await c.start(engine, definition)
-            loans = await process.lender.lease(ADA, Wanted(["judge"], wait_s=5.0, lease_s=None))
-            assert isinstance(loans, list)
-            assert await process.lender.complete(ADA, loans[0].id, values.encode({"score": 1}, "a result"), port) is None
+            task_leases = await process.broker.lease(ADA, LeaseRequest(["judge"], wait_s=5.0, lease_s=None))
+            assert isinstance(task_leases, list)
+            assert await process.broker.complete(ADA, task_leases[0].id, values.encode({"score": 1}, "a result"), port) is None
             return [id for id, done in (await c.result(engine, definition)).items() if done]
 
     return run(world, handles_max=100_000)

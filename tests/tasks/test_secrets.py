@@ -10,16 +10,15 @@ import pytest
 from perdure import Definition, ExecutionFailed
 from perdure.core import values
 from perdure.core.errors import ErrorInfo
-from perdure.core.paths import Queue
-from perdure.runtime.lending import Wanted
-from perdure.runtime.loans import Beat, Borrower, Loan
-from perdure.tasks.children import environment
-from perdure.tasks.each import Each
-from perdure.testing.virtual import run
+from perdure.core.paths import QueueAddress
+from perdure.runtime.task_broker import HeartbeatReply, LeaseRequest, TaskLease, TaskWorker
+from perdure.tasks.child_process import child_environment
+from perdure.tasks.program_per_task import ProgramPerTask
+from perdure.testing.virtual_time import run
 from tests.runtime.cluster import Cluster, Process, cluster
 from tests.tasks.places import place, tasks
 
-ADA = Borrower("", "ada")
+ADA = TaskWorker("", "ada")
 CANARY = "canary-of-the-test"
 WITH = {"token": "@secrets.TOKEN", "head": {"a/b~c": "Bearer @{secrets.TOKEN}"}, "plain": "x"}
 SENT = {"token": CANARY, "head": {"a/b~c": f"Bearer {CANARY}"}, "plain": "x"}
@@ -30,15 +29,15 @@ def document() -> Definition:
 
 
 async def begun(c: Cluster, definition: Definition, **options: Any) -> tuple[Process, Process]:
-    engine, process = await c.engine(definition), await c.lender(queues=["send"], **options)
+    engine, process = await c.engine(definition), await c.broker(queues=["send"], **options)
     assert await c.start(engine, definition)
     return engine, process
 
 
-async def one(process: Process) -> Loan:
-    loans = await process.lender.lease(ADA, Wanted(["send"], wait_s=30.0, lease_s=None))
-    assert isinstance(loans, list)
-    return loans[0]
+async def one(process: Process) -> TaskLease:
+    task_leases = await process.broker.lease(ADA, LeaseRequest(["send"], wait_s=30.0, lease_s=None))
+    assert isinstance(task_leases, list)
+    return task_leases[0]
 
 
 def test_who_leases_a_task_is_given_its_secrets_and_no_log_nor_mail_has_them() -> None:
@@ -46,14 +45,14 @@ def test_who_leases_a_task_is_given_its_secrets_and_no_log_nor_mail_has_them() -
         async with cluster() as c:
             definition = document()
             engine, process = await begun(c, definition, secrets={"TOKEN": CANARY}.get)
-            loan = await one(process)
-            assert loan.given.named == SENT and CANARY not in repr(loan.mail)
-            assert isinstance(await process.lender.heartbeat(ADA, loan.id, values.encode({"said": f"with {CANARY}"}, "progress")), Beat)
-            assert await process.lender.fail(ADA, loan.id, ErrorInfo("Odd", f"sent {CANARY} in vain")) is None
-            loan = await one(process)
-            assert loan.given.progress == {"said": "with ***"} and loan.given.named == SENT
+            task_lease = await one(process)
+            assert task_lease.given.named == SENT and CANARY not in repr(task_lease.mail)
+            assert isinstance(await process.broker.heartbeat(ADA, task_lease.id, values.encode({"said": f"with {CANARY}"}, "progress")), HeartbeatReply)
+            assert await process.broker.fail(ADA, task_lease.id, ErrorInfo("Odd", f"sent {CANARY} in vain")) is None
+            task_lease = await one(process)
+            assert task_lease.given.progress == {"said": "with ***"} and task_lease.given.named == SENT
             for _ in range(2):
-                assert await process.lender.complete(ADA, loan.id, values.encode({"sent": [CANARY]}, "a result")) is None
+                assert await process.broker.complete(ADA, task_lease.id, values.encode({"sent": [CANARY]}, "a result")) is None
             assert await c.result(engine, definition) == {"sent": ["***"]}
             found = await c.store.read(definition.key("e"))
             assert found is not None and CANARY not in repr(found)
@@ -66,10 +65,10 @@ def test_a_task_whose_secret_nothing_finds_fails_for_good_and_is_lent_to_nobody(
         async with cluster() as c:
             definition = document()
             engine, process = await begun(c, definition)
-            asking = asyncio.create_task(process.lender.lease(ADA, Wanted(["send"], wait_s=5.0, lease_s=None)))
+            asking = asyncio.create_task(process.broker.lease(ADA, LeaseRequest(["send"], wait_s=5.0, lease_s=None)))
             with pytest.raises(ExecutionFailed, match="there is no secret TOKEN where this runs"):
                 await c.result(engine, definition)
-            assert await asking == [] and await c.mail(Queue("default", "send")) == 0
+            assert await asking == [] and await c.messages(QueueAddress("default", "send")) == 0
 
     run(world, handles_max=100_000)
 
@@ -82,8 +81,8 @@ async def test_what_a_program_says_of_its_secrets_is_hidden(tmp_path: Path, capl
     )
     definition = tasks({"id": "a", "task": "do", "with": {"token": "@secrets.TOKEN"}, "retry": {"max": 1}})
 
-    def each(lender: Any) -> Each:
-        return Each(lender, [sys.executable, "-I", "-S", str(program)], environment(), 1)
+    def each(broker: Any) -> ProgramPerTask:
+        return ProgramPerTask(broker, [sys.executable, "-I", "-S", str(program)], child_environment(), 1)
 
     async with place(tmp_path, definition, each, secrets={"TOKEN": CANARY}.get) as it:
         await it.start(definition)

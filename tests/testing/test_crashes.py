@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure import Context, Retry, step, workflow
-from perdure.testing.crashes import Crash, Play, Report, Stage, crash_at_every_write, crashed
-from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
 from tests.corpus.workflows import CASES, broken
+from tests.proof.crash_search import CrashPoint, Play, Report, Stage, crash_at_every_write, crashed
+from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 
 Disks = Callable[[], Disk]
 
@@ -134,8 +134,8 @@ def test_steps_that_run_again_are_named_and_what_comes_of_them_is_told_with_how_
     moments = sorted({problem.partition(":")[0] for problem in report.problems})
     assert len(moments) == 2 and all(moment.startswith("killed before write ") for moment in moments)  # of the commits that have their results
     write = int(moments[0].rpartition(" ")[2])
-    assert crashed(Play([counting], _counted), MemoryDisk, Crash(write, after=False))
-    assert not crashed(Play([counting], _counted), MemoryDisk, Crash(write, after=True))
+    assert crashed(Play([counting], _counted), MemoryDisk, CrashPoint(write, after=False))
+    assert not crashed(Play([counting], _counted), MemoryDisk, CrashPoint(write, after=True))
 
 
 @workflow

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure.core.mail import Send
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.paths import Key
-from perdure.stores.base import Committed, Post
-from perdure.testing.aside import Aside, unwaiting
-from perdure.testing.disks import Disk, MemoryDisk, SqliteDisk
-from perdure.testing.virtual import run
+from perdure.stores.protocol import Committed, Post
+from perdure.testing.immediate_calls import SideLoop, run_immediately
+from perdure.testing.virtual_time import run
+from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 
 TO = Key("acme", "order", "1")
 
@@ -27,11 +27,11 @@ on_each = pytest.mark.parametrize("disk", ["memory", "sqlite"], indirect=True)
 
 
 def post(key: str) -> Post:
-    return Post(sends=(Send(TO, key, b"body"),))
+    return Post(messages=(OutgoingMessage(TO, key, b"body"),))
 
 
 def test_what_is_done_aside_is_done_before_anything_else_and_in_no_time() -> None:
-    aside, others = Aside(), list[str]()
+    aside, others = SideLoop(), list[str]()
 
     async def waits() -> str:
         await asyncio.sleep(0.001)
@@ -58,7 +58,7 @@ def test_what_is_done_aside_is_done_before_anything_else_and_in_no_time() -> Non
 
 def test_what_waits_can_not_be_run_as_if_it_did_not() -> None:
     with pytest.raises(RuntimeError, match="run it with Aside"):
-        unwaiting(asyncio.sleep(0))
+        run_immediately(asyncio.sleep(0))
 
 
 @on_each
@@ -69,10 +69,10 @@ def test_what_was_committed_outlives_the_process_and_so_does_what_was_committed_
     assert all(isinstance(answer, Committed) for answer in answers)
     disk.crash()
     second = disk.opened(lambda: now_s)
-    assert [mail.key for mail in disk.at_once(second.mail(TO))] == ["one", "two"]
+    assert [mail.key for mail in disk.at_once(second.messages(TO))] == ["one", "two"]
     disk.at_once(second.commit([post("three")]))
     disk.crash()
-    assert [mail.key for mail in disk.at_once(disk.opened(lambda: now_s).mail(TO))] == ["one", "two", "three"]
+    assert [mail.key for mail in disk.at_once(disk.opened(lambda: now_s).messages(TO))] == ["one", "two", "three"]
 
 
 @on_each

@@ -3,7 +3,7 @@
 import pytest
 
 import perdure.testing.world  # noqa: F401  # what a run in this process imports is forgotten behind it, and must not be known in part
-from perdure.testing.moments import Crash, parsed
+from perdure.testing.crash_points import CrashPoint, parse_crash_points
 
 pytest_plugins = ["pytester"]
 
@@ -100,7 +100,7 @@ import sys
 
 def test_nothing():
     loaded = {name for name in sys.modules if name.startswith("perdure")}
-    assert loaded <= {"perdure", "perdure.testing", "perdure.testing.plugin", "perdure.testing.settings"}, loaded
+    assert loaded <= {"perdure", "perdure.testing", "perdure.testing.plugin", "perdure.testing.plugin_settings"}, loaded
     assert "msgspec" not in sys.modules
 """
     )
@@ -385,23 +385,23 @@ def test_many_moments_are_spread_evenly(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["killed at 3 moments, around 6 durable writes; failed at 0"])
 
 
-MEANINGS: list[tuple[object, tuple[Crash, ...] | None]] = [
+MEANINGS: list[tuple[object, tuple[CrashPoint, ...] | None]] = [
     ("every", None),
-    (7, (Crash(7, False), Crash(7, True))),
-    ("before:3", (Crash(3, False),)),
-    ("after:3", (Crash(3, True),)),
+    (7, (CrashPoint(7, False), CrashPoint(7, True))),
+    ("before:3", (CrashPoint(3, False),)),
+    ("after:3", (CrashPoint(3, True),)),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "moments"), MEANINGS)
-def test_what_crash_at_means(wanted: object, moments: tuple[Crash, ...] | None) -> None:
-    assert parsed(wanted) == moments
+def test_what_crash_at_means(wanted: object, moments: tuple[CrashPoint, ...] | None) -> None:
+    assert parse_crash_points(wanted) == moments
 
 
 @pytest.mark.parametrize("wanted", ["sometimes", 0, -1, "before:", "during:3", True, "before:x", 1.5])
 def test_what_crash_at_does_not_mean(wanted: object) -> None:
     with pytest.raises(ValueError, match=r'"before:7"'):
-        parsed(wanted)
+        parse_crash_points(wanted)
 
 
 # settings

@@ -16,19 +16,18 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from perdure.code.declarations import Step
+from perdure.code.results import Ok, Record, Won
+from perdure.code.version_gates import REMOVABLE_OPERATIONS
 from perdure.core.errors import ChildFailed, ErrorInfo, Fatal, JoinFailed, RaceFailed, StepFailed, Timeout
-from perdure.core.ops import Err
+from perdure.core.operations import Failure
 from perdure.core.paths import Key
-from perdure.programs.code.declare import Step
-from perdure.programs.code.gates import KINDS
-from perdure.programs.code.results import Ok, Record, Won
-from perdure.testing import nodes as n
-from perdure.testing.changes import changed, queued
-from perdure.testing.interpreter import FIRST, Code
-from perdure.testing.losers import with_losers
-from perdure.testing.oracle import CENTURY_S, Prediction, Stuck, predict
-from perdure.testing.programs import Child, Program, World, as_workflow, children, generate
-from perdure.testing.virtual import run
+from perdure.testing.virtual_time import run
+from tests.proof import program_nodes as n
+from tests.proof.program_generator import Child, Program, ProgramWorld, as_workflow, children, generate
+from tests.proof.program_interpreter import FIRST, Code
+from tests.proof.program_oracle import CENTURY_S, Prediction, Stuck, predict
+from tests.proof.program_variations import changed, queued, with_losers
 
 SEEDS = range(200)
 LINES = [n.Line("narrow", concurrency=1), n.Line("wide")]
@@ -36,8 +35,8 @@ DIGEST = """
 from hashlib import sha256
 from random import Random
 import msgspec
-from perdure.testing.oracle import predict
-from perdure.testing.programs import generate
+from tests.proof.program_oracle import predict
+from tests.proof.program_generator import generate
 programs = [generate(Random(seed), 25) for seed in range(40)]
 print(sha256(msgspec.json.encode([programs, [predict(program) for program in programs]])).hexdigest())
 """
@@ -386,17 +385,17 @@ def test_code_of_a_deploy_goes_the_latest_way_that_it_knows_and_has_what_is_not_
         assert world.needs == ({} if pinned or not deploy else {Key("", "program", "1"): deploy})
 
 
-def unexpected(world: World, expected: Prediction) -> dict[str, int]:
+def unexpected(world: ProgramWorld, expected: Prediction) -> dict[str, int]:
     """The effects that were executed more or less often than was predicted."""
     certain = {effect: count for effect, count in world.effects.items() if not 0 < count <= expected.maybe.get(effect, 0)}
     return {effect: certain.get(effect, 0) for effect in certain.keys() | expected.effects.keys() if certain.get(effect, 0) != expected.effects[effect]}
 
 
-def executed(program: Program, schedule: str, troubles: Random | None = None, code: Code = FIRST) -> tuple[World, Any]:
+def executed(program: Program, schedule: str, troubles: Random | None = None, code: Code = FIRST) -> tuple[ProgramWorld, Any]:
     """The world and the result after this code of `program` has run in virtual time, ready callbacks in an order drawn from `schedule`."""
 
-    async def main() -> tuple[World, Any]:
-        world, mailbox = World(), Mailbox()
+    async def main() -> tuple[ProgramWorld, Any]:
+        world, mailbox = ProgramWorld(), Mailbox()
         for message in (one for one in program.messages if not one.at_s):
             mailbox.post(message)
         sending = asyncio.create_task(send([one for one in program.messages if one.at_s], mailbox))
@@ -516,10 +515,10 @@ class Plain:
             try:
                 return Ok(kept(await self._tried(declared, rest, declared.timeout_s)))
             except Fatal as error:
-                return Err("fatal", failures, ErrorInfo("Fatal", str(error)))
+                return Failure("fatal", failures, ErrorInfo("Fatal", str(error)))
             except Exception as error:
                 kind = "timeout" if isinstance(error, TimeoutError) else "exhausted"
-                failed = Err(kind, failures, ErrorInfo(type(error).__name__, str(error)))
+                failed = Failure(kind, failures, ErrorInfo(type(error).__name__, str(error)))
                 await asyncio.sleep(2.0 ** (failures - 1))
         return failed
 
@@ -545,7 +544,7 @@ class Plain:
         return latest
 
     async def removed(self, name: str, kind: str) -> None:
-        assert name and kind in KINDS
+        assert name and kind in REMOVABLE_OPERATIONS
 
     async def sleep(self, duration_s: float) -> None:
         await self._delay()

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from perdure.testing import nodes as n
 from perdure.testing.faults import Faults
-from perdure.testing.options import Kind
-from perdure.testing.programs import generate
-from perdure.testing.simulator import Options, Report, drawn, main, simulate
+from tests.proof import program_nodes as n
+from tests.proof.program_generator import generate
+from tests.proof.simulator import Options, Report, drawn, main, simulate
+from tests.proof.world_options import Kind
 from tests.sampling import some
 
 WORLDS = 5
@@ -32,7 +32,7 @@ settled in the grace, abandoned after the grace, never begun, Stopped, undone, u
 SEEDS_OF_ALL_FAULTS = (4, 24, 91, 118)
 
 DIGESTS = """
-from perdure.testing.simulator import drawn, simulate
+from tests.proof.simulator import drawn, simulate
 for seed in range(2):
     programs, options = drawn(seed, always_suspend=seed % 2 == 1)
     print(simulate(programs, seed, options).digest)
@@ -250,12 +250,12 @@ def test_the_command_prints_the_report_of_a_seed(capsys: pytest.CaptureFixture[s
     assert main(["--seed", "3", "--always-suspend"]) == 0
     printed = capsys.readouterr().out
     assert '"problems": []' in printed
-    assert "python -m perdure.testing.simulator --seed 3 --always-suspend" in printed
+    assert "python -m tests.proof.simulator --seed 3 --always-suspend" in printed
 
 
 def test_the_command_runs_worlds_in_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "4", "--store", "sqlite"]) == 0
-    assert "python -m perdure.testing.simulator --seed 4 --store sqlite" in capsys.readouterr().out
+    assert "python -m tests.proof.simulator --seed 4 --store sqlite" in capsys.readouterr().out
 
 
 @pytest.mark.prove

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.virtual import START_S, Deadlocked, TooLong, VirtualLoop, kill, run
+from perdure.testing.virtual_time import START_S, Deadlocked, TooLong, VirtualLoop, kill, run
 
 pytestmark = pytest.mark.filterwarnings("error")
 

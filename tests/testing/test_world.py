@@ -734,7 +734,7 @@ def test_executions_may_leave_memory_whenever_they_wait() -> None:
     with World(always_suspend=True) as world:
         run = world.start(order, "o", 1)
         engine = world.machine.process.engines[0]
-        assert all(warm.execution is None for warm in engine._warm)
+        assert all(resident.execution is None for resident in engine._residents)
         run.send(approved, YES)
         assert run.result() == "receipt of real-o-1" and happened == {"charged": 1}
 

@@ -13,7 +13,7 @@ MISSING = 'perdure: the command needs click and rich; install them: pip install 
 def main() -> None:
     """Run the command line, and exit with one of the codes of `exits`."""
     try:
-        from perdure.cli.commands import root
+        from perdure.cli.command_list import root
 
         root.main(prog_name="perdure")
     except ModuleNotFoundError as error:

@@ -18,15 +18,15 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli import documents
+from perdure.cli import definition_files
+from perdure.code.declarations import Step
+from perdure.code.declared_queues import Queue
 from perdure.core.errors import BadValue, PerdureError
-from perdure.programs.code.declare import Step
-from perdure.programs.code.queues import Queue
-from perdure.sdk import Workflow
+from perdure.workflow_function import Workflow
 
 if TYPE_CHECKING:
-    from perdure.cli.places import Place
-    from perdure.definition import Definition
+    from perdure.cli.shared_options import RunEnvironment
+    from perdure.definition_workflow import Definition
 
 FORMS = "FILE.py, FILE.py:workflow, module:workflow, or FILE.yaml or FILE.json of a definition"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:.+)?", re.DOTALL)
@@ -37,7 +37,7 @@ class NoTarget(BadValue):
 
 
 @dataclass(frozen=True)
-class Code:
+class TargetCode:
     """What was found in files and modules: one of each name."""
 
     workflows: tuple[Workflow[..., Any], ...]
@@ -46,7 +46,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Tools:
+class TargetTools:
     """What a definition may use: steps and functions by their names, and the workflows that it may call."""
 
     steps: dict[str, Callable[..., Any]]
@@ -56,18 +56,18 @@ class Tools:
 def is_target(text: str) -> bool:
     """Whether `text` says where code or a definition is, rather than what a workflow is called."""
     file, name = _split(text)
-    return documents.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
+    return definition_files.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
 
 
-def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), where: Place | None = None) -> Workflow[..., Any]:
+def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> Workflow[..., Any]:
     """The workflow that `text` names; of a file without a name, the only one that is defined in it. A definition gets the `tools` of these files and modules,
     and may call the definitions in the files `calls`.
 
     Raises:
         NoTarget: there is none, or there are several.
     """
-    if documents.is_document(text):
-        return definitions([text], tools, calls, where)[0]
+    if definition_files.is_document(text):
+        return load_definitions([text], tools, calls, where)[0]
     if tools or calls:
         raise NoTarget("target", text, "a definition, which alone takes --tools and --calls: a file of YAML or JSON, or - for standard input")
     place, name = _split(text)
@@ -83,21 +83,21 @@ def workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), wh
     raise NoTarget("target", text, f"one workflow but {len(found)}; choose: {names}")
 
 
-def definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: Place | None = None) -> list[Definition]:
+def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> list[Definition]:
     """The definitions in files, in their order. All have the same tools, and each may call all of them and those in the files `calls`, but for itself.
 
     Raises:
         NoTarget: the tools can't be imported, or two have one name.
     """
-    given = tools_of(tools) if tools else None
+    given = load_tools(tools) if tools else None
     found: list[Definition] = []
     for file in dict.fromkeys([*calls, *files]):
-        found.append(documents.definition(file, given, found, place=where))
+        found.append(definition_files.load_definition(file, given, found, place=where))
     by_file = dict(zip(dict.fromkeys([*calls, *files]), found, strict=True))
     return [by_file[file] for file in files]
 
 
-def tools_of(texts: Sequence[str]) -> Tools:
+def load_tools(texts: Sequence[str]) -> TargetTools:
     """What definitions may use of files and modules: every step, every public function that is defined there, every workflow.
 
     Raises:
@@ -116,10 +116,10 @@ def tools_of(texts: Sequence[str]) -> Tools:
                 _add(steps, name, function, text, "tool")
     if not steps and not workflows:
         raise NoTarget("--tools", " ".join(texts), "code with a tool in it: a public function, or one decorated with @step")
-    return Tools(steps, tuple(workflows.values()))
+    return TargetTools(steps, tuple(workflows.values()))
 
 
-def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: Place | None = None) -> Code:
+def load_code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> TargetCode:
     """All workflows and steps that these files and modules can name, or of ``place:name`` the one workflow, with all steps beside it; and definitions, which
     get the `tools` of their own places and may call each one that stands before them, and those in the files `calls`.
 
@@ -129,10 +129,10 @@ def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] =
     workflows: dict[str, Workflow[..., Any]] = {}
     steps: dict[str, Step[..., Any, Any]] = {}
     queues: dict[str, Queue] = {}
-    files = [text for text in texts if documents.is_document(text)]
+    files = [text for text in texts if definition_files.is_document(text)]
     if (tools or calls) and not files:
         raise NoTarget("targets", " ".join(texts), "definitions, which alone take --tools and --calls")
-    for definition in definitions([*calls, *files], tools, where=where) if files else ():
+    for definition in load_definitions([*calls, *files], tools, where=where) if files else ():
         _add(workflows, definition.code.name, definition, definition.code.name, "workflow")
     for text in texts:
         if text in files:
@@ -147,7 +147,7 @@ def code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] =
             _add(queues, queue.name, queue, text, "queue")
     if not workflows and not steps:
         raise NoTarget("targets", " ".join(texts), "code with a workflow or a step in it; decorate functions with @workflow and @step")
-    return Code(tuple(workflows.values()), tuple(steps.values()), tuple(queues.values()))
+    return TargetCode(tuple(workflows.values()), tuple(steps.values()), tuple(queues.values()))
 
 
 def _add(found: dict[str, Any], name: str, one: Any, text: str, what: str) -> None:

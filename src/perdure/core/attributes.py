@@ -25,7 +25,7 @@ AttributeValues = Mapping[str, AttributeValue]
 """Attributes as users give them, by name."""
 
 
-class Time(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class AttributeTime(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A time, in whole microseconds since 1970."""
 
     us: int
@@ -35,19 +35,19 @@ class Time(msgspec.Struct, frozen=True, gc=False, array_like=True):
             raise ValueError(f"{self.us} microseconds since 1970 is no time of the years 1 to 9999")
 
 
-Attribute = bool | int | float | str | Time
+Attribute = bool | int | float | str | AttributeTime
 """A value as the log has it."""
 
 Attributes = tuple[tuple[str, Attribute], ...]
 """All attributes of an execution, by name."""
 
-Changes = tuple[tuple[str, Attribute | None], ...]
+AttributeChanges = tuple[tuple[str, Attribute | None], ...]
 """What becomes of some attributes; None removes one."""
 
-Indexed = tuple[tuple[str, bytes], ...]
+IndexedAttributes = tuple[tuple[str, bytes], ...]
 """All attributes of an execution, by name, as stores have them: each value in its sortable form."""
 
-NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
+ATTRIBUTE_NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
@@ -58,39 +58,39 @@ TRUTH, NUMBER, TEXT, TIME = b"b", b"n", b"s", b"t"
 _SIGN, _ALL = 1 << 63, (1 << 64) - 1
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Changes)
+_decoder = msgspec.msgpack.Decoder(AttributeChanges)
 
 
 # From users, and to them.
 
 
-def checked(given: AttributeValues) -> Attributes:
+def checked_attributes(given: AttributeValues) -> Attributes:
     """What an execution is started with.
 
     Raises:
         BadName, BadValue: an attribute has a name or a value that can't be kept, or there are more than 32.
     """
-    return merged((), _checked(given))
+    return merge_attributes((), _checked_items(given))
 
 
-def checked_changes(attributes: Attributes, given: Mapping[str, AttributeValue | None]) -> Changes:
+def checked_attribute_changes(attributes: Attributes, given: Mapping[str, AttributeValue | None]) -> AttributeChanges:
     """What is to become of some of these attributes; those that are given as None are removed.
 
     Raises:
         BadName, BadValue: as with `checked`, for what there would be then.
     """
-    changes = _checked({name: value for name, value in _mapping(given).items() if value is not None})
+    changes = _checked_items({name: value for name, value in _checked_mapping(given).items() if value is not None})
     removed = tuple((checked_attribute_name(name), None) for name, value in given.items() if value is None)
-    if (count := len(merged(attributes, (*changes, *removed)))) > limits.ATTRIBUTES_MAX:
+    if (count := len(merge_attributes(attributes, (*changes, *removed)))) > limits.ATTRIBUTES_MAX:
         raise BadValue("how many attributes", count, f"at most {limits.ATTRIBUTES_MAX}; remove some with None")
     return (*changes, *removed)
 
 
-def _checked(given: AttributeValues) -> Changes:
-    return tuple((checked_attribute_name(name), checked_value(name, value)) for name, value in _mapping(given).items())
+def _checked_items(given: AttributeValues) -> AttributeChanges:
+    return tuple((checked_attribute_name(name), checked_attribute_value(name, value)) for name, value in _checked_mapping(given).items())
 
 
-def _mapping(given: object) -> Mapping[Any, Any]:
+def _checked_mapping(given: object) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping):
         raise BadValue("attributes", given, 'a mapping of names to values, such as {"customer": "c1"}')
     if len(given) > limits.ATTRIBUTES_MAX:
@@ -106,12 +106,12 @@ def checked_attribute_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise BadName("attribute", name, f"a name is text, not {type(name).__name__}")
-    if not NAME.fullmatch(name):
+    if not ATTRIBUTE_NAME.fullmatch(name):
         raise BadName("attribute", name, "a name has up to 64 letters, digits, _, . and -, and begins with a letter or _")
     return name
 
 
-def checked_value(name: str, value: object) -> Attribute:
+def checked_attribute_value(name: str, value: object) -> Attribute:
     """The value of an attribute, as the log has it.
 
     Raises:
@@ -134,7 +134,7 @@ def checked_value(name: str, value: object) -> Attribute:
         case datetime():
             if value.tzinfo is None:
                 raise BadValue(what, value, "a time with its zone, such as datetime.now(UTC)")
-            return Time((value - EPOCH) // _US)
+            return AttributeTime((value - EPOCH) // _US)
     raise BadValue(what, value, f"a str, int, float, bool or datetime, but {type(value).__name__}")
 
 
@@ -148,20 +148,20 @@ def _checked_text(what: str, value: str) -> str:
     return str.__str__(value)
 
 
-def told(attributes: Attributes) -> dict[str, AttributeValue]:
+def attribute_values(attributes: Attributes) -> dict[str, AttributeValue]:
     """The attributes as users see them."""
-    return {name: EPOCH + value.us * _US if isinstance(value, Time) else value for name, value in attributes}
+    return {name: EPOCH + value.us * _US if isinstance(value, AttributeTime) else value for name, value in attributes}
 
 
 # In the log.
 
 
-def encoded(changes: Changes) -> bytes:
+def encode_attribute_changes(changes: AttributeChanges) -> bytes:
     """What is remembered of a change."""
     return _encode(changes)
 
 
-def decoded(raw: object) -> Changes:
+def decode_attribute_changes(raw: object) -> AttributeChanges:
     """What a change was.
 
     Raises:
@@ -173,7 +173,7 @@ def decoded(raw: object) -> Changes:
         raise LogDamaged(f"a change of attributes can't be read: {error}") from error
 
 
-def merged(attributes: Attributes, changes: Changes) -> Attributes:
+def merge_attributes(attributes: Attributes, changes: AttributeChanges) -> Attributes:
     """The attributes after a change, by name."""
     after = {**dict[str, Attribute | None](attributes), **dict(changes)}
     return tuple((name, value) for name, value in sorted(after.items()) if value is not None)
@@ -182,30 +182,30 @@ def merged(attributes: Attributes, changes: Changes) -> Attributes:
 # In stores.
 
 
-def indexed(attributes: Attributes) -> Indexed:
+def index_attributes(attributes: Attributes) -> IndexedAttributes:
     """The attributes as stores have them."""
-    return tuple((name, sortable(value)) for name, value in attributes)
+    return tuple((name, sortable_bytes(value)) for name, value in attributes)
 
 
-def shown(attributes: Indexed) -> dict[str, AttributeValue]:
+def indexed_attribute_values(attributes: IndexedAttributes) -> dict[str, AttributeValue]:
     """The attributes that a store has, as users see them."""
-    return told(tuple((name, read(value)) for name, value in attributes))
+    return attribute_values(tuple((name, value_of_sortable(value)) for name, value in attributes))
 
 
-def sortable(value: Attribute) -> bytes:
+def sortable_bytes(value: Attribute) -> bytes:
     """The sortable form. Numbers of the same worth differ in the last byte alone, which says whether they were written as whole ones."""
     match value:
         case bool():
             return TRUTH + bytes((value,))
         case int() | float():
-            return worth(value) + (b"i" if isinstance(value, int) else b"f")
+            return sortable_number(value) + (b"i" if isinstance(value, int) else b"f")
         case str():
             return TEXT + value.encode()
-        case Time(us):
+        case AttributeTime(us):
             return TIME + (us + _SIGN).to_bytes(8, "big")
 
 
-def worth(value: float) -> bytes:
+def sortable_number(value: float) -> bytes:
     """What a number is worth: the nearest float that is not above it, and how much it is above that."""
     below = float(value)
     if below > value:
@@ -216,7 +216,7 @@ def worth(value: float) -> bytes:
     return NUMBER + ordered.to_bytes(8, "big") + above.to_bytes(2, "big")
 
 
-def read(form: bytes) -> Attribute:
+def value_of_sortable(form: bytes) -> Attribute:
     """The value of a sortable form.
 
     Raises:
@@ -230,15 +230,15 @@ def read(form: bytes) -> Attribute:
             case b"s", _:
                 return body.decode()
             case b"t", 8:
-                return Time(int.from_bytes(body, "big") - _SIGN)
+                return AttributeTime(int.from_bytes(body, "big") - _SIGN)
             case b"n", 11:
-                return _number(body)
+                return _number_of_sortable(body)
     except (ValueError, OverflowError) as error:
         raise LogDamaged(f"{form!r} is no value of an attribute: {error}") from error
     raise LogDamaged(f"{form!r} is no value of an attribute")
 
 
-def _number(body: bytes) -> int | float:
+def _number_of_sortable(body: bytes) -> int | float:
     ordered = int.from_bytes(body[:8], "big")
     (below,) = struct.unpack(">d", struct.pack(">Q", ordered ^ (_SIGN if ordered & _SIGN else _ALL)))
     return int(below) + int.from_bytes(body[8:10], "big") if body[10:] == b"i" else float(below)

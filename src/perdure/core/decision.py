@@ -1,17 +1,47 @@
-"""What a decision is made of: the host that makes it, and what comes of it."""
+"""What a decision is made of: the host that makes it, and what comes of it.
 
-from collections.abc import Mapping
+Deciding: what happens to an execution because of one message. All rules about that stand here, and only here.
+
+`decide` is a generator: should the program need a value that is kept as a blob, it yields `LoadBlob` and is sent the payload; the
+rest it returns. Late and repeated messages yield no event.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from perdure.core import attempt_rules, envelopes, limits, messages
 from perdure.core import events as e
-from perdure.core import mail
-from perdure.core.ops import Call
+from perdure.core.deduplication import same_parent
+from perdure.core.effects import effects_of
+from perdure.core.errors import Diverged, ErrorInfo
+from perdure.core.execution import Execution, iteration_holds_open
+from perdure.core.messages import ExecutionMessage
+from perdure.core.operation_state import PendingOperation
+from perdure.core.operations import (
+    CallOperation,
+    Failure,
+    KeepOperation,
+    Operation,
+    Outcome,
+    ReceiveOperation,
+    SendOperation,
+    SleepOperation,
+    SpawnOperation,
+    Success,
+    operation_kind,
+)
 from perdure.core.paths import Path
-from perdure.core.program import Say
+from perdure.core.program import DropCommand, FinishCommand, LogCommand, OpenCommand, Program, ProgramCommand, TrimCommand
+from perdure.core.replay import LoadBlob, blobs_read, events_fed
+from perdure.core.time_bounds import TimeBounds
+from perdure.core.undo_plan import failed_undos
+from perdure.core.values import offload_if_large, put_blob
 
 
-class Host(msgspec.Struct, frozen=True):
+class DecisionContext(msgspec.Struct, frozen=True):
     """Where the decision is made: who holds the execution, which queues it serves itself, and where its threads still run.
 
     A call on a queue that the host serves is performed by it, in the commit that opens it. `versions` are those in which it starts workflows
@@ -27,28 +57,456 @@ class Host(msgspec.Struct, frozen=True):
     archives: frozenset[str] = frozenset()
     young: frozenset[Path] = frozenset()
 
-    def takes(self, op: Call) -> str | None:
+    def takes(self, op: CallOperation) -> str | None:
         """The holder, if it performs the call itself."""
         return self.holder if op.queue in self.queues and not op.limited else None
 
 
-class Decision(msgspec.Struct, gc=False):
+class ExecutionDecision(msgspec.Struct, gc=False):
     """What was decided: events to append, mail to send and work to take back, payloads to keep, lines to print once all is durable."""
 
     events: list[e.Event] = msgspec.field(default_factory=list)
-    sends: list[mail.Send] = msgspec.field(default_factory=list)
-    acks: list[mail.Ack] = msgspec.field(default_factory=list)
+    messages: list[envelopes.OutgoingMessage] = msgspec.field(default_factory=list)
+    acks: list[envelopes.Ack] = msgspec.field(default_factory=list)
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
-    lines: list[Say] = msgspec.field(default_factory=list)
+    lines: list[LogCommand] = msgspec.field(default_factory=list)
 
-    def mail(self) -> tuple[tuple[mail.Send, ...], tuple[mail.Ack, ...]]:
+    def without_unsent_work(self) -> tuple[tuple[envelopes.OutgoingMessage, ...], tuple[envelopes.Ack, ...]]:
         """What is to be sent, and what to be taken back. Work that is sent and taken back in one commit is not sent at all: nobody has leased it."""
-        if not self.sends:
+        if not self.messages:
             return (), tuple(self.acks)
-        sends, acks = {(send.to, send.key): send for send in self.sends}, list[mail.Ack]()
+        sends, acks = {(send.to, send.key): send for send in self.messages}, list[envelopes.Ack]()
         for ack in self.acks:
             if sends.pop((ack.to, ack.key), None) is None:
                 acks.append(ack)
             elif ack.unleased is not None:
                 sends[ack.unleased.to, ack.unleased.key] = ack.unleased
         return tuple(sends.values()), tuple(acks)
+
+
+DecisionGenerator = Generator[LoadBlob, bytes, ExecutionDecision]
+
+
+def decide(execution: Execution, message: ExecutionMessage, program: Program, now: TimeBounds, host: DecisionContext, number: int = 0) -> DecisionGenerator:
+    """Fold one message into `execution`, run `program` until it has nothing left to do, and return what happened.
+
+    Events are stamped, and deadlines counted, at the latest time that it can be `now`, and not before the last event; what is due is decided by the
+    earliest. `number` is the message's in the store's mail (0: it did not come by mail). Execution and program are ahead of the store until the
+    decision is committed; if that fails they must be thrown away.
+    """
+    draft = _DecisionDraft(execution, program, now.not_before(execution.now_s), host)
+    draft.number = number
+    if execution.removed is not None and not isinstance(message, messages.StartMessage | messages.UndoMessage):
+        return draft.decision  # there is nothing left to go on from; who comes to wait is told so
+    for event in _MESSAGE_HANDLERS[type(message)](draft, message):
+        yield from draft.happen(event)
+    return draft.decision
+
+
+TOO_MUCH_TO_UNDO = (
+    f"more than {limits.UNDO_ENTRIES_MAX:,} operations of forgotten turns are to be undone, should the execution fail. Say how many turns are undone at most "
+    "(code: ctx.loop(undo_keep=N), definitions: repeat: {undo: {keep: N}}), or from where on nothing done before is undone (ctx.commit(), commit: true); "
+    "then resume the execution"
+)
+"""Why an execution parks whose loop has done more than is kept to be undone."""
+
+_LARGE_FIELDS: Mapping[type[Operation], str] = {CallOperation: "args", KeepOperation: "value", SpawnOperation: "input", SendOperation: "body"}
+"""The fields of operations that may be large."""
+
+
+class _DecisionDraft:
+    """A decision in the making."""
+
+    __slots__ = ("begins", "commands", "decision", "execution", "host", "is_ending", "now", "now_s", "number", "program", "ready")
+
+    def __init__(self, execution: Execution, program: Program, now: TimeBounds, host: DecisionContext) -> None:
+        self.execution = execution
+        self.program = program
+        self.now, self.now_s = now, now.latest_s
+        self.host = host
+        self.decision = ExecutionDecision()
+        self.number = 0
+        self.commands: Sequence[ProgramCommand] = ()
+        self.is_ending: bool | None = None  # found out where something is dropped
+        self.begins: set[Path] = set()
+        self.ready: deque[Path] = deque()
+
+    def happen(self, event: e.Event) -> Generator[LoadBlob, bytes, None]:
+        """Record a given event, and everything that follows from it at once."""
+        yield from self._feed(event)
+        while self.ready and self.execution.ended is None:
+            if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
+                why = f"{len(self.decision.events):,} events came of one message, each operation settling at once; let the loop wait in each turn"
+                self._record(e.EndedEvent("failed", Failure("failed", 1, ErrorInfo("EndlessDecision", why)), self.now_s))
+                return
+            if (following := self._at_once(self.ready.popleft())) is not None:
+                yield from self._feed(following)
+
+    def _feed(self, event: e.Event) -> Generator[LoadBlob, bytes, None]:
+        self._record(event)
+        if isinstance(event, e.MessageArrivedEvent):
+            self.ready.extend(self.execution.mailbox.receivers(event.name))
+        if isinstance(event, e.ResumedEvent):
+            self.ready.extend(self.execution.open)
+        for one in events_fed(self.execution, event):
+            values = {}
+            for blob in blobs_read(self.execution, one):
+                raw = self.decision.blobs.get(blob.sha256)
+                values[blob.sha256] = raw if raw is not None else (yield LoadBlob(blob))
+            try:
+                commands = self.program.feed(self.execution, one, None, values)
+            except Diverged as error:
+                self._record(e.ParkedEvent("diverged", self.now_s, error.diff))
+                return
+            self.commands, self.is_ending = commands, None
+            for command in commands:
+                if self.execution.ended is None or isinstance(command, LogCommand):
+                    self._carry_out(command)
+            if len(self.execution.retained) > limits.UNDO_ENTRIES_MAX and any(isinstance(command, TrimCommand) for command in commands):
+                self._park_for_too_much_to_undo()
+
+    def _record(self, event: e.Event) -> None:
+        for effect in effects_of(self.execution, event):
+            if isinstance(effect, envelopes.OutgoingMessage):
+                self.decision.messages.append(effect)
+            else:
+                self.decision.acks.append(effect)
+        self.decision.events.append(event)
+        if type(event) is e.OpenedEvent or type(event) is e.AttemptStartedEvent:
+            self.begins.add(event.path)
+        self.execution.apply(event)
+
+    def _carry_out(self, command: ProgramCommand) -> None:
+        match command:
+            case OpenCommand():
+                self._open(command)
+            case DropCommand(path, lost):
+                letters = () if path in self.execution.open else self.execution.settled[path].letters
+                self._record(self._dropped(path, lost))
+                for letter in letters:
+                    self.ready.extend(self.execution.mailbox.receivers(letter.name))
+            case TrimCommand():
+                self._trim(command)
+            case FinishCommand(status, outcome, path):
+                self._finish(status, outcome, path)
+            case LogCommand():
+                self.decision.lines.append(command)
+
+    def _dropped(self, path: Path, lost: bool) -> e.DroppedEvent:
+        """That an operation is dropped: a call in flight may still be answered, if that is because the execution fails or is cancelled."""
+        pending = self.execution.open.get(path)
+        if pending is None or not isinstance(pending.op, CallOperation) or not pending.in_flight:
+            return e.DroppedEvent(path)
+        if path in self.begins:
+            return e.DroppedEvent(path, begun=False)
+        if self.is_ending is None:
+            self.is_ending = self.execution.cancelling is not None or any(map(_begins_ending, self.commands))
+        grace_s = self.execution.grace_of(pending.op) if self.is_ending and not lost else 0.0
+        return e.DroppedEvent(path, self.now_s + grace_s if grace_s > 0 else None)
+
+    def _open(self, command: OpenCommand) -> None:
+        path, op, number, by = command.path, self._light(command.op), 0, None
+        self.decision.blobs.update(command.blobs)
+        match op:
+            case CallOperation():
+                by = self.host.takes(op)
+            case SendOperation(to) if not self.execution.recalled_results.recalls(path, op):
+                number = self.execution.sent.get(to, 0) + 1
+            case SpawnOperation() if not self.execution.recalled_results.recalls(path, op):
+                number = 1
+            case ReceiveOperation() | SleepOperation():
+                self.ready.append(path)
+        self._record(e.OpenedEvent(path, op, by, number))
+        if path in self.execution.open and self.execution.recalled_results.recalls(path, op):
+            self.ready.append(path)
+
+    def _light(self, op: Operation) -> Operation:
+        """The operation with its large value put among the blobs."""
+        name = _LARGE_FIELDS.get(type(op))
+        if name is None:
+            return op
+        light = offload_if_large(value := getattr(op, name), self.decision.blobs)
+        return op if light is value else msgspec.structs.replace(op, **{name: light})
+
+    def _trim(self, command: TrimCommand) -> None:
+        path, before = command.path, command.before
+        first = self.execution.trimmed.get(path, 0)
+        end = next((turn for turn in range(first, before) if iteration_holds_open(self.execution, (*path, turn))), before)
+        while end > first and (*path, end) not in self.execution.settled:
+            end -= 1
+        if end > first:
+            self._record(e.TrimmedEvent(path, end, command.undo_before))
+
+    def _park_for_too_much_to_undo(self) -> None:
+        execution = self.execution
+        if execution.parked is None and execution.ended is None and not execution.undoing:
+            self._record(e.ParkedEvent("undo", self.now_s, (TOO_MUCH_TO_UNDO,)))
+
+    def _finish(self, status: str, outcome: Outcome, path: Path) -> None:
+        cancelling, completed = self.execution.cancelling, self.execution.completed
+        if completed is not None:
+            self._record(e.EndedEvent(completed.status, completed.outcome, self.now_s, completed.path))
+        elif cancelling is not None:
+            self._record(self._deadline_exceeded(cancelling.reason) if cancelling.deadline else self._cancelled(cancelling.reason))
+        else:
+            self._record(e.EndedEvent(status, self._light_outcome(outcome), self.now_s, path))  # type: ignore[arg-type]  # Finish has the same three words
+
+    def _at_once(self, path: Path) -> e.Event | None:
+        """The event by which an open operation settles without waiting, if it does."""
+        pending = self.execution.open.get(path)
+        if pending is None or self.execution.parked is not None:
+            return None
+        if self.execution.recalled_results.recalls(path, pending.op):
+            return e.RecalledEvent(path, self.now_s)
+        if isinstance(pending.op, SleepOperation):
+            is_over = pending.op.duration_s == 0 or (pending.due_s is not None and self.now.is_past(pending.due_s))
+            return e.SettledEvent(path, Success(), self.now_s) if is_over else None
+        if isinstance(pending.op, ReceiveOperation):
+            numbers = self.execution.mailbox.matching(pending.op)
+            enough = len(numbers) >= (pending.op.limit if pending.op.gather else 1)
+            return e.ReceivedEvent(path, numbers, self.now_s) if enough else None
+        return None
+
+    # reactions: a message in, given events out; each is folded before the next is asked for
+
+    def start(self, message: messages.StartMessage) -> Iterator[e.Event]:
+        """Begin, or note that somebody else waits for the end too."""
+        execution = self.execution
+        if execution.started is not None or execution.ended is not None:
+            if message.parent is None or (execution.ended is None and message.parent in execution.watchers):
+                return
+            if self._goes_on_with(message.parent):
+                yield e.ReopenedEvent(self.now_s, f"its parent {message.parent.key} was retried")
+            if execution.started is not None or execution.ended is not None:
+                yield e.WatchedEvent(message.parent, self.now_s)
+                return
+        if message.expires_at_s is not None and self.now.earliest_s > message.expires_at_s:
+            yield e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Expired", "it had not begun when its time to begin was over")), self.now_s)
+            return
+        deadline_at_s = None if message.deadline_s is None else self.now_s + message.deadline_s
+        value = offload_if_large(message.input, self.decision.blobs)
+        definition = None if message.definition is None else put_blob(message.definition, self.decision.blobs)
+        version = message.version or self.host.versions.get(execution.key.workflow, 1)
+        if message.fork is not None:
+            yield e.ForkedEvent(message.fork, self.now_s)
+        given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition, message.grace_s)
+        yield e.StartedEvent(
+            version, self.now_s, value, message.seed, *given, rules=e.EVENT_RULES_VERSION, archive=execution.key.workflow in self.host.archives
+        )
+
+    def _goes_on_with(self, parent: messages.Parent) -> bool:
+        """Whether this has failed, was undone or no longer wanted, and is to be done for a parent that was reopened since."""
+        execution = self.execution
+        unwanted = execution.cancelling is not None and execution.cancelling.unwanted
+        was_undone = execution.completed is not None and execution.completed.status == "completed"
+        in_vain = execution.ended is not None and (execution.ended.status == "failed" or was_undone or unwanted)
+        return in_vain and execution.removed is None and execution.seen.wants_more(parent)
+
+    def settle(self, message: messages.SettleMessage) -> Iterator[e.Event]:
+        """Take an answer, if the operation is open and on this attempt."""
+        pending = self.execution.open.get(message.path)
+        if pending is None or pending.attempt != message.attempt or pending.state not in ("waiting", "performing"):
+            return
+        if isinstance(message.outcome, Failure) and isinstance(pending.op, CallOperation):
+            yield attempt_rules.event_after_failure(self.execution.key, pending, pending.op, message.outcome, self.now_s)
+        else:
+            yield e.SettledEvent(pending.path, self._light_outcome(message.outcome), self.now_s)
+
+    def _light_outcome(self, outcome: Outcome) -> Outcome:
+        return Success(offload_if_large(outcome.value, self.decision.blobs), outcome.port) if isinstance(outcome, Success) else outcome
+
+    def lost(self, message: messages.LostMessage) -> Iterator[e.Event]:
+        """A try will never answer."""
+        pending = self.execution.open.get(message.path)
+        if pending is None or pending.attempt != message.attempt or pending.state not in ("waiting", "performing") or not isinstance(pending.op, CallOperation):
+            return
+        if not message.begun and pending.grace_until_s is not None:
+            yield e.SettledEvent(pending.path, attempt_rules.abandoned_outcome(pending, begun=False), self.now_s)
+            return
+        yield (event := attempt_rules.event_after_loss(self.execution.key, pending, pending.op, message.times, self.now_s))
+        begins_at_once = isinstance(event, e.InterruptedEvent) and not event.given_back and event.due_s == self.now_s
+        if begins_at_once and self.execution.parked is None and message.path not in self.host.busy:
+            yield self._due(pending)  # this one alone: others that are due may be lost as well, and nobody has said so yet
+
+    def progress(self, message: messages.ProgressMessage) -> Iterator[e.Event]:
+        """Note how far the present try is."""
+        pending = self.execution.open.get(message.path)
+        if pending is not None and pending.attempt == message.attempt and pending.state in ("waiting", "performing"):
+            yield e.ProgressedEvent(pending.path, pending.attempt, message.body, self.now_s)
+
+    def signal(self, message: messages.SignalMessage) -> Iterator[e.Event]:
+        """Put a message into the mailbox, once."""
+        execution = self.execution
+        if execution.ended is not None or execution.seen.knows(message.sender, message.sent, message.key, self.now.earliest_s):
+            return
+        if len(execution.mailbox) >= limits.MAILBOX_MESSAGES_MAX:
+            yield e.MessageRefusedEvent(self.number, message.name, self.now_s, message.key, message.sender, message.sent)
+            return
+        body = offload_if_large(message.body, self.decision.blobs)
+        yield e.MessageArrivedEvent(self.number, message.name, self.now_s, body, message.key, message.sender, message.sent)
+
+    def cancel(self, message: messages.CancelMessage) -> Iterator[e.Event]:
+        """Tell the program to unwind; what can't be told so ends at once."""
+        yield from self._cancel(message.reason, message.undo)
+
+    def _cancel(self, reason: str, undo: bool, unwanted: bool = False) -> Iterator[e.Event]:
+        execution = self.execution
+        is_ending = execution.cancelling is not None or execution.undoing
+        if execution.ended is not None or (is_ending and execution.parked is None):
+            return
+        if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
+            yield from self._end(reason, unwanted)
+            return
+        if execution.parked is not None:
+            yield e.ResumedEvent(self.now_s, reason)
+        if not is_ending:
+            yield e.CancellingEvent(self.now_s, reason, undo=undo, unwanted=unwanted)
+
+    def terminate(self, message: messages.TerminateMessage) -> Iterator[e.Event]:
+        """End at once."""
+        if self.execution.ended is None:
+            yield from self._end(message.reason)
+
+    def leave(self, message: messages.LeaveMessage) -> Iterator[e.Event]:
+        """Wait for the end on behalf of one less; end as who created this wants, once that one has left as well and nobody else waits."""
+        execution = self.execution
+        if execution.ended is not None or not any(same_parent(one, message.parent) for one in execution.watchers):
+            return
+        yield e.UnwatchedEvent(message.parent, self.now_s, message.end)
+        if execution.watchers or execution.let_go in (None, "detach"):
+            return
+        why = f"its parent {message.parent.key} no longer waits for it"
+        yield from self._cancel(why, undo=True, unwanted=True) if execution.let_go == "cancel" else self._end(why, unwanted=True)
+
+    def _end(self, reason: str, unwanted: bool = False) -> Iterator[e.Event]:
+        if unwanted:
+            yield e.CancellingEvent(self.now_s, reason, undo=False, unwanted=True)
+        yield self._cancelled(reason)
+
+    def discard(self, message: messages.DiscardMessage) -> Iterator[e.Event]:
+        """End as cancelled what nobody will mend; behind a failure too, of which whoever waited was told."""
+        if self.execution.status in ("failed", "needs_attention"):
+            yield self._cancelled(message.reason)
+
+    def _deadline_exceeded(self, why: str) -> e.Event:
+        return e.EndedEvent("failed", Failure("deadline_exceeded", 1, ErrorInfo("DeadlineExceeded", why)), self.now_s)
+
+    def _cancelled(self, reason: str) -> e.Event:
+        return e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason)), self.now_s)
+
+    def undo(self, message: messages.UndoMessage) -> Iterator[e.Event]:
+        """Undo what has completed, once, or what could not be undone; whoever waits for that is told when it is over, or that there is nothing to undo."""
+        ended, is_left = self.execution.ended, bool(failed_undos(self.execution.settled))
+        may_be_undone = ended is not None and ((ended.status == "completed" and self.execution.completed is None) or is_left)
+        if may_be_undone and self.execution.removed is None:
+            yield e.UndoingEvent(self.now_s, message.reason, message.parent)
+        elif message.parent is not None and (ended is not None or message.parent not in self.execution.watchers):
+            yield e.WatchedEvent(message.parent, self.now_s)
+
+    def retry(self, message: messages.RetryMessage) -> Iterator[e.Event]:
+        """Resume what is parked, reopen what has failed."""
+        parked = self.execution.parked
+        if message.parked and (parked is None or parked.reason != message.parked):
+            return
+        if parked is not None:
+            yield from self.resume(message)
+        elif self.execution.ended is not None and self.execution.ended.status == "failed":
+            yield e.ReopenedEvent(self.now_s, message.reason, message.before if message.before in self.execution.settled else ())
+
+    def preset(self, message: messages.PresetMessage) -> Iterator[e.Event]:
+        """Settle an open operation, or remember the outcome for when it is opened; what has settled stays as it is, but for what failed with the execution."""
+        path, ended = message.path, self.execution.ended
+        pending, settled = self.execution.open.get(path), self.execution.settled.get(path)
+        if pending is not None and isinstance(pending.op, CallOperation | SleepOperation | SpawnOperation):
+            yield e.SettledEvent(path, self._light_outcome(message.outcome), self.now_s)
+        elif settled is None or (isinstance(settled.outcome, Failure) and ended is not None and ended.status == "failed"):
+            yield e.PresetEvent(path, self._light_outcome(message.outcome), self.now_s)
+
+    def pause(self, message: messages.PauseMessage) -> Iterator[e.Event]:
+        """Park until resumed."""
+        if self.execution.ended is None and self.execution.parked is None:
+            yield e.ParkedEvent("paused", self.now_s, (message.reason,) if message.reason else ())
+
+    def patch(self, message: messages.PatchMessage) -> Iterator[e.Event]:
+        """Go on by another definition, or note why not."""
+        execution = self.execution
+        if execution.ended is not None or execution.started is None:
+            return
+        definition, base = put_blob(message.definition, self.decision.blobs), execution.definition
+        refused: tuple[str, ...] = ()
+        if message.base and (base is None or base.sha256 != message.base):
+            refused = ("somebody else has patched it meanwhile; look at it as it is now, and patch that",)
+        yield e.PatchedEvent(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition))
+
+    def evict(self, message: messages.EvictMessage) -> Iterator[e.Event]:
+        """Have it on record that it leaves; the engine does the rest."""
+        if self.execution.started is not None and self.execution.ended is None:
+            yield e.EvictedEvent(self.now_s, message.reason)
+
+    def resume(self, message: messages.ResumeMessage | messages.RetryMessage) -> Iterator[e.Event]:
+        """Go on from where it was parked. What has become due meanwhile is done at the next tick, behind the messages that came with this one."""
+        if self.execution.parked is not None:
+            yield e.ResumedEvent(self.now_s, message.reason)
+
+    def diverge(self, message: messages.DivergeMessage) -> Iterator[e.Event]:
+        """Park, with what differs."""
+        if self.execution.ended is None and self.execution.parked is None:
+            yield e.ParkedEvent("diverged", self.now_s, message.diff)
+
+    def tick(self, _: messages.TickMessage) -> Iterator[e.Event]:
+        """Do what is due by now, the earliest first."""
+        execution = self.execution
+        held = self.host.busy, self.host.young
+        while (wake_at_s := execution.wake_at(*held)) is not None and self.now.is_past(wake_at_s):
+            pending = execution.opened.due_first(*held)
+            if pending is not None and pending.due_s == wake_at_s:
+                yield self._due(pending)
+            elif execution.started is not None:
+                after_s = round(wake_at_s - execution.started.at_s, 5)  # a time of today has no more digits than these
+                why = f"not ended {after_s:.12g} s after its start"
+                yield e.CancellingEvent(self.now_s, why, deadline=True) if execution.cancelling is None else e.StoppedEvent(self.now_s)
+
+    def _due(self, pending: PendingOperation) -> e.Event:
+        match pending.op:
+            case CallOperation() as op if pending.state in ("retrying", "interrupted"):
+                return e.AttemptStartedEvent(pending.path, pending.attempt + 1, self.now_s, self.host.takes(op))
+            case CallOperation() if pending.grace_until_s is not None and self.now.is_past(pending.grace_until_s):
+                return e.SettledEvent(pending.path, attempt_rules.abandoned_outcome(pending), self.now_s)
+            case CallOperation() as op:
+                why = ErrorInfo("Timeout", attempt_rules.overdue_text(pending, op))
+                return attempt_rules.event_after_failure(self.execution.key, pending, op, Failure("timeout", 1, why), self.now_s)
+            case ReceiveOperation(gather=True) as op:
+                return e.ReceivedEvent(pending.path, self.execution.mailbox.matching(op), self.now_s)
+            case ReceiveOperation() as op:
+                why = ErrorInfo("Timeout", f"no message within {op.timeout_s:g} s")
+                return e.SettledEvent(pending.path, Failure("timeout", 1, why), self.now_s)
+            case SleepOperation():
+                return e.SettledEvent(pending.path, Success(), self.now_s)
+        raise TypeError(f"a {operation_kind(pending.op)} has no timer")
+
+
+def _begins_ending(command: ProgramCommand) -> bool:
+    """Whether the program remembers how the execution will end, and has something to wait for, or to undo, before."""
+    return isinstance(command, OpenCommand) and isinstance(command.op, KeepOperation) and command.op.role == "undo"
+
+
+_MESSAGE_HANDLERS: dict[type, Callable[[_DecisionDraft, Any], Iterator[e.Event]]] = {
+    messages.StartMessage: _DecisionDraft.start,
+    messages.SettleMessage: _DecisionDraft.settle,
+    messages.LostMessage: _DecisionDraft.lost,
+    messages.ProgressMessage: _DecisionDraft.progress,
+    messages.SignalMessage: _DecisionDraft.signal,
+    messages.CancelMessage: _DecisionDraft.cancel,
+    messages.TerminateMessage: _DecisionDraft.terminate,
+    messages.LeaveMessage: _DecisionDraft.leave,
+    messages.UndoMessage: _DecisionDraft.undo,
+    messages.RetryMessage: _DecisionDraft.retry,
+    messages.PresetMessage: _DecisionDraft.preset,
+    messages.PauseMessage: _DecisionDraft.pause,
+    messages.ResumeMessage: _DecisionDraft.resume,
+    messages.EvictMessage: _DecisionDraft.evict,
+    messages.DiscardMessage: _DecisionDraft.discard,
+    messages.DivergeMessage: _DecisionDraft.diverge,
+    messages.TickMessage: _DecisionDraft.tick,
+    messages.PatchMessage: _DecisionDraft.patch,
+}

@@ -9,96 +9,96 @@ from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from typing import Any
 
+from perdure.core import envelopes, messages
 from perdure.core import events as e
-from perdure.core import mail, messages
-from perdure.core.attributes import indexed
+from perdure.core.attributes import index_attributes
+from perdure.core.envelopes import Ack, NewExecution
 from perdure.core.execution import Execution
-from perdure.core.mail import Ack, Opening
-from perdure.core.ops import Call, Outcome, Send, Spawn
-from perdure.core.paths import UNDO, Key, Path, Queue, idempotency_key, text
+from perdure.core.operation_state import PendingOperation
+from perdure.core.operations import CallOperation, Outcome, SendOperation, SpawnOperation
+from perdure.core.paths import UNDO, Key, Path, QueueAddress, idempotency_key, path_text
 from perdure.core.program import program_name
-from perdure.core.promise import Promise
-from perdure.core.values import NOTHING, Value
-from perdure.core.walk import references
+from perdure.core.traversal import blob_references
+from perdure.core.values import ENCODED_NONE, Value
 
-Effect = mail.Send | Ack
+Effect = envelopes.OutgoingMessage | Ack
 
 
-def effects(execution: Execution, event: e.Event) -> Iterable[Effect]:
+def effects_of(execution: Execution, event: e.Event) -> Iterable[Effect]:
     """What `event`, about to be folded into `execution`, makes necessary: sends, and work to be taken back from its queue."""
-    rule = _RULES.get(type(event))
+    rule = _EFFECT_RULES.get(type(event))
     return () if rule is None else rule(execution, event)
 
 
-def outstanding(execution: Execution, answered: AbstractSet[Path] = frozenset()) -> Iterator[mail.Send]:
+def outstanding_messages(execution: Execution, answered: AbstractSet[Path] = frozenset()) -> Iterator[envelopes.OutgoingMessage]:
     """What must be on its way because of what is open: when it is lost, sending it again loses nothing, and repeats nothing.
 
     A call that some holder performs itself has nothing on its way, nor has what was `answered`.
     """
-    for path, promise in execution.open.items():
-        match promise.op:
+    for path, pending in execution.open.items():
+        match pending.op:
             case _ if path in answered:
                 continue
-            case Call() as op if promise.by is None and promise.state == "waiting" and promise.grace_until_s is None:
-                yield _work(execution, path, op, promise.attempt, promise.progress)
-            case Spawn() as op if path[0] == UNDO:
-                yield _undo(execution.key, path, op)
-            case Spawn() as op:
-                yield _start(execution, path, op)
+            case CallOperation() as op if pending.by is None and pending.state == "waiting" and pending.grace_until_s is None:
+                yield _work_message(execution, path, op, pending.attempt, pending.progress)
+            case SpawnOperation() as op if path[0] == UNDO:
+                yield _undo_message(execution.key, path, op)
+            case SpawnOperation() as op:
+                yield _start_message(execution, path, op)
 
 
-def _opened(execution: Execution, event: e.Opened) -> Iterable[Effect]:
+def _effects_of_opened(execution: Execution, event: e.OpenedEvent) -> Iterable[Effect]:
     path, op = event.path, event.op
     match op:
-        case Call() if event.by is None and not execution.memo.recalls(path, op):
-            return (_work(execution, path, op, 1, NOTHING),)
-        case Spawn() if path[0] == UNDO:
-            return (_undo(execution.key, path, op),)
-        case Spawn() if (event.number or op.awaited) and not execution.memo.recalls(path, op):
-            return (_start(execution, path, op),)
-        case Send() if event.number:
-            return (_signal(execution.key, op, event.number),)
+        case CallOperation() if event.by is None and not execution.recalled_results.recalls(path, op):
+            return (_work_message(execution, path, op, 1, ENCODED_NONE),)
+        case SpawnOperation() if path[0] == UNDO:
+            return (_undo_message(execution.key, path, op),)
+        case SpawnOperation() if (event.number or op.awaited) and not execution.recalled_results.recalls(path, op):
+            return (_start_message(execution, path, op),)
+        case SendOperation() if event.number:
+            return (_signal_message(execution.key, op, event.number),)
     return ()
 
 
-def _tried(execution: Execution, event: e.Tried) -> Iterable[Effect]:
-    promise = execution.open[event.path]
-    op = promise.op
-    return (_work(execution, event.path, op, event.attempt, promise.progress),) if event.by is None and isinstance(op, Call) else ()
+def _effects_of_attempt(execution: Execution, event: e.AttemptStartedEvent) -> Iterable[Effect]:
+    pending = execution.open[event.path]
+    op = pending.op
+    return (_work_message(execution, event.path, op, event.attempt, pending.progress),) if event.by is None and isinstance(op, CallOperation) else ()
 
 
-def _dropped(execution: Execution, event: e.Dropped) -> Iterable[Effect]:
-    promise = execution.open.get(event.path)
-    return () if promise is None else _take_back(execution.key, promise, event.until_s is not None)
+def _effects_of_dropped(execution: Execution, event: e.DroppedEvent) -> Iterable[Effect]:
+    pending = execution.open.get(event.path)
+    return () if pending is None else _take_back(execution.key, pending, event.until_s is not None)
 
 
-def _over(execution: Execution, event: e.Settled | e.Retrying | e.Interrupted) -> Iterable[Effect]:
+def _effects_of_attempt_end(execution: Execution, event: e.SettledEvent | e.RetryingEvent | e.InterruptedEvent) -> Iterable[Effect]:
     """A try that is over without an answer is not to be done any more; one that was answered is gone already."""
-    promise = execution.open.get(event.path)
-    return () if promise is None or promise.by is not None or not isinstance(promise.op, Call) else _take_back(execution.key, promise)
+    pending = execution.open.get(event.path)
+    return () if pending is None or pending.by is not None or not isinstance(pending.op, CallOperation) else _take_back(execution.key, pending)
 
 
-def _watched(execution: Execution, event: e.Watched) -> Iterable[Effect]:
-    return () if execution.ended is None else (_answer(execution.key, event.parent, execution.ended.outcome),)
+def _effects_of_watched(execution: Execution, event: e.WatchedEvent) -> Iterable[Effect]:
+    return () if execution.ended is None else (_settle_message(execution.key, event.parent, execution.ended.outcome),)
 
 
-def _ended(execution: Execution, event: e.Ended) -> Iterable[Effect]:
+def _effects_of_ended(execution: Execution, event: e.EndedEvent) -> Iterable[Effect]:
     if execution.ended is not None:  # its failure was discarded, and whoever waited was told of that
         return
-    yield from (_answer(execution.key, parent, event.outcome) for parent in execution.watchers)
-    for promise in execution.open.values():
-        yield from _take_back(execution.key, promise)
+    yield from (_settle_message(execution.key, parent, event.outcome) for parent in execution.watchers)
+    for pending in execution.open.values():
+        yield from _take_back(execution.key, pending)
 
 
-_RULES: dict[type, Callable[[Execution, Any], Iterable[Effect]]] = {
-    e.Opened: _opened,
-    e.Tried: _tried,
-    e.Dropped: _dropped,
-    e.Settled: _over,
-    e.Retrying: _over,
-    e.Interrupted: _over,
-    e.Watched: _watched,
-    e.Ended: _ended,
+_EFFECT_RULES: dict[type, Callable[[Execution, Any], Iterable[Effect]]] = {
+    e.OpenedEvent: _effects_of_opened,
+    e.AttemptStartedEvent: _effects_of_attempt,
+    e.DroppedEvent: _effects_of_dropped,
+    e.SettledEvent: _effects_of_attempt_end,
+    e.RetryingEvent: _effects_of_attempt_end,
+    e.InterruptedEvent: _effects_of_attempt_end,
+    e.WatchedEvent: _effects_of_watched,
+    e.EndedEvent: _effects_of_ended,
 }
 
 
@@ -106,60 +106,62 @@ def _work_key(key: Key, path: Path, attempt: int) -> str:
     return f"{idempotency_key(key, path)}:{attempt}"
 
 
-def _work(execution: Execution, path: Path, op: Call, attempt: int, progress: Value) -> mail.Send:
+def _work_message(execution: Execution, path: Path, op: CallOperation, attempt: int, progress: Value) -> envelopes.OutgoingMessage:
     key = execution.key
     about = (op.target, idempotency_key(key, path), op.args, op.timeout_s, op.idempotent)
-    work = messages.Work(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op))
-    return mail.Send(Queue(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode(work), lane=op.lane, priority=op.priority)
+    work = messages.WorkMessage(key, path, attempt, *about, progress, op.heartbeat_s, op.secrets, execution.grace_of(op))
+    return envelopes.OutgoingMessage(
+        QueueAddress(key.tenant, op.queue), _work_key(key, path, attempt), messages.encode_message(work), lane=op.lane, priority=op.priority
+    )
 
 
-def _child(key: Key, op: Spawn) -> Key:
+def _child_key(key: Key, op: SpawnOperation) -> Key:
     return Key(key.tenant, op.workflow, op.id)
 
 
-def _undo(key: Key, path: Path, op: Spawn) -> mail.Send:
-    undo = messages.Undo(f"its parent {key} is undone", messages.Parent(key, path))
-    return mail.Send(_child(key, op), f"undo:{idempotency_key(key, path)}", messages.encode(undo))
+def _undo_message(key: Key, path: Path, op: SpawnOperation) -> envelopes.OutgoingMessage:
+    undo = messages.UndoMessage(f"its parent {key} is undone", messages.Parent(key, path))
+    return envelopes.OutgoingMessage(_child_key(key, op), f"undo:{idempotency_key(key, path)}", messages.encode_message(undo))
 
 
-def _start(execution: Execution, path: Path, op: Spawn) -> mail.Send:
+def _start_message(execution: Execution, path: Path, op: SpawnOperation) -> envelopes.OutgoingMessage:
     key = execution.key
     parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
-    opens = Opening(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, indexed(op.attributes))
-    start = messages.Start(
-        op.version, op.input, _seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition, op.grace_s
+    opens = NewExecution(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, index_attributes(op.attributes))
+    start = messages.StartMessage(
+        op.version, op.input, _child_seed(key, path), parent, op.deadline_s, key, execution.depth + 1, None, None, op.attributes, op.definition, op.grace_s
     )
-    refers = references(op.input, op.definition)
-    return mail.Send(_child(key, op), f"start:{idempotency_key(key, path)}", messages.encode(start), opens=opens, refers=refers)
+    refers = blob_references(op.input, op.definition)
+    return envelopes.OutgoingMessage(_child_key(key, op), f"start:{idempotency_key(key, path)}", messages.encode_message(start), opens=opens, refers=refers)
 
 
-def _seed(key: Key, path: Path) -> int:
+def _child_seed(key: Key, path: Path) -> int:
     """A seed that follows from who starts the child, so that deciding stays pure."""
     return int.from_bytes(sha256(idempotency_key(key, path).encode()).digest()[:8], "big") >> 1
 
 
-def _signal(key: Key, op: Send, number: int) -> mail.Send:
-    signal = messages.Signal(op.name, op.body, "", key, number)
-    return mail.Send(op.to, f"signal:{key}:{number}", messages.encode(signal), refers=references(op.body))
+def _signal_message(key: Key, op: SendOperation, number: int) -> envelopes.OutgoingMessage:
+    signal = messages.SignalMessage(op.name, op.body, "", key, number)
+    return envelopes.OutgoingMessage(op.to, f"signal:{key}:{number}", messages.encode_message(signal), refers=blob_references(op.body))
 
 
-def _answer(child: Key, parent: messages.Parent, outcome: Outcome) -> mail.Send:
-    settle = messages.Settle(parent.path, 1, outcome)
-    return mail.Send(parent.key, f"settle:{text(parent.path)}", messages.encode(settle), refers=references(outcome))
+def _settle_message(child: Key, parent: messages.Parent, outcome: Outcome) -> envelopes.OutgoingMessage:
+    settle = messages.SettleMessage(parent.path, 1, outcome)
+    return envelopes.OutgoingMessage(parent.key, f"settle:{path_text(parent.path)}", messages.encode_message(settle), refers=blob_references(outcome))
 
 
-def _take_back(key: Key, promise: Promise, in_grace: bool = False) -> Iterator[Effect]:
-    match promise.op:
-        case Call() as op if promise.state == "waiting" and promise.grace_until_s is None:
-            answer = messages.answer_key(promise.path, promise.attempt) if op.transaction else ""
-            unleased = _not_begun(key, promise) if in_grace else None
-            yield Ack(Queue(key.tenant, op.queue), _work_key(key, promise.path, promise.attempt), answer, unleased=unleased)
-        case Spawn() as op if op.awaited and promise.path[0] != UNDO:
-            leave = messages.Leave(messages.Parent(key, promise.path), op.on_cancel)
-            yield mail.Send(_child(key, op), f"leave:{idempotency_key(key, promise.path)}", messages.encode(leave))
+def _take_back(key: Key, pending: PendingOperation, in_grace: bool = False) -> Iterator[Effect]:
+    match pending.op:
+        case CallOperation() as op if pending.state == "waiting" and pending.grace_until_s is None:
+            answer = messages.attempt_answer_key(pending.path, pending.attempt) if op.transaction else ""
+            unleased = _lost_message(key, pending) if in_grace else None
+            yield Ack(QueueAddress(key.tenant, op.queue), _work_key(key, pending.path, pending.attempt), answer, unleased=unleased)
+        case SpawnOperation() as op if op.awaited and pending.path[0] != UNDO:
+            leave = messages.LeaveMessage(messages.Parent(key, pending.path), op.on_cancel)
+            yield envelopes.OutgoingMessage(_child_key(key, op), f"leave:{idempotency_key(key, pending.path)}", messages.encode_message(leave))
 
 
-def _not_begun(key: Key, promise: Promise) -> mail.Send:
+def _lost_message(key: Key, pending: PendingOperation) -> envelopes.OutgoingMessage:
     """What the execution is sent when work is taken back that nobody had leased."""
-    lost = messages.Lost(promise.path, promise.attempt, 0, begun=False)
-    return mail.Send(key, f"lost:{text(promise.path)}:{promise.attempt}", messages.encode(lost))
+    lost = messages.LostMessage(pending.path, pending.attempt, 0, begun=False)
+    return envelopes.OutgoingMessage(key, f"lost:{path_text(pending.path)}:{pending.attempt}", messages.encode_message(lost))

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from perdure.core import limits
 
-Cut = Callable[[str, str], tuple[str, str]]
+TextCut = Callable[[str, str], tuple[str, str]]
 """Takes the two sides of a cut through a text, and returns them as they may be shown, such as `Mask.cut`."""
 
 
-def repaired(text: str) -> str:
+def valid_utf8(text: str) -> str:
     r"""`text` as UTF-8 can have it: a lone surrogate becomes ``\udXXX``."""
     if text.isascii():
         return text
@@ -19,7 +19,7 @@ def repaired(text: str) -> str:
     return text
 
 
-def text_of(make: Callable[[], object], instead: str) -> str:
+def safe_text(make: Callable[[], object], instead: str) -> str:
     """The text that `make` returns; `instead`, where it raises anything or returns no text."""
     try:
         made = make()
@@ -28,24 +28,24 @@ def text_of(make: Callable[[], object], instead: str) -> str:
         return instead
 
 
-def said_by(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """What an exception says of itself; a placeholder, where its `__str__` fails."""
-    name = text_of(lambda: type(error).__qualname__, "exception")
-    return text_of(lambda: str(error), f"(the text of this {name} can't be read: its __str__ failed)")
+    name = safe_text(lambda: type(error).__qualname__, "exception")
+    return safe_text(lambda: str(error), f"(the text of this {name} can't be read: its __str__ failed)")
 
 
-def summary(error: BaseException) -> str:
+def exception_summary(error: BaseException) -> str:
     """The class of an exception and what it says, storable and bounded, for the message of another error."""
-    name = text_of(lambda: type(error).__qualname__, "an exception")
-    return f"{shortened(name, limits.ERROR_TYPE_CHARACTERS_MAX)}: {shortened(said_by(error), limits.ERROR_MESSAGE_CHARACTERS_MAX)}"
+    name = safe_text(lambda: type(error).__qualname__, "an exception")
+    return f"{shorten_text(name, limits.ERROR_TYPE_CHARACTERS_MAX)}: {shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX)}"
 
 
-def shortened(text: str, characters_max: int, cut: Cut | None = None) -> str:
+def shorten_text(text: str, characters_max: int, cut: TextCut | None = None) -> str:
     """`text`, storable; of one that is longer, the beginning and the end, and between them how much was left out."""
     if len(text) <= characters_max:
-        return repaired(text)
+        return valid_utf8(text)
     head, tail = text[: characters_max * 3 // 4], text[-(characters_max // 4) :]
     left_out = len(text) - len(head) - len(tail)
     if cut is not None:
         head, tail = cut(head, tail)
-    return repaired(f"{head} … {left_out:,} characters left out … {tail}")
+    return valid_utf8(f"{head} … {left_out:,} characters left out … {tail}")

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from perdure.core.error_text import repaired
+from perdure.core.error_text import valid_utf8
 
 if TYPE_CHECKING:
     from perdure.core.paths import Path
@@ -67,7 +67,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         """Makes its text storable, whoever made it of what."""
         for name in ("type", "message", "traceback"):
             text = getattr(self, name)
-            if not text.isascii() and (sound := repaired(text)) is not text:
+            if not text.isascii() and (sound := valid_utf8(text)) is not text:
                 msgspec.structs.force_setattr(self, name, sound)
 
 
@@ -339,7 +339,7 @@ class SourceFailed(ProgrammingError):
         line, column = place
         where = f" at line {line}, column {column}" if column else f" at line {line}" if line else ""
         said = f"{type}: {text}" if type and text else type or text or "it does not say why"
-        super().__init__(f"the {language} has failed{where}: {said}{_printed(console)}")
+        super().__init__(f"the {language} has failed{where}: {said}{_console_tail(console)}")
         self.language, self.type, self.text, self.line, self.column, self.console = language, type, text, line, column, console
 
 
@@ -347,7 +347,7 @@ class SandboxLimit(ProgrammingError):
     """Source text in a sandbox took more than there is for it; it would again. `console` is what it has printed, where that is known."""
 
     def __init__(self, what: str, instead: str, console: str = "") -> None:
-        super().__init__(f"{what}; {instead}{_printed(console)}")
+        super().__init__(f"{what}; {instead}{_console_tail(console)}")
         self.what, self.instead, self.console = what, instead, console
 
 
@@ -379,7 +379,7 @@ CONSOLE_TAIL_CHARACTERS = 1000
 """How much of what source text has printed stands in the message of its error."""
 
 
-def _printed(console: str) -> str:
+def _console_tail(console: str) -> str:
     tail = console.strip()[-CONSOLE_TAIL_CHARACTERS:]
     return f"; it has printed, at last:\n{tail}" if tail else ""
 

@@ -3,21 +3,24 @@
 An event is either *given* (it came from outside the program: a start, an answer, a message, the passing of time) or *asked*
 (the program's own doing: an operation opened or dropped, a turn trimmed, the end). What the program asked for stands right
 behind the given event that made it ask; so the log is the schedule of the program, and replay compares each in its place.
+
+What is said of an execution whose log was removed, in place of what it had done.
 """
 
+from datetime import UTC, datetime
 from typing import Literal, get_args
 
 import msgspec
 
 from perdure.core.attributes import Attributes
-from perdure.core.copies import Fork
 from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
-from perdure.core.ops import Err, OnCancel, Op, Outcome
+from perdure.core.operations import Failure, OnCancel, Operation, Outcome
 from perdure.core.paths import Key, Path
-from perdure.core.values import NOTHING, Blob, Value
+from perdure.core.recalled import ForkData
+from perdure.core.values import ENCODED_NONE, Blob, Value
 
-_SHORT = {
+_FIELD_NAMES = {
     "path": "p",
     "at_s": "s",
     "op": "o",
@@ -39,14 +42,14 @@ _SHORT = {
 }
 
 
-_OF_REMOVED = {"ended_at_s": "x", "started_at_s": "y", "status": "q", "input": "j", "result": "l"}
+_REMOVED_FIELD_NAMES = {"ended_at_s": "x", "started_at_s": "y", "status": "q", "input": "j", "result": "l"}
 """Shorter still: there may be a great many of these."""
 
-RULES = 1
+EVENT_RULES_VERSION = 1
 """The number of the rules that executions are started under: what their events mean, and what programs make of them."""
 
 
-class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_SHORT):
+class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_FIELD_NAMES):
     """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one.
 
     `rules` numbers what its events mean; with `archive`, what compaction replaces is kept.
@@ -55,7 +58,7 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
     version: int
     at_s: float
-    input: Value = NOTHING
+    input: Value = ENCODED_NONE
     seed: int = 0
     parent: Parent | None = None
     deadline_at_s: float | None = None
@@ -68,14 +71,14 @@ class Started(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     archive: bool = False
 
 
-class Forked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_SHORT):
+class ForkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_FIELD_NAMES):
     """The execution will begin with what another one had reached."""
 
-    fork: Fork
+    fork: ForkData
     at_s: float
 
 
-class Preset(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="p", rename=_SHORT):
+class PresetEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="p", rename=_FIELD_NAMES):
     """Somebody gave the outcome of an operation that is not open: should it be opened, it settles with that."""
 
     path: Path
@@ -83,14 +86,14 @@ class Preset(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     at_s: float
 
 
-class Watched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="W", rename=_SHORT):
+class WatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="W", rename=_FIELD_NAMES):
     """A further execution waits for the end of this one."""
 
     parent: Parent
     at_s: float
 
 
-class Unwatched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="w", rename=_SHORT):
+class UnwatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="w", rename=_FIELD_NAMES):
     """An execution no longer waits for the end of this one; `end` is what it wants done with this one, should nobody else wait."""
 
     parent: Parent
@@ -98,19 +101,19 @@ class Unwatched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_f
     end: OnCancel = "cancel"
 
 
-class Arrived(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="A", rename=_SHORT):
+class MessageArrivedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="A", rename=_FIELD_NAMES):
     """A message came into the mailbox, under its number in the store's mail."""
 
     number: int
     name: str
     at_s: float
-    body: Value = NOTHING
+    body: Value = ENCODED_NONE
     key: str = ""
     sender: Key | None = None
     sent: int = 0
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="X", rename=_SHORT):
+class MessageRefusedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="X", rename=_FIELD_NAMES):
     """A message was turned away, because the mailbox is full."""
 
     number: int
@@ -121,7 +124,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     sent: int = 0
 
 
-class Received(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="C", rename=_SHORT):
+class ReceivedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="C", rename=_FIELD_NAMES):
     """A receive settled with these messages, which leave the mailbox."""
 
     path: Path
@@ -129,7 +132,7 @@ class Received(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     at_s: float
 
 
-class Settled(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="s", rename=_SHORT):
+class SettledEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="s", rename=_FIELD_NAMES):
     """A promise settled, once and for all."""
 
     path: Path
@@ -137,14 +140,14 @@ class Settled(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     at_s: float
 
 
-class Recalled(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="M", rename=_SHORT):
+class RecalledEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="M", rename=_FIELD_NAMES):
     """After a reopening: the operation had settled before, and settles with the same again."""
 
     path: Path
     at_s: float
 
 
-class Retrying(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="r", rename=_SHORT):
+class RetryingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="r", rename=_FIELD_NAMES):
     """A try failed; the next one is due at `due_s`."""
 
     path: Path
@@ -155,7 +158,7 @@ class Retrying(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     at_s: float
 
 
-class Interrupted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="i", rename=_SHORT):
+class InterruptedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="i", rename=_FIELD_NAMES):
     """Whoever performed this try is gone; the next one is due at `due_s`. Not counted as a failed try; `given_back` in good order, not at all."""
 
     path: Path
@@ -165,7 +168,7 @@ class Interrupted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
     given_back: bool = False
 
 
-class Tried(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="n", rename=_SHORT):
+class AttemptStartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="n", rename=_FIELD_NAMES):
     """A further try began: `by` the holder that performs it, or None when it went to the queue."""
 
     path: Path
@@ -174,7 +177,7 @@ class Tried(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     by: str | None = None
 
 
-class Progressed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="b", rename=_SHORT):
+class ProgressedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="b", rename=_FIELD_NAMES):
     """Who performs this try said how far it is, and thereby that it is alive; the next try is told."""
 
     path: Path
@@ -183,7 +186,7 @@ class Progressed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
     at_s: float
 
 
-class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_SHORT):
+class CancellingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_FIELD_NAMES):
     """The program was told to unwind, because somebody wants that, its deadline has passed, or it is `unwanted`: its parent waits no longer. What it has
     done is to be undone, or not."""
 
@@ -194,13 +197,13 @@ class Cancelling(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
     unwanted: bool = False
 
 
-class Stopped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="x", rename=_SHORT):
+class StoppedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="x", rename=_FIELD_NAMES):
     """The program was ended where it stood: it was told to unwind, has not ended within the grace of the execution, and the deadline is over."""
 
     at_s: float
 
 
-class Undoing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_SHORT):
+class UndoingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_FIELD_NAMES):
     """The execution had completed, and what it has done is to be undone; then it ends as before. `parent` waits for that."""
 
     at_s: float
@@ -208,7 +211,7 @@ class Undoing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     parent: Parent | None = None
 
 
-class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="P", rename=_SHORT):
+class ParkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="P", rename=_FIELD_NAMES):
     """The execution needs attention, or somebody paused it; it does nothing until it is resumed, cancelled or terminated."""
 
     reason: Literal["diverged", "interrupted", "paused", "undo"]
@@ -217,14 +220,14 @@ class Parked(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     path: Path = ()
 
 
-class Resumed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="U", rename=_SHORT):
+class ResumedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="U", rename=_FIELD_NAMES):
     """The execution goes on from where it was parked."""
 
     at_s: float
     reason: str = ""
 
 
-class Reopened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="R", rename=_SHORT):
+class ReopenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="R", rename=_FIELD_NAMES):
     """A failed execution goes on: its program runs anew, and every operation that had succeeded settles with the same again.
 
     With `before`, only those that were opened earlier than the operation there.
@@ -235,14 +238,14 @@ class Reopened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     before: Path = ()
 
 
-class Evicted(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="v", rename=_SHORT):
+class EvictedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="v", rename=_FIELD_NAMES):
     """Somebody had the execution leave the engine that had it. What that was performing is given back behind this."""
 
     at_s: float
     reason: str = ""
 
 
-class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_SHORT):
+class IterationResumedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_FIELD_NAMES):
     """In a compacted log: the loop at `path` stood at the beginning of `turn`, with the state `value`. Earlier turns are gone."""
 
     path: Path
@@ -251,23 +254,23 @@ class Turned(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fiel
     at_s: float
 
 
-class Attributed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="a", rename=_SHORT):
+class AttributesSetEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="a", rename=_FIELD_NAMES):
     """In a compacted log: these are the attributes from here on. The turns that changed them are gone."""
 
     attributes: Attributes
     at_s: float
 
 
-class Retained(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="k", rename=_SHORT):
+class RetainedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="k", rename=_FIELD_NAMES):
     """In a compacted log: an operation of a turn that is gone, which is to be undone if it comes to that; or a note about that."""
 
     path: Path
-    op: Op
+    op: Operation
     outcome: Outcome | None
     at_s: float
 
 
-class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_SHORT | _OF_REMOVED):
+class RemovedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_FIELD_NAMES | _REMOVED_FIELD_NAMES):
     """What it had done was removed, long after its end. This is the only event that is left, and the one of number `number`.
 
     It says how the execution ended and when. Of its `input` and its `result` (empty: it had none) the first 16 bytes of their SHA-256 are kept; of a failure
@@ -282,11 +285,11 @@ class Removed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     status: Literal["completed", "failed", "cancelled"] = "completed"
     input: bytes = b""
     result: bytes = b""
-    error: Err | None = None
+    error: Failure | None = None
     attributes: Attributes = ()
 
 
-class Patched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_SHORT):
+class PatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_FIELD_NAMES):
     """The execution goes on by another definition from here on; or, for these reasons, that was `refused`."""
 
     definition: Blob
@@ -295,16 +298,16 @@ class Patched(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     refused: tuple[str, ...] = ()
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_SHORT):
+class OpenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_FIELD_NAMES):
     """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
 
     path: Path
-    op: Op
+    op: Operation
     by: str | None = None
     number: int = 0
 
 
-class Dropped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="d", rename=_SHORT):
+class DroppedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="d", rename=_FIELD_NAMES):
     """The program no longer wants the operation; messages that it received and that were not used go back to their place.
 
     Until `until_s`, a call that is in flight may still be answered, and is open so long. Without it, the call is abandoned at once. One that is dropped in
@@ -316,7 +319,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     begun: bool = True
 
 
-class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="t", rename=_SHORT):
+class TrimmedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="t", rename=_FIELD_NAMES):
     """The turns of the loop at `path` before turn `before` are forgotten. What was done in them is still to be undone, but for turns before `undo_before`."""
 
     path: Path
@@ -324,7 +327,7 @@ class Trimmed(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     undo_before: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_SHORT):
+class EndedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_FIELD_NAMES):
     """The execution is over: completed with a value, failed with an error, or cancelled. One that has failed may end once more: as cancelled, discarded.
 
     `path` is that of the step because of which a definition has failed.
@@ -336,7 +339,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field
     path: Path = ()
 
 
-class Snapshot(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="Z", rename=_SHORT):
+class SnapshotEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="Z", rename=_FIELD_NAMES):
     """What the events before it in a compacted log do not say any more, as of `version`.
 
     `kept` counts the events before it; `archive` is the hash of the blob that holds what was replaced, if it was kept.
@@ -354,38 +357,71 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     attributes: Attributes = ()
 
 
-Given = (
-    Started
-    | Forked
-    | Preset
-    | Watched
-    | Unwatched
-    | Arrived
-    | Refused
-    | Received
-    | Settled
-    | Recalled
-    | Retrying
-    | Interrupted
-    | Tried
-    | Progressed
-    | Cancelling
-    | Stopped
-    | Undoing
-    | Parked
-    | Resumed
-    | Reopened
-    | Evicted
-    | Turned
-    | Attributed
-    | Retained
-    | Removed
-    | Snapshot
-    | Patched
+ExternalEvent = (
+    StartedEvent
+    | ForkedEvent
+    | PresetEvent
+    | WatchedEvent
+    | UnwatchedEvent
+    | MessageArrivedEvent
+    | MessageRefusedEvent
+    | ReceivedEvent
+    | SettledEvent
+    | RecalledEvent
+    | RetryingEvent
+    | InterruptedEvent
+    | AttemptStartedEvent
+    | ProgressedEvent
+    | CancellingEvent
+    | StoppedEvent
+    | UndoingEvent
+    | ParkedEvent
+    | ResumedEvent
+    | ReopenedEvent
+    | EvictedEvent
+    | IterationResumedEvent
+    | AttributesSetEvent
+    | RetainedEvent
+    | RemovedEvent
+    | SnapshotEvent
+    | PatchedEvent
 )
-Asked = Opened | Dropped | Trimmed | Ended
-Event = Given | Asked
+CommandEvent = OpenedEvent | DroppedEvent | TrimmedEvent | EndedEvent
+Event = ExternalEvent | CommandEvent
 
-ASKED: frozenset[type] = frozenset(get_args(Asked))
-FED: frozenset[type] = frozenset((Started, Received, Settled, Recalled, Cancelling, Stopped, Undoing, Resumed, Reopened, Turned, Patched))
+COMMAND_EVENTS: frozenset[type] = frozenset(get_args(CommandEvent))
+PROGRAM_EVENTS: frozenset[type] = frozenset(
+    (
+        StartedEvent,
+        ReceivedEvent,
+        SettledEvent,
+        RecalledEvent,
+        CancellingEvent,
+        StoppedEvent,
+        UndoingEvent,
+        ResumedEvent,
+        ReopenedEvent,
+        IterationResumedEvent,
+        PatchedEvent,
+    )
+)
 """The given events that a program is fed; the others do not concern it."""
+
+
+REMOVED_KIND = "removed"
+"""The kind of the error that stands in the place of a result."""
+
+DIGEST_BYTES = 16
+"""How much is kept of the SHA-256 of an input and of a result: enough to tell whether a value is the same."""
+
+
+def removal_text(removed: RemovedEvent) -> str:
+    """That it was removed, in words."""
+    of_result = f", the SHA-256 of its result began with {removed.result.hex()}" if removed.result else ""
+    return f"it was removed at {datetime.fromtimestamp(removed.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC{of_result}"
+
+
+def ended_event_of(removed: RemovedEvent) -> EndedEvent:
+    """How it ended, as far as that was kept."""
+    outcome = Failure(REMOVED_KIND, 1, ErrorInfo("Removed", removal_text(removed))) if removed.error is None else removed.error
+    return EndedEvent(removed.status, outcome, removed.ended_at_s)

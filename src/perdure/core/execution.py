@@ -2,6 +2,8 @@
 
 Each event costs the same however long the history is: what is needed later (who waits, what is due next, what a trimmed
 turn held) is kept in the form in which it will be asked for.
+
+Facts: what is to be known of an execution beside its state, and all of it as plain comparable data.
 """
 
 from collections.abc import Callable
@@ -10,24 +12,35 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.core import attempt_rules, limits
 from perdure.core import events as e
-from perdure.core import limits, tries
-from perdure.core.attributes import Attributes, decoded, merged
-from perdure.core.copies import Fork
-from perdure.core.mailbox import Letter, Mailbox
-from perdure.core.memo import Memo
+from perdure.core.attributes import Attributes, decode_attribute_changes, merge_attributes
+from perdure.core.deduplication import MessageDeduplication, SenderWatermark, same_parent
+from perdure.core.events import ended_event_of
+from perdure.core.loop_iterations import LoopIterations, is_in_trimmed_iteration
+from perdure.core.mailbox import Mailbox, ReceivedMessage
 from perdure.core.messages import Parent
-from perdure.core.opened import Opened
-from perdure.core.ops import Call, Keep, Ok, OnCancel, Op, Outcome, Receive, Send, Sleep, Spawn
+from perdure.core.operation_state import PendingOperation, PendingOperations, PendingState, SettledOperation
+from perdure.core.operations import (
+    CallOperation,
+    KeepOperation,
+    OnCancel,
+    Operation,
+    Outcome,
+    ReceiveOperation,
+    SendOperation,
+    SleepOperation,
+    SpawnOperation,
+    Success,
+)
 from perdure.core.paths import UNDO, Key, Path, Segment
-from perdure.core.promise import Promise, Settlement, State
-from perdure.core.removal import end_of
-from perdure.core.seen import Seen, Watermark, same_parent
-from perdure.core.turns import Turns, is_forgotten
-from perdure.core.undo import UNDOABLE, committed, is_commit, lies_in, retained, undoable
+from perdure.core.recalled import ForkData, RecalledResults
+from perdure.core.undo_plan import UNDOABLE, is_commit_note, lies_within, operations_to_undo, released_by_commit, retained_for_undo
 from perdure.core.values import Blob, Value
 
-Status = Literal["pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "ending", "undoing", "completed", "failed", "cancelled"]
+ExecutionStatus = Literal[
+    "pending", "running", "waiting", "waiting_approval", "paused", "needs_attention", "ending", "undoing", "completed", "failed", "cancelled"
+]
 
 
 class Execution:
@@ -50,11 +63,11 @@ class Execution:
         "let_go",
         "logged_events",
         "mailbox",
-        "memo",
         "now_s",
         "open",
         "opened",
         "parked",
+        "recalled_results",
         "removed",
         "reopened",
         "resumes",
@@ -77,43 +90,43 @@ class Execution:
         self.root = key if root is None else root
         self.version = 0
         self.now_s = 0.0
-        self.started: e.Started | None = None
+        self.started: e.StartedEvent | None = None
         self.definition: Blob | None = None
         self.deadline_at_s: float | None = None
-        self.ended: e.Ended | None = None
-        self.parked: e.Parked | None = None
-        self.removed: e.Removed | None = None
-        self.cancelling: e.Cancelling | None = None
+        self.ended: e.EndedEvent | None = None
+        self.parked: e.ParkedEvent | None = None
+        self.removed: e.RemovedEvent | None = None
+        self.cancelling: e.CancellingEvent | None = None
         self.undoing = False
-        self.completed: e.Ended | None = None
-        self.forked: Fork | None = None
+        self.completed: e.EndedEvent | None = None
+        self.forked: ForkData | None = None
         self.reopened = 0
         self.watchers: list[Parent] = []
         self.let_go: OnCancel | None = None
-        self.opened = Opened()
+        self.opened = PendingOperations()
         self.open = self.opened.open
-        self.settled: dict[Path, Settlement] = {}
+        self.settled: dict[Path, SettledOperation] = {}
         self.retained: dict[Path, None] = {}
         self.committed: Path | None = None
-        self.memo = Memo()
+        self.recalled_results = RecalledResults()
         self.backlog: list[e.Event] = []
         self.mailbox = Mailbox()
         self.state: dict[str, Value] = {}
         self.attributes: Attributes = ()
         self.emitted = 0
-        self.seen = Seen()
+        self.seen = MessageDeduplication()
         self.sent: dict[Key, int] = {}
         self.trimmed: dict[Path, int] = {}
         self.resumes: dict[Path, int] = {}
         self.logged_events = 0
         self.dead_events = 0
         self.archive: str | None = None
-        self.turns = Turns()
+        self.turns = LoopIterations()
 
     # what it says of itself
 
     @property
-    def status(self) -> Status:
+    def status(self) -> ExecutionStatus:
         """Where it is in its life."""
         if self.ended is not None:
             return self.ended.status
@@ -134,9 +147,9 @@ class Execution:
         """How many executions stand above it, each started by the one before."""
         return 0 if self.started is None else self.started.depth
 
-    def grace_of(self, op: Call) -> float:
+    def grace_of(self, op: CallOperation) -> float:
         """How long a try of `op` that is in flight may go on when the execution fails or is cancelled, in seconds."""
-        return tries.grace_s(op, None if self.started is None else self.started.grace_s)
+        return attempt_rules.attempt_grace_s(op, None if self.started is None else self.started.grace_s)
 
     @property
     def grace_s(self) -> float:
@@ -146,14 +159,14 @@ class Execution:
     @property
     def is_in_flight(self) -> bool:
         """Whether, should it fail or be cancelled now, something would be waited for."""
-        open_calls = ((promise, promise.op) for promise in self.open.values() if isinstance(promise.op, Call))
-        return any(promise.in_flight and (promise.grace_until_s is not None or self.grace_of(op) > 0) for promise, op in open_calls)
+        open_calls = ((pending, pending.op) for pending in self.open.values() if isinstance(pending.op, CallOperation))
+        return any(pending.in_flight and (pending.grace_until_s is not None or self.grace_of(op) > 0) for pending, op in open_calls)
 
     @property
     def is_to_be_undone(self) -> bool:
         """Whether, should it fail or be cancelled now, something would have to be undone: of what is open, that which is then in doubt."""
-        in_doubt = any(isinstance(promise.op, Call) and promise.op.undo == "in_doubt" for promise in self.open.values())
-        return in_doubt or bool(undoable(self.settled))
+        in_doubt = any(isinstance(pending.op, CallOperation) and pending.op.undo == "in_doubt" for pending in self.open.values())
+        return in_doubt or bool(operations_to_undo(self.settled))
 
     def wake_at(self, busy: AbstractSet[Path] = frozenset(), young: AbstractSet[Path] = frozenset()) -> float | None:
         """When time alone will make it go on: the earliest timer, retry, timeout or deadline, in seconds since 1970.
@@ -181,85 +194,85 @@ class Execution:
         self.version += 1
         self.logged_events += 1
         kind = type(event)
-        _APPLY[kind](self, event)
+        _APPLIERS[kind](self, event)
         if self.parked is not None:
-            if kind in e.FED:
+            if kind in e.PROGRAM_EVENTS:
                 self.backlog.append(event)
-        elif self.backlog and kind is not e.Resumed:
+        elif self.backlog and kind is not e.ResumedEvent:
             self.backlog = []
 
-    def _start(self, event: e.Started) -> None:
+    def _start(self, event: e.StartedEvent) -> None:
         self.started, self.attributes, self.definition = event, event.attributes, event.definition
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
         if event.parent is not None:
             self.watchers = self.seen.watched(self.watchers, event.parent)
 
-    def _fork(self, event: e.Forked) -> None:
+    def _fork(self, event: e.ForkedEvent) -> None:
         self.now_s = event.at_s
         self.forked = event.fork
         self.trimmed = dict(event.fork.trimmed)
-        self.memo.copy(event.fork)
-        self._retain_all([path for path in self.memo.known if is_forgotten(path, self.trimmed)], self.memo.known)
+        self.recalled_results.copy(event.fork)
+        self._retain_all([path for path in self.recalled_results.known if is_in_trimmed_iteration(path, self.trimmed)], self.recalled_results.known)
 
-    def _preset(self, event: e.Preset) -> None:
+    def _preset(self, event: e.PresetEvent) -> None:
         self.now_s = event.at_s
-        self.memo.given[event.path] = event.outcome
+        self.recalled_results.given[event.path] = event.outcome
 
-    def _watched(self, event: e.Watched) -> None:
+    def _watched(self, event: e.WatchedEvent) -> None:
         self.now_s = event.at_s
         self.watchers = self.seen.watched(self.watchers, event.parent)
 
-    def _unwatch(self, event: e.Unwatched) -> None:
+    def _unwatch(self, event: e.UnwatchedEvent) -> None:
         self.now_s = event.at_s
         self.watchers = [one for one in self.watchers if not same_parent(one, event.parent)]
         if self.started is not None and self.started.parent is not None and same_parent(self.started.parent, event.parent):
             self.let_go = event.end
 
-    def _arrive(self, event: e.Arrived) -> None:
+    def _arrive(self, event: e.MessageArrivedEvent) -> None:
         self._remember_message(event)
-        self.mailbox.put(Letter(event.number, event.name, event.body, event.at_s, event.key, event.sender))
+        self.mailbox.put(ReceivedMessage(event.number, event.name, event.body, event.at_s, event.key, event.sender))
 
-    def _remember_message(self, event: e.Arrived | e.Refused) -> None:
+    def _remember_message(self, event: e.MessageArrivedEvent | e.MessageRefusedEvent) -> None:
         self.now_s = event.at_s
         self.seen.add(event.sender, event.sent, event.key, event.at_s)
 
-    def _open(self, event: e.Opened) -> None:
+    def _open(self, event: e.OpenedEvent) -> None:
         path, op = event.path, event.op
         self.opened.count += 1
         self.turns.add(path)
         match op:
-            case Call():
+            case CallOperation():
                 self.opened.perform(self._promise(event), event.by, self.now_s)
-            case Keep():
+            case KeepOperation():
                 self._keep(path, op)
-            case Sleep(duration_s, until_s):
+            case SleepOperation(duration_s, until_s):
                 self.opened.timers.set(self._promise(event), until_s if until_s is not None else self.now_s + (duration_s or 0.0))
-            case Receive():
+            case ReceiveOperation():
                 self.mailbox.wait(path, op)
                 self.opened.timers.set(self._promise(event), None if op.timeout_s is None else self.now_s + op.timeout_s)
-            case Send():
+            case SendOperation():
                 self.sent[op.to] = max(event.number, self.sent.get(op.to, 0))
-                self._settle_at_once(path, op, Ok())
-            case Spawn(awaited=True):
+                self._settle_at_once(path, op, Success())
+            case SpawnOperation(awaited=True):
                 self._promise(event)
-            case Spawn():
-                self._settle_at_once(path, op, Ok())
+            case SpawnOperation():
+                self._settle_at_once(path, op, Success())
 
-    def _promise(self, event: e.Opened) -> Promise:
+    def _promise(self, event: e.OpenedEvent) -> PendingOperation:
         return self.opened.add(event.path, event.op, self.now_s, event.by, event.number)
 
-    def _settle_at_once(self, path: Path, op: Op, outcome: Ok) -> None:
-        self.settled[path] = Settlement(op, outcome, (), self.now_s, self.now_s, 1, 1, self.opened.count)
+    def _settle_at_once(self, path: Path, op: Operation, outcome: Success) -> None:
+        self.settled[path] = SettledOperation(op, outcome, (), self.now_s, self.now_s, 1, 1, self.opened.count)
 
-    def _keep(self, path: Path, op: Keep) -> None:
-        self._settle_at_once(path, op, Ok(op.value, op.port))
+    def _keep(self, path: Path, op: KeepOperation) -> None:
+        self._settle_at_once(path, op, Success(op.value, op.port))
         if op.role == "reply" and path[:-1] in self.settled:
             received = self.settled[path[:-1]]
             self.settled[path[:-1]] = msgspec.structs.replace(received, completed=(*received.completed, int(op.label)))
         if op.role == "attributes":
-            self.attributes = merged(self.attributes, decoded(op.value))
-        if self.memo and self.memo.recalls(path, op):
-            del self.memo.known[path]
+            self.attributes = merge_attributes(self.attributes, decode_attribute_changes(op.value))
+        if self.recalled_results and self.recalled_results.recalls(path, op):
+            del self.recalled_results.known[path]
         elif op.role == "state":
             self.state[op.label] = op.value
         elif op.role == "stream":
@@ -269,59 +282,59 @@ class Execution:
         if op.role == "commit":
             self._commit(path)
 
-    def _wait_again(self, event: e.Retrying | e.Interrupted, state: State) -> Promise:
-        promise = self.open[event.path]
+    def _wait_again(self, event: e.RetryingEvent | e.InterruptedEvent, state: PendingState) -> PendingOperation:
+        pending = self.open[event.path]
         self.now_s = event.at_s
-        self.opened.wait_again(promise, state, event.due_s)
-        return promise
+        self.opened.wait_again(pending, state, event.due_s)
+        return pending
 
-    def _retry(self, event: e.Retrying) -> None:
-        promise = self._wait_again(event, "retrying")
-        promise.failures, promise.interruptions = promise.failures + 1, 0
+    def _retry(self, event: e.RetryingEvent) -> None:
+        pending = self._wait_again(event, "retrying")
+        pending.failures, pending.interruptions = pending.failures + 1, 0
 
-    def _interrupt(self, event: e.Interrupted) -> None:
+    def _interrupt(self, event: e.InterruptedEvent) -> None:
         self._wait_again(event, "interrupted").interruptions += not event.given_back
 
-    def _try(self, event: e.Tried) -> None:
-        promise = self.open[event.path]
-        self.now_s, promise.attempt = event.at_s, event.attempt
-        promise.events += 1
-        self.opened.perform(promise, event.by, self.now_s)
+    def _try(self, event: e.AttemptStartedEvent) -> None:
+        pending = self.open[event.path]
+        self.now_s, pending.attempt = event.at_s, event.attempt
+        pending.events += 1
+        self.opened.perform(pending, event.by, self.now_s)
 
-    def _progress(self, event: e.Progressed) -> None:
-        promise = self.open[event.path]
-        self.now_s, promise.progress = event.at_s, event.body
-        promise.events += 1
-        self.opened.beat(promise, event.at_s)
+    def _progress(self, event: e.ProgressedEvent) -> None:
+        pending = self.open[event.path]
+        self.now_s, pending.progress = event.at_s, event.body
+        pending.events += 1
+        self.opened.beat(pending, event.at_s)
 
-    def _close(self, path: Path) -> Promise:
-        promise = self.opened.remove(path)
-        if type(promise.op) is Receive:
-            self.mailbox.leave(path, promise.op)
-        return promise
+    def _close(self, path: Path) -> PendingOperation:
+        pending = self.opened.remove(path)
+        if type(pending.op) is ReceiveOperation:
+            self.mailbox.leave(path, pending.op)
+        return pending
 
-    def _settle(self, event: e.Settled) -> None:
+    def _settle(self, event: e.SettledEvent) -> None:
         self.now_s = event.at_s
-        promise = self._close(event.path)
-        self._settle_as(promise, event.outcome, ())
+        pending = self._close(event.path)
+        self._settle_as(pending, event.outcome, ())
 
-    def _settle_as(self, promise: Promise, outcome: Outcome | None, letters: tuple[Letter, ...]) -> None:
-        opened_at_s, taken, begun = promise.opened_at_s, promise.events + 1, tries.begun(promise, outcome)
-        self.settled[promise.path] = Settlement(promise.op, outcome, letters, opened_at_s, self.now_s, begun, taken, promise.number)
+    def _settle_as(self, pending: PendingOperation, outcome: Outcome | None, letters: tuple[ReceivedMessage, ...]) -> None:
+        opened_at_s, taken, begun = pending.opened_at_s, pending.events + 1, attempt_rules.attempts_begun(pending, outcome)
+        self.settled[pending.path] = SettledOperation(pending.op, outcome, letters, opened_at_s, self.now_s, begun, taken, pending.number)
 
-    def _receive(self, event: e.Received) -> None:
+    def _receive(self, event: e.ReceivedEvent) -> None:
         self.now_s = event.at_s
         self._settle_as(self._close(event.path), None, self.mailbox.remove(event.numbers))
 
-    def _recall(self, event: e.Recalled) -> None:
+    def _recall(self, event: e.RecalledEvent) -> None:
         self.now_s = event.at_s
-        promise = self._close(event.path)
-        known = self.memo.take(promise)
-        if isinstance(known.op, Spawn):
-            promise.op = known.op  # in a fork, the child is still the one that the other execution had
-        self._settle_as(promise, known.outcome, known.letters)
+        pending = self._close(event.path)
+        known = self.recalled_results.take(pending)
+        if isinstance(known.op, SpawnOperation):
+            pending.op = known.op  # in a fork, the child is still the one that the other execution had
+        self._settle_as(pending, known.outcome, known.letters)
 
-    def _drop(self, event: e.Dropped) -> None:
+    def _drop(self, event: e.DroppedEvent) -> None:
         if event.path not in self.open:
             self._give_back(self.settled.pop(event.path))
         elif event.until_s is not None:
@@ -331,16 +344,16 @@ class Execution:
 
     def _abandon(self, path: Path, begun: bool = True) -> None:
         """Nobody waits for an operation any more; that a try of it was made is not forgotten."""
-        promise = self._close(path)
-        if isinstance(promise.op, Call):
-            self._settle_as(promise, tries.abandoned(promise, begun), ())
+        pending = self._close(path)
+        if isinstance(pending.op, CallOperation):
+            self._settle_as(pending, attempt_rules.abandoned_outcome(pending, begun), ())
 
-    def _give_back(self, settlement: Settlement) -> None:
+    def _give_back(self, settlement: SettledOperation) -> None:
         for letter in settlement.letters:
             if letter.number not in settlement.completed:
                 self.mailbox.put(letter)
 
-    def _trim(self, event: e.Trimmed) -> None:
+    def _trim(self, event: e.TrimmedEvent) -> None:
         for turn in range(self.trimmed.get(event.path, 0), event.before):
             inside = list(self.turns.forget((*event.path, turn)))
             self._forget({path: self.settled[path] for path in inside if path in self.settled})
@@ -351,26 +364,26 @@ class Execution:
         self.dead_events += 1
         if event.undo_before:
             depth = len(event.path)
-            self._release([path for path in self.retained if path[:depth] == event.path and _number(path[depth]) < event.undo_before])
+            self._release([path for path in self.retained if path[:depth] == event.path and _iteration_number(path[depth]) < event.undo_before])
 
-    def _forget(self, forgotten: dict[Path, Settlement]) -> None:
+    def _forget(self, forgotten: dict[Path, SettledOperation]) -> None:
         """Forget what lay in a turn, but for what is to be undone."""
-        kept = retained(forgotten)
+        kept = retained_for_undo(forgotten)
         blocks = {path[:-1] for path in kept if path[-1] == UNDOABLE}
         if blocks and self.retained:  # these are undone as a whole, and so not by what loops in them have left
-            self._release([path for path in self.retained if lies_in(path, blocks)])
+            self._release([path for path in self.retained if lies_within(path, blocks)])
         for path, known in forgotten.items():
             if path in kept or path == self.committed:
                 self._retain(path, known)
             else:
                 self.dead_events += self.settled.pop(path).events
 
-    def _retain(self, path: Path, known: Settlement) -> None:
-        self.settled[path] = Settlement(known.op, known.outcome, (), known.at_s, known.at_s, 1, 1, known.number)
+    def _retain(self, path: Path, known: SettledOperation) -> None:
+        self.settled[path] = SettledOperation(known.op, known.outcome, (), known.at_s, known.at_s, 1, 1, known.number)
         self.dead_events += known.events - 1
         self.retained[path] = None
 
-    def _retain_all(self, paths: list[Path], known: dict[Path, Settlement]) -> None:
+    def _retain_all(self, paths: list[Path], known: dict[Path, SettledOperation]) -> None:
         for path in paths:
             self._retain(path, known.pop(path))
 
@@ -382,134 +395,170 @@ class Execution:
 
     def _commit(self, path: Path) -> None:
         """Nothing that was done before the note at `path` is to be undone any more."""
-        for one, known in list(committed(self.settled, path)):
+        for one, known in list(released_by_commit(self.settled, path)):
             self.settled[one] = known
         self._release([one for one in self.retained if one != path])
         self.committed = path
 
-    def _retained(self, event: e.Retained) -> None:
+    def _retained(self, event: e.RetainedEvent) -> None:
         self.now_s = event.at_s
-        self.settled[event.path] = Settlement(event.op, event.outcome, (), event.at_s, event.at_s, 1, 1, self.opened.count)
+        self.settled[event.path] = SettledOperation(event.op, event.outcome, (), event.at_s, event.at_s, 1, 1, self.opened.count)
         self.retained[event.path] = None
-        if is_commit(self.settled[event.path]):
+        if is_commit_note(self.settled[event.path]):
             self._commit(event.path)
 
-    def _cancel(self, event: e.Cancelling) -> None:
+    def _cancel(self, event: e.CancellingEvent) -> None:
         self.now_s, self.cancelling = event.at_s, event
 
-    def _stop(self, event: e.Stopped) -> None:
+    def _stop(self, event: e.StoppedEvent) -> None:
         self.now_s, self.deadline_at_s = event.at_s, None
 
-    def _undo(self, event: e.Undoing) -> None:
+    def _undo(self, event: e.UndoingEvent) -> None:
         self.now_s = event.at_s
         self.completed, self.ended, self.undoing, self.deadline_at_s = self.ended, None, True, None
         self.watchers = [] if event.parent is None else [event.parent]
 
-    def _park(self, event: e.Parked) -> None:
+    def _park(self, event: e.ParkedEvent) -> None:
         self.now_s = event.at_s
         before, self.parked = self.parked, event
         if event.reason != "diverged" and before is None:  # directly behind a Resumed, it was in vain: what came before is still to be fed
             self.backlog = []
-        promise = self.open.get(event.path)
-        if promise is not None:
-            self.opened.park(promise)
+        pending = self.open.get(event.path)
+        if pending is not None:
+            self.opened.park(pending)
 
-    def _resume(self, event: e.Resumed) -> None:
+    def _resume(self, event: e.ResumedEvent) -> None:
         self.now_s = event.at_s
         self.opened.unpark(event.at_s)
         self.parked = None
 
-    def _reopen(self, event: e.Reopened) -> None:
+    def _reopen(self, event: e.ReopenedEvent) -> None:
         self.now_s = event.at_s
         self.ended, self.completed, self.parked, self.cancelling, self.undoing = None, None, None, None, False
         self.reopened += 1
         self.let_go = None
         if self.deadline_at_s is not None and self.deadline_at_s <= event.at_s:
             self.deadline_at_s = None  # it has been exceeded, and somebody wants the execution to go on all the same
-        undone = {path[1:] for path, known in self.settled.items() if path[0] == UNDO and isinstance(known.outcome, Ok)}
+        undone = {path[1:] for path, known in self.settled.items() if path[0] == UNDO and isinstance(known.outcome, Success)}
         kept = {path: self.settled[path] for path in self.retained if path not in undone and path[:-1] not in undone}
-        self.memo.learn(self.settled, event.before)
-        for path in self.settled.keys() - self.memo.known.keys():  # what is to be received anew is back in its place
+        self.recalled_results.learn(self.settled, event.before)
+        for path in self.settled.keys() - self.recalled_results.known.keys():  # what is to be received anew is back in its place
             self._give_back(self.settled[path])
         self.settled, self.retained = kept, dict.fromkeys(kept)
-        for path in kept.keys() & self.memo.known.keys():
-            del self.memo.known[path]
+        for path in kept.keys() & self.recalled_results.known.keys():
+            del self.recalled_results.known[path]
         self.opened.clear()
         self.backlog = []
         self.resumes = {}
-        self.turns = Turns()
+        self.turns = LoopIterations()
 
-    def _turn(self, event: e.Turned) -> None:
+    def _turn(self, event: e.IterationResumedEvent) -> None:
         self.now_s = event.at_s
         self.trimmed[event.path] = event.turn
         path = (*event.path, event.turn)
-        self.memo.known.pop(path, None)
+        self.recalled_results.known.pop(path, None)
         self.turns.add(path)
-        self.settled[path] = Settlement(Keep(event.value, "turn"), Ok(event.value), (), self.now_s, self.now_s, 1, 1, self.opened.count)
+        self.settled[path] = SettledOperation(KeepOperation(event.value, "turn"), Success(event.value), (), self.now_s, self.now_s, 1, 1, self.opened.count)
 
-    def _end(self, event: e.Ended) -> None:
+    def _end(self, event: e.EndedEvent) -> None:
         self.now_s, self.ended, self.parked = event.at_s, event, None
         for path in list(self.open):
             self._abandon(path)
 
-    def _attribute(self, event: e.Attributed) -> None:
+    def _attribute(self, event: e.AttributesSetEvent) -> None:
         self.now_s, self.attributes = event.at_s, event.attributes
 
-    def _evict(self, event: e.Evicted) -> None:
+    def _evict(self, event: e.EvictedEvent) -> None:
         self.now_s, self.dead_events = event.at_s, self.dead_events + 1
 
-    def _patch(self, event: e.Patched) -> None:
+    def _patch(self, event: e.PatchedEvent) -> None:
         self.now_s, self.definition = event.at_s, self.definition if event.refused else event.definition
 
-    def _remove(self, event: e.Removed) -> None:
+    def _remove(self, event: e.RemovedEvent) -> None:
         self.now_s, self.removed, self.version, self.attributes = event.at_s, event, event.number, event.attributes
-        self.started = None if event.started_at_s is None else e.Started(event.version, event.started_at_s, attributes=event.attributes)
-        self.ended = end_of(event)
+        self.started = None if event.started_at_s is None else e.StartedEvent(event.version, event.started_at_s, attributes=event.attributes)
+        self.ended = ended_event_of(event)
         self.logged_events, self.dead_events = 1, 0
 
-    def _refresh(self, event: e.Snapshot) -> None:
+    def _refresh(self, event: e.SnapshotEvent) -> None:
         self.version, self.now_s = event.version, event.at_s
         self.state = dict(event.state)
-        self.seen = Seen({key: Watermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives)
+        self.seen = MessageDeduplication(
+            {key: SenderWatermark(all_to, set(beyond)) for key, all_to, beyond in event.watermarks}, dict(event.keys), self.seen.lives
+        )
         self.sent = dict(event.sent)
         self.emitted, self.attributes, self.archive = event.emitted, event.attributes, event.archive
         self.logged_events, self.dead_events = event.kept + 1, 0
 
 
-def _number(segment: Segment) -> int:
+def _iteration_number(segment: Segment) -> int:
     return segment if isinstance(segment, int) else 0
 
 
-_APPLY: dict[type, Callable[[Any, Any], None]] = {
-    e.Started: Execution._start,
-    e.Forked: Execution._fork,
-    e.Preset: Execution._preset,
-    e.Watched: Execution._watched,
-    e.Unwatched: Execution._unwatch,
-    e.Arrived: Execution._arrive,
-    e.Refused: Execution._remember_message,
-    e.Received: Execution._receive,
-    e.Settled: Execution._settle,
-    e.Recalled: Execution._recall,
-    e.Retrying: Execution._retry,
-    e.Interrupted: Execution._interrupt,
-    e.Tried: Execution._try,
-    e.Progressed: Execution._progress,
-    e.Cancelling: Execution._cancel,
-    e.Stopped: Execution._stop,
-    e.Undoing: Execution._undo,
-    e.Parked: Execution._park,
-    e.Resumed: Execution._resume,
-    e.Reopened: Execution._reopen,
-    e.Evicted: Execution._evict,
-    e.Turned: Execution._turn,
-    e.Opened: Execution._open,
-    e.Dropped: Execution._drop,
-    e.Trimmed: Execution._trim,
-    e.Ended: Execution._end,
-    e.Attributed: Execution._attribute,
-    e.Retained: Execution._retained,
-    e.Removed: Execution._remove,
-    e.Patched: Execution._patch,
-    e.Snapshot: Execution._refresh,
+_APPLIERS: dict[type, Callable[[Any, Any], None]] = {
+    e.StartedEvent: Execution._start,
+    e.ForkedEvent: Execution._fork,
+    e.PresetEvent: Execution._preset,
+    e.WatchedEvent: Execution._watched,
+    e.UnwatchedEvent: Execution._unwatch,
+    e.MessageArrivedEvent: Execution._arrive,
+    e.MessageRefusedEvent: Execution._remember_message,
+    e.ReceivedEvent: Execution._receive,
+    e.SettledEvent: Execution._settle,
+    e.RecalledEvent: Execution._recall,
+    e.RetryingEvent: Execution._retry,
+    e.InterruptedEvent: Execution._interrupt,
+    e.AttemptStartedEvent: Execution._try,
+    e.ProgressedEvent: Execution._progress,
+    e.CancellingEvent: Execution._cancel,
+    e.StoppedEvent: Execution._stop,
+    e.UndoingEvent: Execution._undo,
+    e.ParkedEvent: Execution._park,
+    e.ResumedEvent: Execution._resume,
+    e.ReopenedEvent: Execution._reopen,
+    e.EvictedEvent: Execution._evict,
+    e.IterationResumedEvent: Execution._turn,
+    e.OpenedEvent: Execution._open,
+    e.DroppedEvent: Execution._drop,
+    e.TrimmedEvent: Execution._trim,
+    e.EndedEvent: Execution._end,
+    e.AttributesSetEvent: Execution._attribute,
+    e.RetainedEvent: Execution._retained,
+    e.RemovedEvent: Execution._remove,
+    e.PatchedEvent: Execution._patch,
+    e.SnapshotEvent: Execution._refresh,
 }
+
+
+_NOT_FACTS = ("opened", "turns", "mailbox", "logged_events", "dead_events", "resumes")
+"""What follows from the rest, or is of no consequence."""
+
+
+def execution_facts(execution: Execution) -> dict[str, Any]:
+    """What it knows: two executions with equal facts behave the same from here on."""
+    known = {name: getattr(execution, name) for name in execution.__slots__ if name not in _NOT_FACTS}
+    known["backlog"] = execution.backlog if execution.parked else []
+    known["mailbox"] = sorted(execution.mailbox.letters.items())
+    known["turns"] = execution.turns.inside()
+    known["given"], known["recalled_results"] = execution.recalled_results.given, execution.recalled_results.known
+    for name in ("open", "settled", "recalled_results"):
+        known[name] = {path: msgspec.structs.replace(one, number=0) for path, one in known[name].items()}
+    return known
+
+
+def needs_holder(execution: Execution) -> bool:
+    """Whether somebody has to have it in hand, as it is performing something or about to decide: if nobody has, nothing else would wake it."""
+    if execution.started is None or execution.ended is not None or execution.parked is not None:
+        return False
+    return execution.opened.performed > 0 or not execution.open
+
+
+def iteration_holds_open(execution: Execution, scope: Path) -> bool:
+    """Whether a turn of a loop, named by its path, still holds an open operation, or a message that is yet to be completed."""
+
+    def holds(path: Path) -> bool:
+        settlement = execution.settled.get(path)
+        owed = settlement is not None and isinstance(settlement.op, ReceiveOperation) and settlement.op.completable
+        return path in execution.open or (owed and settlement is not None and len(settlement.completed) < len(settlement.letters))
+
+    return execution.turns.any(scope, holds)

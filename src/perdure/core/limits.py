@@ -42,10 +42,10 @@ UNDO_ENTRIES_MAX = 10_000
 GRACE_S = 30.0
 """How long a step that is in flight may go on when its execution fails or is cancelled, unless the step or the execution says otherwise."""
 
-OUTSIDE_KEYS_S = 24 * 3600.0
+CLIENT_KEY_RETENTION_S = 24 * 3600.0
 """How long the key of a message from outside is remembered, so that sending it again does nothing."""
 
-UNCLAIMED_MAIL_S = 7 * 24 * 3600.0
+UNCLAIMED_MESSAGE_S = 7 * 24 * 3600.0
 """How long mail waits for an execution that never starts."""
 
 EVENTS_PER_DECISION_MAX = 200_000

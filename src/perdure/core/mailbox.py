@@ -1,16 +1,23 @@
-"""The mailbox: messages that arrived and were not consumed, first in first out by their number, and who waits for them."""
+"""The mailbox: messages that arrived and were not consumed, first in first out by their number, and who waits for them.
+
+Receipts: which received messages a branch has not used, so that it puts them back if it loses its race or is cancelled.
+
+A branch uses what it has received once it has, after that, settled a step, a child or a send, or committed a turn of a loop. What only waits
+or records (a sleep, a further receive, a kept value, shown state) uses nothing. A completable message is held until it is completed, whatever
+else the branch does. A branch that returns or fails leaves what it has not used to the branch that called it.
+"""
 
 from bisect import insort
 from collections.abc import Iterable
 
 import msgspec
 
-from perdure.core.ops import Receive
+from perdure.core.operations import CallOperation, KeepOperation, Operation, ReceiveOperation, SendOperation, SpawnOperation
 from perdure.core.paths import Key, Path
 from perdure.core.values import Value
 
 
-class Letter(msgspec.Struct, frozen=True, gc=False):
+class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     """A message in the mailbox, or taken from it."""
 
     number: int
@@ -27,20 +34,20 @@ class Mailbox:
     __slots__ = ("_by_name", "_receivers", "letters")
 
     def __init__(self) -> None:
-        self.letters: dict[int, Letter] = {}
+        self.letters: dict[int, ReceivedMessage] = {}
         self._by_name: dict[str, list[int]] = {}
         self._receivers: dict[str, dict[Path, None]] = {}
 
     def __len__(self) -> int:
         return len(self.letters)
 
-    def put(self, letter: Letter) -> None:
+    def put(self, letter: ReceivedMessage) -> None:
         """Put a message in its place by number; one that is there already stays."""
         if letter.number not in self.letters:
             self.letters[letter.number] = letter
             insort(self._by_name.setdefault(letter.name, []), letter.number)
 
-    def remove(self, numbers: Iterable[int]) -> tuple[Letter, ...]:
+    def remove(self, numbers: Iterable[int]) -> tuple[ReceivedMessage, ...]:
         """Take these messages out."""
         taken = tuple(self.letters.pop(number) for number in numbers)
         for letter in taken:
@@ -50,19 +57,19 @@ class Mailbox:
                 del self._by_name[letter.name]
         return taken
 
-    def matching(self, receive: Receive) -> tuple[int, ...]:
+    def matching(self, receive: ReceiveOperation) -> tuple[int, ...]:
         """The numbers of the first messages that `receive` accepts, at most its limit."""
         if len(receive.names) == 1:
             return tuple(self._by_name.get(receive.names[0], ())[: receive.limit])
         found = [number for name in dict.fromkeys(receive.names) for number in self._by_name.get(name, ())[: receive.limit]]
         return tuple(sorted(found)[: receive.limit])
 
-    def wait(self, path: Path, receive: Receive) -> None:
+    def wait(self, path: Path, receive: ReceiveOperation) -> None:
         """Note that the receive at `path` is open."""
         for name in receive.names:
             self._receivers.setdefault(name, {})[path] = None
 
-    def leave(self, path: Path, receive: Receive) -> None:
+    def leave(self, path: Path, receive: ReceiveOperation) -> None:
         """Note that the receive at `path` is open no longer."""
         for name in receive.names:
             waiting = self._receivers.get(name)
@@ -74,3 +81,112 @@ class Mailbox:
     def receivers(self, name: str) -> tuple[Path, ...]:
         """The open receives that accept messages of this name, the earliest opened first."""
         return tuple(self._receivers.get(name, ()))
+
+
+def uses_messages(path: Path, op: Operation) -> bool:
+    """Whether a branch that has settled this operation has used the messages that it received before.
+
+    A call under a name of Perdure's own (a condition or a transform in a sandbox) computes a value, and is no step.
+    """
+    match op:
+        case CallOperation():
+            last = path[-1]
+            return isinstance(last, int) or last[1] != 0
+        case SpawnOperation() | SendOperation():
+            return True
+        case KeepOperation(role="turn"):
+            return True
+    return False
+
+
+class UnusedMessages:
+    """The receives of one execution whose messages are not used up, by the path of the branch that made them.
+
+    A branch is whatever may lose or be cancelled by itself; it begins before anything happens under its path. The execution as a whole never
+    puts anything back, so what it receives outside of branches is used at once.
+    """
+
+    __slots__ = ("_branches", "_ended", "_held", "_unused")
+
+    def __init__(self) -> None:
+        self._branches: dict[Path, int] = {}
+        self._unused: dict[Path, list[Path]] = {}
+        self._ended: dict[Path, list[Path]] = {}
+        self._held: dict[Path, set[int]] = {}
+
+    # branches
+
+    def begin(self, branch: Path) -> None:
+        """Begin a branch. One may begin at the same path within it; that is over first."""
+        self._branches[branch] = self._branches.get(branch, 0) + 1
+
+    def end(self, branch: Path) -> None:
+        """End a branch that has returned or failed: what it has not used is its caller's, as soon as that does something further."""
+        self._branches[branch] -= 1
+        if self._branches[branch]:
+            return
+        del self._branches[branch]
+        for inner in self._ended.pop(branch, ()):
+            self._unused.setdefault(branch, []).extend(self._unused.pop(inner, ()))
+        if branch in self._unused:
+            if caller := self._branch_of(branch):
+                self._ended.setdefault(caller, []).append(branch)
+            else:
+                del self._unused[branch]
+
+    def forget(self, path: Path) -> None:
+        """Forget the branches that began below `path`, as they are given up with what stands there and will not end by themselves."""
+        depth = len(path)
+        for branch in [one for one in self._branches if len(one) > depth and one[:depth] == path]:
+            del self._branches[branch]
+
+    def give_back(self, branch: Path) -> list[Path]:
+        """The receives under a branch that has lost or was cancelled whose messages go back to their place. They are forgotten here."""
+        depth = len(branch)
+        for inner in [path for path in self._ended if path[:depth] == branch]:
+            del self._ended[inner]
+        unused = [path for one in [one for one in self._unused if one[:depth] == branch] for path in self._unused.pop(one)]
+        held = [path for path in self._held if path[:depth] == branch]
+        for path in held:
+            del self._held[path]
+        return unused + held
+
+    # what happens in them
+
+    def __bool__(self) -> bool:
+        """Whether there are messages that an operation may use."""
+        return bool(self._unused)
+
+    def receive(self, path: Path, numbers: Iterable[int], completable: bool) -> None:
+        """Note that the receive at `path` has brought the messages of these numbers."""
+        if completable:
+            self._held[path] = set(numbers)
+        elif branch := self._branch_of(path):
+            self._unused.setdefault(branch, []).append(path)
+
+    def use(self, path: Path) -> None:
+        """Note that an operation has settled that uses messages: those of its branch, of what had ended there, and of the branches around it."""
+        if not self._unused:
+            return
+        for inner in self._ended.pop(self._branch_of(path), ()):
+            self._unused.pop(inner, None)
+        for end in range(len(path) + 1):
+            self._unused.pop(path[:end], None)
+
+    def complete(self, path: Path, number: int) -> None:
+        """Note that a message is completed."""
+        self._held[path].discard(number)
+        if not self._held[path]:
+            del self._held[path]
+
+    def holds(self, path: Path, number: int) -> bool:
+        """Whether a message is yet to be completed, and has not gone back."""
+        return number in self._held.get(path, ())
+
+    def _branch_of(self, path: Path) -> Path:
+        """The innermost branch that `path` lies in; the empty path if it lies in none."""
+        if self._branches:
+            for end in range(len(path), 0, -1):
+                if path[:end] in self._branches:
+                    return path[:end]
+        return ()

@@ -32,7 +32,7 @@ class Key(NamedTuple):
         return "/".join(quote(part, safe=" @.-_") for part in self)
 
 
-class Queue(NamedTuple):
+class QueueAddress(NamedTuple):
     """Where calls wait for a worker."""
 
     tenant: str
@@ -42,34 +42,34 @@ class Queue(NamedTuple):
         return f"{quote(self.tenant, safe='')}/{quote(self.name, safe='')}"
 
 
-Address = Key | Queue
+Address = Key | QueueAddress
 
 
-def text(path: Path) -> str:
+def path_text(path: Path) -> str:
     """Show `path` as text that `parse` reads back, such as ``audit/~3/charge#2``; the root is the empty text."""
     return "/".join(_segment_text(segment) for segment in path)
 
 
-def parse(shown: str) -> Path:
+def parse_path(shown: str) -> Path:
     """Read what `text` wrote.
 
     Raises:
         ValueError: the text was not written by `text`.
     """
-    path = tuple(_segment(part) for part in shown.split("/")) if shown else ROOT
-    if text(path) != shown:
+    path = tuple(_parse_segment(part) for part in shown.split("/")) if shown else ROOT
+    if path_text(path) != shown:
         raise ValueError(f"{shown!r} is not the text of a path; copy it from where it is shown")
     return path
 
 
-def is_noted(path: Path) -> bool:
+def is_internal_path(path: Path) -> bool:
     """Whether Perdure itself keeps something here, beside what a program calls by name."""
     return bool(path) and isinstance(path[-1], tuple) and path[-1][1] == 0
 
 
 def idempotency_key(key: Key, path: Path) -> str:
     """The key for the outside world: execution and path, the same in every try, different for any other operation."""
-    return f"{key}:{text(path)}"
+    return f"{key}:{path_text(path)}"
 
 
 def _segment_text(segment: Segment) -> str:
@@ -82,7 +82,7 @@ def _segment_text(segment: Segment) -> str:
     return shown if number == 1 else f"{shown}#{number}"
 
 
-def _segment(part: str) -> Segment:
+def _parse_segment(part: str) -> Segment:
     if part.startswith("~"):
         return int(part[1:]) if part[1:].isdecimal() else (unquote(part[1:]), 0)
     name, _, number = part.partition("#")

@@ -10,26 +10,26 @@ import msgspec
 from perdure.core.errors import Diverged
 from perdure.core.events import Event
 from perdure.core.execution import Execution
-from perdure.core.ops import Op, Outcome
+from perdure.core.operations import Operation, Outcome
 from perdure.core.paths import Path
 
 
-class Open(msgspec.Struct, frozen=True, gc=False):
+class OpenCommand(msgspec.Struct, frozen=True, gc=False):
     """Open an operation. It may refer to `blobs`, by hash, which are kept with it."""
 
     path: Path
-    op: Op
+    op: Operation
     blobs: tuple[tuple[str, bytes], ...] = ()
 
 
-class Drop(msgspec.Struct, frozen=True, gc=False):
+class DropCommand(msgspec.Struct, frozen=True, gc=False):
     """Want an open operation no longer, or give back what a settled receive brought. What has `lost` a race has no grace, also if the execution then fails."""
 
     path: Path
     lost: bool = False
 
 
-class Trim(msgspec.Struct, frozen=True, gc=False):
+class TrimCommand(msgspec.Struct, frozen=True, gc=False):
     """Forget the turns of a loop before this one. What was done in them is undone all the same, but for turns before `undo_before`."""
 
     path: Path
@@ -37,7 +37,7 @@ class Trim(msgspec.Struct, frozen=True, gc=False):
     undo_before: int = 0
 
 
-class Finish(msgspec.Struct, frozen=True, gc=False):
+class FinishCommand(msgspec.Struct, frozen=True, gc=False):
     """End the execution. `path` is that of the step because of which it has failed, where the program knows it."""
 
     status: Literal["completed", "failed", "cancelled"]
@@ -45,11 +45,11 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     path: Path = ()
 
 
-WARNING = 30
+WARNING_LEVEL = 30
 """The level of a warning, as the standard library has it."""
 
 
-class Say(msgspec.Struct, frozen=True, gc=False):
+class LogCommand(msgspec.Struct, frozen=True, gc=False):
     """Write a line to the log of the process: silent on replay, never remembered."""
 
     level: int
@@ -57,7 +57,7 @@ class Say(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[tuple[str, Any], ...] = ()
 
 
-Command = Open | Drop | Trim | Finish | Say
+ProgramCommand = OpenCommand | DropCommand | TrimCommand | FinishCommand | LogCommand
 
 
 class Program(Protocol):
@@ -73,7 +73,7 @@ class Program(Protocol):
         """Whether what compaction replaces is kept."""
         ...
 
-    def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[Command]:
+    def feed(self, execution: Execution, event: Event, remembered: deque[Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
         """Take one given event, already folded into `execution`; return what the program wants because of it.
 
         On replay `remembered` holds what it asked for at this place, from which it takes as much as it asks for again; live it is None.
@@ -106,12 +106,12 @@ def program_name(workflow: str, version: int, needs: frozenset[str] = frozenset(
     return "\n".join((f"{workflow}@{version or ''}", *sorted(needs)))
 
 
-def base(program: str) -> str:
+def program_base(program: str) -> str:
     """A program without the capabilities that it needs."""
     return program.partition("\n")[0]
 
 
-def needs_of(program: str) -> frozenset[str]:
+def program_requirements(program: str) -> frozenset[str]:
     """The capabilities that an engine needs for a program."""
     return frozenset(program.split("\n")[1:])
 
@@ -120,11 +120,11 @@ Toolbox = tuple[frozenset[str], frozenset[str]]
 """Programs, without what they need, and the capabilities that an engine has for all of them."""
 
 
-def claimable(known: Iterable[str], toolboxes: Collection[Toolbox]) -> frozenset[str]:
+def claimable_programs(known: Iterable[str], toolboxes: Collection[Toolbox]) -> frozenset[str]:
     """The programs among `known` that an engine can run: one of its toolboxes is for them, and has all that they need."""
-    return frozenset(one for one in known if any(base(one) in programs and needs_of(one) <= has for programs, has in toolboxes))
+    return frozenset(one for one in known if any(program_base(one) in programs and program_requirements(one) <= has for programs, has in toolboxes))
 
 
-def shown(program: str) -> str:
+def program_text(program: str) -> str:
     """A program as people read it: ``order@2``, or ``order`` as long as no version is pinned."""
-    return base(program).removesuffix("@")
+    return program_base(program).removesuffix("@")

@@ -7,7 +7,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def carried(fn: Callable[P, T]) -> Callable[P, T]:
+def without_stop_iteration(fn: Callable[P, T]) -> Callable[P, T]:
     """`fn` for a thread: a `StopIteration` comes as a `RuntimeError`, since asyncio's futures can't carry it and would never be done."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,21 +1,104 @@
-"""Values: what programs pass around, as bytes that any language can read (MessagePack), or as a reference to a blob.
+"""Models of pydantic, and whatever else writes and reads itself by `model_dump` and `model_validate`. The library itself is not needed.
+
+Values: what programs pass around, as bytes that any language can read (MessagePack), or as a reference to a blob.
 
 Every value takes the same way, live or replayed: encoded once where it is made, decoded by its type where it is used,
 so a surprise (a tuple that becomes a list) shows in the first run and not after a crash.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
-from typing import Any
+from inspect import signature
+from typing import Any, get_args
 
 import msgspec
 
-from perdure.core import limits, wire
-from perdure.core.error_text import said_by, text_of
+from perdure.core import limits, payload_header
+from perdure.core.error_text import exception_text, safe_text
 from perdure.core.errors import LogDamaged, TooLarge, Undecodable, Unencodable
-from perdure.core.models import dumped, is_model, validated
-from perdure.core.paths import ROOT, Path, text
+from perdure.core.paths import ROOT, Path, path_text
+
+
+def is_model(kind: Any) -> bool:
+    """Whether values of a class read themselves."""
+    return hasattr(kind, "model_validate")
+
+
+def dump_model(value: Any) -> Any:
+    """What a model is as plain data.
+
+    Raises:
+        TypeError: it is none, or something in it would be lost.
+    """
+    kind: Any = type(value)
+    if hasattr(value, "get_secret_value"):
+        raise TypeError("a secret is not kept in the log; pass its name, and let the step find it: see docs/guides/secrets.md")
+    if not hasattr(value, "model_dump"):
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no encoding")
+    if (secret := secret_field_of(kind)) is not None:
+        raise TypeError(f"its field {secret} is a secret, which is not kept in the log; pass its name, and let the step find it: see docs/guides/secrets.md")
+    dump, excluded = _model_dumper(kind)
+    made = dump(value)
+    if excluded:
+        _reject_lost_fields(value, made, excluded)
+    return made
+
+
+def validate_model(kind: Any, raw: Any) -> Any:
+    """A model of its plain data, by the names of its fields or by their aliases."""
+    return _model_validator(kind)(raw)
+
+
+def _reject_lost_fields(value: Any, made: Any, excluded: tuple[str, ...]) -> None:
+    try:
+        again = validate_model(type(value), made)
+        lost = [name for name in excluded if getattr(again, name) != getattr(value, name)]
+    except Exception as error:  # it needs what it leaves out
+        raise TypeError(f"its excluded fields are lost ({', '.join(excluded)}): {exception_text(error)}") from error
+    if lost:
+        raise TypeError(f"its field {lost[0]} is excluded from what it writes, and would be lost; remove exclude=True, or give it its default")
+
+
+@lru_cache(maxsize=1024)
+def _model_dumper(kind: type) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
+    """How values of a class are written, and the fields that it leaves out."""
+    fields = getattr(kind, "model_fields", {})
+    excluded = tuple(name for name, field in fields.items() if getattr(field, "exclude", None)) if isinstance(fields, dict) else ()
+    named = "by_alias" in _parameters(kind.model_dump)  # type: ignore[attr-defined]  # it has been looked for
+    return (lambda value: value.model_dump(mode="json", by_alias=False) if named else value.model_dump(mode="json")), excluded
+
+
+@lru_cache(maxsize=1024)
+def _model_validator(kind: Any) -> Callable[[Any], Any]:
+    read: Callable[..., Any] = kind.model_validate
+    return partial(read, by_name=True, by_alias=True) if "by_name" in _parameters(read) else read
+
+
+def _parameters(function: Any) -> frozenset[str]:
+    try:
+        return frozenset(signature(function).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+@lru_cache(maxsize=1024)
+def secret_field_of(kind: Any) -> str | None:
+    """The first field of a model, or of one within it, that is a secret."""
+    left: list[tuple[str, Any]] = [("", kind)]
+    seen = set[int]()
+    while left:
+        where, hint = left.pop(0)
+        if id(hint) in seen:
+            continue
+        seen.add(id(hint))
+        if isinstance(hint, type) and hasattr(hint, "get_secret_value"):
+            return where
+        fields = getattr(hint, "model_fields", None)
+        if isinstance(fields, dict):
+            left += [(f"{where}.{name}" if where else name, getattr(field, "annotation", None)) for name, field in fields.items()]
+        left += [(where, part) for part in get_args(hint)]
+    return None
 
 
 class Blob(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -28,19 +111,19 @@ class Blob(msgspec.Struct, frozen=True, gc=False, array_like=True):
 Value = bytes | Blob
 """An encoded value, or where it is."""
 
-NOTHING: bytes = msgspec.msgpack.encode(None)
+ENCODED_NONE: bytes = msgspec.msgpack.encode(None)
 """The encoded form of None."""
 
 
-def _decode_other(kind: type, raw: Any) -> Any:
+def _decode_model(kind: type, raw: Any) -> Any:
     if kind is object:  # It says as little as Any does.
         return raw
     if is_model(kind):
-        return validated(kind, raw)
+        return validate_model(kind, raw)
     raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no decoding")
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=dumped)
+_encoder = msgspec.msgpack.Encoder(enc_hook=dump_model)
 
 
 def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
@@ -53,9 +136,9 @@ def encode(value: Any, what: str, path: Path = ROOT) -> bytes:
     try:
         raw = _encoder.encode(value)
     except BaseException as error:  # a model may raise anything
-        raise Unencodable(_where(what, path), type(value).__qualname__, said_by(error)) from error
+        raise Unencodable(_value_location(what, path), type(value).__qualname__, exception_text(error)) from error
     if len(raw) > limits.VALUE_BYTES_MAX:
-        raise TooLarge(_where(what, path), len(raw), limits.VALUE_BYTES_MAX)
+        raise TooLarge(_value_location(what, path), len(raw), limits.VALUE_BYTES_MAX)
     return raw
 
 
@@ -69,35 +152,35 @@ def decode(raw: bytes | msgspec.Raw, kind: Any, what: str, path: Path = ROOT) ->
         try:
             found = _cached_decoder(kind)
         except TypeError:  # it has no hash
-            found = decoder(kind)
+            found = value_decoder(kind)
         return found(raw)
     except BaseException as error:  # a model may raise anything
-        raise Undecodable(_where(what, path), text_of(lambda: str(kind), "its type"), said_by(error)) from error
+        raise Undecodable(_value_location(what, path), safe_text(lambda: str(kind), "its type"), exception_text(error)) from error
 
 
-def _where(what: str, path: Path) -> str:
-    return f"{what} {text(path)}" if path else what
+def _value_location(what: str, path: Path) -> str:
+    return f"{what} {path_text(path)}" if path else what
 
 
-def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
+def value_decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
     """The decoder of a type, made once for each that has a hash."""
     try:
         return _cached_decoder(kind)
     except TypeError:
-        return msgspec.msgpack.Decoder(kind, dec_hook=_decode_other).decode
+        return msgspec.msgpack.Decoder(kind, dec_hook=_decode_model).decode
 
 
 @lru_cache(maxsize=4096)
 def _cached_decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    return msgspec.msgpack.Decoder(kind, dec_hook=_decode_other).decode
+    return msgspec.msgpack.Decoder(kind, dec_hook=_decode_model).decode
 
 
-def offload(value: Value, blobs: dict[str, bytes]) -> Value:
+def offload_if_large(value: Value, blobs: dict[str, bytes]) -> Value:
     """Put a large value among `blobs`, by its hash, and return the reference; return a small one as it is."""
-    return value if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN else kept(value, blobs)
+    return value if isinstance(value, Blob) or len(value) < limits.BLOB_BYTES_MIN else put_blob(value, blobs)
 
 
-def intact(name: str, payload: bytes | None) -> bytes:
+def verified_payload(name: str, payload: bytes | None) -> bytes:
     """The payload that a store has under the `name` of a blob, compared with that name, which is its SHA-256.
 
     Raises:
@@ -106,13 +189,13 @@ def intact(name: str, payload: bytes | None) -> bytes:
     """
     if payload is None:
         raise LogDamaged(f"blob {name} is missing")
-    wire.refuse_coded(payload)
+    payload_header.reject_encoded(payload)
     if sha256(payload).hexdigest() != name:
         raise LogDamaged(f"blob {name} was changed since it was written: its SHA-256 is not its name")
     return payload
 
 
-def kept(value: Value, blobs: dict[str, bytes]) -> Blob:
+def put_blob(value: Value, blobs: dict[str, bytes]) -> Blob:
     """Put a value among `blobs`, by its hash, however small it is; return the reference."""
     if isinstance(value, Blob):
         return value

@@ -4,8 +4,8 @@
 protocol each; `app` answers a request, and `listening` serves it. With it, what asks models is tested over real HTTP, without a key and without the world.
 """
 
-from perdure.fake_llm.app import Fake
-from perdure.fake_llm.listening import environment, models, models_yaml, serving, serving_aside
-from perdure.fake_llm.script import Rule, Script, load
+from perdure.fake_llm.fake_app import Fake
+from perdure.fake_llm.fake_script import Script, ScriptRule, load
+from perdure.fake_llm.fake_server import environment, models, models_yaml, serving, serving_aside
 
-__all__ = ["Fake", "Rule", "Script", "environment", "load", "models", "models_yaml", "serving", "serving_aside"]
+__all__ = ["Fake", "Script", "ScriptRule", "environment", "load", "models", "models_yaml", "serving", "serving_aside"]

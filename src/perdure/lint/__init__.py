@@ -4,8 +4,8 @@
 resolved through imports and aliases, and what a local name shadows is left alone: rather nothing is raised than something false.
 """
 
-from perdure.lint.finding import Finding, Kind, Severity
-from perdure.lint.kinds import KINDS
-from perdure.lint.lint import lint, unreadable
+from perdure.lint.lint_findings import LintFinding, LintRule, Severity
+from perdure.lint.linter import lint, unreadable
+from perdure.lint.rules import RULES
 
-__all__ = ["KINDS", "Finding", "Kind", "Severity", "lint", "unreadable"]
+__all__ = ["RULES", "LintFinding", "LintRule", "Severity", "lint", "unreadable"]

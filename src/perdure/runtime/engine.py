@@ -15,36 +15,34 @@ from typing import Any
 
 import msgspec
 
+from perdure.code.declared_queues import Queue
+from perdure.code.step_environment import current_resources
 from perdure.core import limits, messages
-from perdure.core.decision import Host
-from perdure.core.error_text import said_by, shortened
+from perdure.core.decision import DecisionContext
+from perdure.core.envelopes import Ack
+from perdure.core.error_text import exception_text, shorten_text
 from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreDamaged, StoreError, StoreUnavailable, UnknownProgram
-from perdure.core.events import Ended
-from perdure.core.mail import Ack
-from perdure.core.messages import Message
+from perdure.core.events import EndedEvent
+from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
-from perdure.core.program import base, claimable
-from perdure.programs.code.queues import Queue
-from perdure.programs.code.resources import opened
-from perdure.programs.graph.needs import described
-from perdure.programs.workflows import Workflow
-from perdure.runtime.advance import Incapable, LostRace, NewEpoch, advance
-from perdure.runtime.clock import Alarm, StoreClock
-from perdure.runtime.endings import Endings, seed_of
-from perdure.runtime.flights import give_back
-from perdure.runtime.holder import LEASE_S, POLL_S, Holder, Patience, Renewal, bell, persistently
-from perdure.runtime.housekeeping import Housekeeping
-from perdure.runtime.known import OWN, releases, runnable, toolboxes
-from perdure.runtime.payloads import Payloads
-from perdure.runtime.perform import Performer, perform
-from perdure.runtime.presence import here
-from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, Reports, postponed, release, retry_s
-from perdure.runtime.resources import Resources
-from perdure.runtime.secrets import Secrets
-from perdure.runtime.threads import DaemonThreads
-from perdure.runtime.warm import Item, Residents, Warm
-from perdure.runtime.watch import Watch
-from perdure.stores.base import Assignment, Claim, Filter, Store
+from perdure.core.program import claimable_programs, program_base
+from perdure.definitions.graph.requirements import capabilities_text
+from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.call_secrets import SecretSource
+from perdure.runtime.change_watcher import ChangeWatcher
+from perdure.runtime.decision_loop import LacksCapabilities, LostRace, StoreEpochChanged, advance_execution
+from perdure.runtime.execution_results import EndWaiters, recorded_seed
+from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, Backoff, Holder, LeaseRenewal, process_info_here, retry_with_backoff, set_on_notification
+from perdure.runtime.in_flight import give_back_attempts
+from perdure.runtime.maintenance import StoreMaintenance
+from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
+from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows
+from perdure.runtime.resident_executions import InHandMessage, ResidentCache, ResidentExecution
+from perdure.runtime.step_resources import DaemonThreads, OpenResources
+from perdure.runtime.step_runner import StepRunner, run_step
+from perdure.runtime.store_clock import StoreAlarm, StoreClock
+from perdure.runtime.workflow_programs import Workflow
+from perdure.stores.protocol import Claim, ClaimedExecution, HeadFilter, Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -71,46 +69,48 @@ class Engine:
         declares: Iterable[Queue] = (),
         holder: str | None = None,
         root: Key | None = None,
-        lease_s: float = LEASE_S,
-        poll_s: float = POLL_S,
+        lease_s: float = HOLDER_LEASE_S,
+        poll_s: float = STORE_POLL_S,
         idle_s: float = 60.0,
         memory_bytes_max: int = 256 * 2**20,
         threaded: bool = False,
         seed: Callable[[], int] = lambda: randbits(62),
-        secrets: Secrets | None = None,
+        secrets: SecretSource | None = None,
     ) -> None:
         self.store = store
-        self.payloads = Payloads(store)
+        self.payloads = BlobCache(store)
         given = tuple(workflows)
-        self.known = runnable(given)
-        self.releases, self._toolboxes = releases(given), toolboxes(given)
-        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable(OWN)}
+        self.known = runnable_workflows(given)
+        self.releases, self._toolboxes = definition_releases(given), engine_toolboxes(given)
+        self.workflows: Mapping[str, Workflow] = {**self.known, **runnable_workflows(BUILT_IN_WORKFLOWS)}
         self.versions = {one.name: one.version for one in self.workflows.values()}
         self.queues = frozenset(("", *queues))
         self.root = root
-        self._programs = _programs(self.workflows)
-        self._membership = Holder(store, holder, here("engine", _programs(self.known), self.queues - {""}, root, self._toolboxes), lease_s, threaded=threaded)
+        self._programs = _program_names(self.workflows)
+        self._membership = Holder(
+            store, holder, process_info_here("engine", _program_names(self.known), self.queues - {""}, root, self._toolboxes), lease_s, threaded=threaded
+        )
         declares = (*declares, *(one.calling.line for one in self.known.values() if one.calling.line is not None))
-        self._housekeeping = Housekeeping(store, declares, self.queues - {""}, self._serve)
+        self._housekeeping = StoreMaintenance(store, declares, self.queues - {""}, self._serve)
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets = seed, secrets
         self._evict_at_s = 0.0
-        self._endings = Endings()
-        self._warm = Residents(memory_bytes_max, self._endings.tell)
+        self._endings = EndWaiters()
+        self._residents = ResidentCache(memory_bytes_max, self._endings.tell)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.watch = Watch(store, self._holds)
+        self.watch = ChangeWatcher(store, self._holds)
         self.threads: Executor | None = None
-        self.resources = Resources(store)
+        self.resources = OpenResources(store)
         self.variables = Context()  # empty, as it is where a recovery goes on
-        self.perform: Performer = perform  # what tries are made by; tests put something else here
-        self.settled_mail: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
+        self.perform: StepRunner = run_step  # what tries are made by; tests put something else here
+        self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for, whose answer may still have it
         self.stopping = self._closed = False
         self._grace_ends_s = 0.0
         self._is_ready = asyncio.Event()
         self._ring = asyncio.Event()
         self._damage: StoreDamaged | None = None
-        self._patience = Patience()
-        self._reports = Reports(logger)
+        self._backoff = Backoff()
+        self._reports = QuarantineReports(logger)
 
     # its life
 
@@ -140,11 +140,11 @@ class Engine:
     async def run(self) -> None:
         """Claim and advance until cancelled or stopped. What it holds is let go at the end."""
         self.clock = StoreClock(asyncio.get_running_loop().time)
-        self._alarm = Alarm(self.clock, self._ring)
+        self._alarm = StoreAlarm(self.clock, self._ring)
         self.threads = DaemonThreads()
         self.resources.begin()
-        self.variables.run(opened.set, self.resources)
-        silence = bell(self.store, self._ring)
+        self.variables.run(current_resources.set, self.resources)
+        silence = set_on_notification(self.store, self._ring)
         self.watch.listen()
         try:
             self.host = self._as_host()
@@ -182,12 +182,12 @@ class Engine:
         self.stopping = True
         self._alarm.cancel()
         loop = asyncio.get_running_loop()
-        while any(warm.flights or warm.threads for warm in self._warm) and (left_s := self._grace_ends_s - loop.time()) > 0:
+        while any(resident.flights or resident.threads for resident in self._residents) and (left_s := self._grace_ends_s - loop.time()) > 0:
             _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
         self._closed = True
         if self._damage is None:
             await self._give_back()
-        self._warm.clear()
+        self._residents.clear()
         await self._end_tasks()
         if self.threads is not None:
             self.threads.shutdown()
@@ -205,26 +205,26 @@ class Engine:
 
     async def _give_back(self) -> None:
         """Have the log say what is given back unfinished, if the store answers in time."""
-        flying = [warm for warm in self._warm if warm.flights]
-        for warm in flying:
-            give_back(warm)
-            if warm.undecided and not warm.busy:
-                warm.busy = True
-                _ = self.spawn(self._advance(warm))
+        flying = [resident for resident in self._residents if resident.flights]
+        for resident in flying:
+            give_back_attempts(resident)
+            if resident.undecided and not resident.busy:
+                resident.busy = True
+                _ = self.spawn(self._advance(resident))
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + GIVE_BACK_S
-        while any(warm.busy for warm in flying) and loop.time() < ends_s:
+        while any(resident.busy for resident in flying) and loop.time() < ends_s:
             _ = await asyncio.wait(self._tasks, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
 
-    def _as_host(self) -> Host:
+    def _as_host(self) -> DecisionContext:
         archives = frozenset(one.name for one in self.workflows.values() if one.archive)
-        return Host(self.holder, self.queues, self.versions, archives=archives)
+        return DecisionContext(self.holder, self.queues, self.versions, archives=archives)
 
     def _serve(self, queues: frozenset[str]) -> None:
         self.queues = queues | {""}
         self.host = self._as_host()
 
-    async def _renewed(self, renewal: Renewal) -> None:
+    async def _renewed(self, renewal: LeaseRenewal) -> None:
         self.clock.take(renewal.reading)
         await self._enter(renewal.moment.epoch)
 
@@ -233,20 +233,20 @@ class Engine:
         if epoch > self.epoch:
             self._membership.epoch = epoch
             logger.warning("the store is in a new epoch; all executions are read again")
-            self._warm.clear()
+            self._residents.clear()
             await self._begin_anew()
 
     async def _let_go(self) -> None:
         """Hold nothing any more. What is being committed comes first: written afterwards, nobody would be woken to go on with it."""
-        held = list(self._warm)
-        self._warm.clear()
-        while any(warm.busy for warm in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
+        held = list(self._residents)
+        self._residents.clear()
+        while any(resident.busy for resident in held):  # noqa: ASYNC110  # rare and short; an event for it would cost every commit
             await asyncio.sleep(0.01)
         await self._membership.let_go()
 
     async def _begin_anew(self) -> None:
         """Come back as another holder, holding nothing."""
-        self._warm.clear()
+        self._residents.clear()
         self._membership.rename()
         self.host = self._as_host()  # before anything can be held under the new name
         self.clock.take((await self._membership.join()).reading)
@@ -264,7 +264,7 @@ class Engine:
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, StoreDamaged):
-            self._break_off(error)
+            self._fail_run(error)
         else:
             logger.error("a task of the engine failed; this is a defect of Perdure", exc_info=error)
 
@@ -272,7 +272,7 @@ class Engine:
 
     async def _claim(self) -> None:
         self._ring.clear()
-        self.settled_mail.clear()
+        self.settled_messages.clear()
         asked_s = asyncio.get_running_loop().time()
         try:
             wanted = Claim(holder=self.holder, epoch=self.epoch, programs=self._programs, root=self.root, limit=CLAIM_MAX, toolboxes=self._toolboxes)
@@ -283,9 +283,9 @@ class Engine:
             logger.warning("could not claim: %s; what the store may have given is let go", error)
             await self._let_go()
             await self._begin_anew()
-            await self._patience.wait()
+            await self._backoff.wait()
             return
-        self._patience = Patience()
+        self._backoff = Backoff()
         self.clock.take_answer(claimed.now_s, asked_s)
         self._alarm.at(claimed.next_at_s)
         for assignment in claimed.executions:
@@ -293,171 +293,171 @@ class Engine:
         if len(claimed.executions) == CLAIM_MAX:  # there may be more, and nobody rings for them
             self._ring.set()
 
-    def _take(self, assignment: Assignment) -> None:
+    def _take(self, assignment: ClaimedExecution) -> None:
         head = assignment.head
-        warm = self._warm.get(head.key)
-        if warm is None:
-            warm = self._warm.add(Warm(head.key, exists=True))
-        elif not warm.busy and warm.version != head.version:
-            warm.forget()
-        warm.held = True
-        warm.taken += 1
+        resident = self._residents.get(head.key)
+        if resident is None:
+            resident = self._residents.add(ResidentExecution(head.key, exists=True))
+        elif not resident.busy and resident.version != head.version:
+            resident.forget()
+        resident.held = True
+        resident.taken += 1
         for mail in assignment.mail:
-            if (head.key, mail.number) in self.settled_mail:
+            if (head.key, mail.number) in self.settled_messages:
                 continue
             try:
-                warm.put(Item(messages.decode_message(mail.body), mail))
+                resident.put(InHandMessage(messages.decode_execution_message(mail.body), mail))
             except StoreError as error:
                 self._reports.report(head.key, mail.key, error)
-                warm.postponing.append(postponed(mail, self.clock.now().latest_s, error))
-        warm.undecided.append(Item(messages.Tick()))
-        self._kick(warm)
+                resident.postponing.append(postponement(mail, self.clock.now().latest_s, error))
+        resident.undecided.append(InHandMessage(messages.TickMessage()))
+        self._schedule(resident)
 
     async def _wait(self) -> None:
         """Wait for a ring, for a time at which something is known to be due, or for the net."""
         if (now_s := asyncio.get_running_loop().time()) >= self._evict_at_s:
-            self._warm.evict(now_s, self._idle_s)
+            self._residents.evict(now_s, self._idle_s)
             self._evict_at_s = now_s + self._poll_s
         with suppress(TimeoutError):
             await asyncio.wait_for(self._ring.wait(), self._poll_s)
 
     # how an execution goes on
 
-    def _kick(self, warm: Warm) -> None:
-        if not warm.busy and warm.undecided and not self._closed:
-            warm.busy = True
-            _ = self.spawn(self._advance(warm))
+    def _schedule(self, resident: ResidentExecution) -> None:
+        if not resident.busy and resident.undecided and not self._closed:
+            resident.busy = True
+            _ = self.spawn(self._advance(resident))
 
-    def deliver(self, warm: Warm, message: Message) -> None:
+    def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
         """Take a message in hand that did not come by mail."""
-        warm.put(Item(message))
-        self._kick(warm)
+        resident.put(InHandMessage(message))
+        self._schedule(resident)
 
-    async def go_on(self, warm: Warm) -> None:
+    async def go_on(self, resident: ResidentExecution) -> None:
         """Advance an execution with what is in hand, unless that is being done."""
-        if not warm.busy and not self._closed:
-            warm.busy = True
-            await self._advance(warm)
+        if not resident.busy and not self._closed:
+            resident.busy = True
+            await self._advance(resident)
 
-    async def _advance(self, warm: Warm) -> None:
+    async def _advance(self, resident: ResidentExecution) -> None:
         wait_s = 0.05
         try:
-            while warm.undecided and self._warm.get(warm.key) is warm:
-                taken = warm.taken
+            while resident.undecided and self._residents.get(resident.key) is resident:
+                taken = resident.taken
                 try:
-                    await advance(self, warm)
+                    await advance_execution(self, resident)
                     wait_s = 0.05
-                    warm.bear()
+                    resident.bear()
                 except UNREADABLE as error:
-                    await self._set_aside(warm, error)
-                except Incapable as incapable:
-                    await self._hand_on(warm, incapable)
+                    await self._set_aside(resident, error)
+                except LacksCapabilities as incapable:
+                    await self._hand_over_incapable(resident, incapable)
                 except StoreDamaged as damage:
-                    warm.forget()
-                    self._break_off(damage)
+                    resident.forget()
+                    self._fail_run(damage)
                     return
                 except StoreError as error:
-                    logger.warning("could not advance %s: %s; reading it again in %.2g s", warm.key, error, wait_s)
-                    warm.forget()
+                    logger.warning("could not advance %s: %s; reading it again in %.2g s", resident.key, error, wait_s)
+                    resident.forget()
                     await asyncio.sleep(wait_s)
                     wait_s = min(wait_s * 2, 5.0)
                 except LostRace as lost:
-                    warm.forget()
+                    resident.forget()
                     if self._membership.lapsed:
                         await self._renewed(await self._membership.renew())
-                    if not lost.ours and warm.taken == taken:
-                        self._warm.drop(warm)
-                except NewEpoch as new:
+                    if not lost.ours and resident.taken == taken:
+                        self._residents.drop(resident)
+                except StoreEpochChanged as new:
                     await self._enter(new.epoch)
                 except Exception as defect:
-                    if warm.defect or not warm.exists:
-                        self._doom(warm, defect)
+                    if resident.defect or not resident.exists:
+                        self._fail_waiters(resident, defect)
                         raise
                     if not isinstance(defect, ProgrammingError):
-                        logger.error("%s can't go on and is parked; this is a defect of Perdure", warm.key, exc_info=defect)
-                    warm.defect = shortened(said_by(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
-                    warm.forget()
+                        logger.error("%s can't go on and is parked; this is a defect of Perdure", resident.key, exc_info=defect)
+                    resident.defect = shorten_text(exception_text(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
+                    resident.forget()
         except asyncio.CancelledError:
             if not self._closed:  # by code of a step that knows the task in which it ran: another goes on
-                warm.forget()
-                asyncio.get_running_loop().call_soon(self._kick, warm)
+                resident.forget()
+                asyncio.get_running_loop().call_soon(self._schedule, resident)
             raise
         finally:
-            warm.busy = False
-        if self._warm.get(warm.key) is warm:
-            self._settle_down(warm)
+            resident.busy = False
+        if self._residents.get(resident.key) is resident:
+            self._settle_down(resident)
         else:
-            warm.abandon()  # it was, while it was being read or written, and must not come back to life
+            resident.abandon()  # it was, while it was being read or written, and must not come back to life
 
-    async def _set_aside(self, warm: Warm, error: StoreError) -> None:
+    async def _set_aside(self, resident: ResidentExecution, error: StoreError) -> None:
         """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
-        self._reports.report(warm.key, "", error)
-        if not warm.exists:
-            self._doom(warm, error)
+        self._reports.report(resident.key, "", error)
+        if not resident.exists:
+            self._fail_waiters(resident, error)
             return
         changed: dict[str, Any] = {} if isinstance(error, SealedPayload) else {"status": "needs_attention"}
-        await self._give_back_to(warm, changed, retry_s(error))
+        await self._give_back_to(resident, changed, quarantine_retry_s(error))
 
-    async def _hand_on(self, warm: Warm, incapable: Incapable) -> None:
+    async def _hand_over_incapable(self, resident: ResidentExecution, incapable: LacksCapabilities) -> None:
         """Give an execution to engines that have what it needs. Its head says so, and this one claims it no more, unless it has that for another
         definition of its name."""
-        self._reports.incapable(warm.key, described(incapable.lacking))
-        if not warm.exists:
-            self._doom(warm, MissingCapabilities(str(warm.key), described(incapable.lacking)))
+        self._reports.incapable(resident.key, capabilities_text(incapable.lacking))
+        if not resident.exists:
+            self._fail_waiters(resident, MissingCapabilities(str(resident.key), capabilities_text(incapable.lacking)))
             return
-        program = "\n".join((base(warm.pinned), *sorted(incapable.needs)))
-        has_elsewhere = claimable([program], self._toolboxes)
-        await self._give_back_to(warm, {"program": program}, SEALED_RETRY_S if has_elsewhere else 0.0)
+        program = "\n".join((program_base(resident.pinned), *sorted(incapable.needs)))
+        has_elsewhere = claimable_programs([program], self._toolboxes)
+        await self._give_back_to(resident, {"program": program}, SEALED_RETRY_S if has_elsewhere else 0.0)
 
-    async def _give_back_to(self, warm: Warm, changed: Mapping[str, Any], wait_s: float) -> None:
+    async def _give_back_to(self, resident: ResidentExecution, changed: Mapping[str, Any], wait_s: float) -> None:
         """Give back an execution that can't go on here; with `wait_s`, neither time nor the mail that is here wakes it before."""
         now_s = self.clock.now().latest_s
-        mail = (item.mail for item in warm.undecided if item.mail is not None)
-        postponing = [*warm.postponing, *(Ack(one.to, one.key, postpone_to_s=now_s + wait_s) for one in mail if wait_s)]
+        mail = (item.mail for item in resident.undecided if item.mail is not None)
+        postponing = [*resident.postponing, *(Ack(one.to, one.key, postpone_to_s=now_s + wait_s) for one in mail if wait_s)]
         try:
-            (head,) = await self.store.heads(Filter(keys=(warm.key,), limit=1)) or (None,)
+            (head,) = await self.store.heads(HeadFilter(keys=(resident.key,), limit=1)) or (None,)
             if head is not None and head.holder == self.holder:
                 head = msgspec.structs.replace(head, **({} if head.ended_at_s is not None else changed))
-                _ = await release(self.store, (self.holder, self.epoch), head, postponing, now_s + wait_s)
+                _ = await release_execution(self.store, (self.holder, self.epoch), head, postponing, now_s + wait_s)
         except StoreDamaged as damage:
-            self._break_off(damage)
+            self._fail_run(damage)
         except StoreError as trouble:
-            logger.warning("could not give %s back: %s; trying again", warm.key, trouble)
-            await self._patience.wait()
+            logger.warning("could not give %s back: %s; trying again", resident.key, trouble)
+            await self._backoff.wait()
             return
-        self._warm.drop(warm)
+        self._residents.drop(resident)
 
-    def _break_off(self, damage: StoreDamaged) -> None:
+    def _fail_run(self, damage: StoreDamaged) -> None:
         """Have `run` fail: what is read from now on may be wrong, and what is written may make the damage worse."""
         self._damage = damage
         self._ring.set()
 
-    def _doom(self, warm: Warm, defect: Exception) -> None:
+    def _fail_waiters(self, resident: ResidentExecution, defect: Exception) -> None:
         """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""
-        if warm.born is not None and not warm.born.done():
-            warm.born.set_exception(defect)
-        self._endings.fail_one(warm.key, defect)
-        self._warm.drop(warm)
+        if resident.born is not None and not resident.born.done():
+            resident.born.set_exception(defect)
+        self._endings.fail_one(resident.key, defect)
+        self._residents.drop(resident)
 
-    def _settle_down(self, warm: Warm) -> None:
+    def _settle_down(self, resident: ResidentExecution) -> None:
         """After a commit: watch the time for what is held, let go of what has ended or should leave memory."""
-        execution = warm.execution
+        execution = resident.execution
         loop = asyncio.get_running_loop()
-        warm.touched_s = loop.time()
-        warm.stop_timer()
-        if execution is not None and warm.held and not self.stopping:
-            due_s = warm.wake_at(self.clock, warm.touched_s)
+        resident.touched_s = loop.time()
+        resident.stop_timer()
+        if execution is not None and resident.held and not self.stopping:
+            due_s = resident.wake_at(self.clock, resident.touched_s)
             if due_s is not None:
-                warm.timer = loop.call_at(self.clock.at(due_s), self.deliver, warm, messages.Tick())
-        if execution is not None and (execution.ended is not None or execution.parked is not None or not warm.held):
-            self._endings.tell(warm.key, execution.ended)
-        if execution is not None and not warm.held:
+                resident.timer = loop.call_at(self.clock.at(due_s), self.deliver, resident, messages.TickMessage())
+        if execution is not None and (execution.ended is not None or execution.parked is not None or not resident.held):
+            self._endings.tell(resident.key, execution.ended)
+        if execution is not None and not resident.held:
             self._alarm.at(execution.wake_at())
-        if execution is not None and (execution.ended is not None or warm.leaving) and not warm.held and not warm.undecided:
-            self._warm.drop(warm)
-        self._warm.weigh(warm)
-        if self._idle_s <= 0 and not warm.undecided:
-            warm.forget()
+        if execution is not None and (execution.ended is not None or resident.leaving) and not resident.held and not resident.undecided:
+            self._residents.drop(resident)
+        self._residents.weigh(resident)
+        if self._idle_s <= 0 and not resident.undecided:
+            resident.forget()
 
     # what people ask of it
 
@@ -470,28 +470,30 @@ class Engine:
         workflow = self.workflows.get(key.workflow)
         if workflow is None:
             raise UnknownProgram(key.workflow, list(self.workflows))
-        start = messages.Start(workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition, grace_s=workflow.grace_s)
+        start = messages.StartMessage(
+            workflow.version, value, self._seed(), None, workflow.deadline_s, definition=workflow.definition, grace_s=workflow.grace_s
+        )
         while not self.stopping:
-            warm = self._warm.get(key)
-            ours = warm is None
-            if warm is None:
-                warm = self._warm.add(Warm(key, exists=False))
-                warm.born = asyncio.get_running_loop().create_future()
-                self.deliver(warm, start)
-            seed = None if warm.born is None else await asyncio.shield(warm.born)
-            if seed is not None or warm.exists:
-                return ours and start.seed == (seed if seed is not None else await persistently(lambda: seed_of(self.store, key)))
+            resident = self._residents.get(key)
+            ours = resident is None
+            if resident is None:
+                resident = self._residents.add(ResidentExecution(key, exists=False))
+                resident.born = asyncio.get_running_loop().create_future()
+                self.deliver(resident, start)
+            seed = None if resident.born is None else await asyncio.shield(resident.born)
+            if seed is not None or resident.exists:
+                return ours and start.seed == (seed if seed is not None else await retry_with_backoff(lambda: recorded_seed(self.store, key)))
             await asyncio.sleep(0)  # it was given up before it was durable: once more
         raise StoreUnavailable(f"the engine has stopped before {key} was started; start it again")
 
-    def ending(self, key: Key) -> "asyncio.Future[Ended | None]":
+    def ending(self, key: Key) -> "asyncio.Future[EndedEvent | None]":
         """A future that is done when the execution next ends here or (then with None) is not gone on with, and fails if the engine does."""
         return self._endings.of(key)
 
     def _holds(self, key: Key) -> bool:
-        warm = self._warm.get(key)
-        return warm is not None and warm.held
+        resident = self._residents.get(key)
+        return resident is not None and resident.held
 
 
-def _programs(workflows: Mapping[str, Workflow]) -> frozenset[str]:
+def _program_names(workflows: Mapping[str, Workflow]) -> frozenset[str]:
     return frozenset(name for one in workflows.values() for name in one.programs)

@@ -8,12 +8,12 @@ this process, another may have it: after `SEALED_RETRY_S`, and the execution is 
 import logging
 from collections.abc import Iterable
 
+from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload, StoreError
-from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address
-from perdure.stores.base import Answer, Commit, Head, Store
+from perdure.stores.protocol import ChangeAnswer, Commit, Head, Store
 
-RETRY_S = 300.0
+QUARANTINE_RETRY_S = 300.0
 """After how many seconds what could not be read is tried again."""
 
 SEALED_RETRY_S = 5.0
@@ -26,7 +26,7 @@ UNREADABLE = (LogDamaged, LogVersionUnsupported, SealedPayload)
 """The errors that say that something stored can't be read here, while the store itself works."""
 
 
-class Reports:
+class QuarantineReports:
     """Logs each thing that is set aside once, however often it is tried again."""
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -37,7 +37,7 @@ class Reports:
         """Log that the mail with this `key`, or with an empty one the log of the execution, can't be read, or that a codec fails."""
         if self._is_new(address, key):
             what = f"mail {key} to {address}" if key else f"execution {address}"
-            self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, retry_s(error), error)
+            self._logger.error("%s can't be read and is set aside, to be tried again every %g s: %s", what, quarantine_retry_s(error), error)
 
     def incapable(self, address: Address, lacking: str) -> None:
         """Log that an execution is left to engines that have what it needs."""
@@ -53,17 +53,17 @@ class Reports:
         return True
 
 
-def retry_s(error: StoreError) -> float:
+def quarantine_retry_s(error: StoreError) -> float:
     """After how many seconds is tried again what could not be read because of this."""
-    return SEALED_RETRY_S if isinstance(error, SealedPayload) else RETRY_S
+    return SEALED_RETRY_S if isinstance(error, SealedPayload) else QUARANTINE_RETRY_S
 
 
-def postponed(mail: Mail, now_s: float, error: StoreError) -> Ack:
+def postponement(mail: QueuedMessage, now_s: float, error: StoreError) -> Ack:
     """What has mail that can't be read delivered again later."""
-    return Ack(mail.to, mail.key, postpone_to_s=now_s + retry_s(error))
+    return Ack(mail.to, mail.key, postpone_to_s=now_s + quarantine_retry_s(error))
 
 
-async def release(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float) -> Answer:
+async def release_execution(store: Store, holder: tuple[str, int], head: Head, postponing: Iterable[Ack], wake_at_s: float) -> ChangeAnswer:
     """Give back an execution that can't go on here, with the program and the status of `head`; nothing is added to its log.
 
     Nothing wakes it before `wake_at_s` but mail, and of that not what is `postponing`. `holder` is who has it, and the epoch in which it does. An execution

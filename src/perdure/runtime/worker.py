@@ -13,30 +13,23 @@ from contextvars import Context
 from functools import partial
 from typing import Any, NamedTuple
 
+from perdure.code.declarations import Step, UndoHandler
+from perdure.code.step_environment import StepControl, StepInfo, current_resources
 from perdure.core import limits
+from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import ErrorInfo, StoreError
-from perdure.core.mail import Ack, Mail
-from perdure.core.masks import NO_MASK
-from perdure.core.messages import Work, answer_key
-from perdure.core.ops import Err, Outcome
-from perdure.programs.code.declare import Step, Undo
-from perdure.programs.code.info import StepInfo, StepLife
-from perdure.programs.code.resources import opened
-from perdure.runtime import answers
-from perdure.runtime.answers import Answer
-from perdure.runtime.beats import Beats
-from perdure.runtime.claims import LOOK_S, Claims
-from perdure.runtime.holder import LEASE_S, POLL_S, Holder, persistently
-from perdure.runtime.known import bind
-from perdure.runtime.payloads import Payloads
-from perdure.runtime.perform import failed_from_outside, perform, uncancelled
-from perdure.runtime.presence import here
-from perdure.runtime.queues import declare, declared
-from perdure.runtime.resources import Resources
-from perdure.runtime.secrets import Secrets, finding
-from perdure.runtime.threads import DaemonThreads
-from perdure.runtime.transact import in_transaction, transact
-from perdure.stores.base import Guard, Post, Store
+from perdure.core.messages import WorkMessage, attempt_answer_key
+from perdure.core.operations import Failure, Outcome
+from perdure.core.secret_masks import NO_MASK
+from perdure.runtime import attempt_reports
+from perdure.runtime.attempt_reports import HeartbeatThrottle, WorkAnswer
+from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.call_secrets import SecretSource, secret_finder
+from perdure.runtime.holder import HOLDER_LEASE_S, STORE_POLL_S, WANTED_POLL_S, Holder, WorkClaims, process_info_here, retry_with_backoff
+from perdure.runtime.registrations import declare_queues, declared_queues, resolve_type_hints
+from perdure.runtime.step_resources import DaemonThreads, OpenResources
+from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
+from perdure.stores.protocol import Post, Store, TransactionGuard
 
 logger = logging.getLogger("perdure.worker")
 
@@ -52,28 +45,28 @@ class Worker:
         queues: Iterable[str],
         limit: int = 10,
         holder: str | None = None,
-        lease_s: float = LEASE_S,
-        poll_s: float = POLL_S,
+        lease_s: float = HOLDER_LEASE_S,
+        poll_s: float = STORE_POLL_S,
         threaded: bool = False,
-        secrets: Secrets | None = None,
+        secrets: SecretSource | None = None,
     ) -> None:
         self.store = store
         self._secrets = secrets
-        self._payloads = Payloads(store)
+        self._payloads = BlobCache(store)
         known = list(steps)
-        bind(known)
+        resolve_type_hints(known)
         self._given = known
         handlers = [handler for one in known for handler in one.handlers]
-        self.steps: Mapping[str, Step[Any, Any, Any] | Undo] = {**{one.name: one for one in known}, **{one.step.name: one for one in handlers}}
+        self.steps: Mapping[str, Step[Any, Any, Any] | UndoHandler] = {**{one.name: one for one in known}, **{one.step.name: one for one in handlers}}
         self.queues = frozenset(queues)
         self._limit = limit
-        self._membership = Holder(store, holder, here("worker", queues=self.queues), lease_s, threaded=threaded)
-        self._claims = Claims(store, self._membership, poll_s, self._forsake)
+        self._membership = Holder(store, holder, process_info_here("worker", queues=self.queues), lease_s, threaded=threaded)
+        self._claims = WorkClaims(store, self._membership, poll_s, self._on_lease_lost)
         self._at_work: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._cancellable: dict[asyncio.Task[None], _Cancellable] = {}
+        self._cancellable: dict[asyncio.Task[None], _CancellableAttempt] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._threads: Executor | None = None
-        self._resources = Resources(store)
+        self._resources = OpenResources(store)
         self.variables = Context()  # empty, as in any other process that may do the same calls
         self._stopping = False
         self._grace_ends_s = 0.0
@@ -82,11 +75,11 @@ class Worker:
         """Lease and do calls until cancelled or stopped; what is being done then is done again elsewhere."""
         self._threads = DaemonThreads()
         self._resources.begin()
-        self.variables.run(opened.set, self._resources)
+        self.variables.run(current_resources.set, self._resources)
         try:
             async with self._claims.alive():
-                await persistently(lambda: declare(self.store, declared((), self._given)))
-                looking = asyncio.create_task(self._keep_looking())
+                await retry_with_backoff(lambda: declare_queues(self.store, declared_queues((), self._given)))
+                looking = asyncio.create_task(self._poll_wanted())
                 try:
                     await self._serve()
                 finally:
@@ -115,21 +108,21 @@ class Worker:
         self._stopping = True
         self._claims.ring()
 
-    def _forsake(self) -> None:
+    def _on_lease_lost(self) -> None:
         """Drop what is being done, which will be done again."""
         for task in self._at_work.values():
             task.cancel()
         self._at_work.clear()
 
-    async def _keep_looking(self) -> None:
+    async def _poll_wanted(self) -> None:
         """Look now and then whether somebody still waits for what is being done."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(WANTED_POLL_S)
             looked = [(task, one) for task, one in self._cancellable.items() if not one.life.over]
             if not looked:
                 continue
             try:
-                there = await self.store.there([one.mark for _, one in looked])
+                there = await self.store.are_queued([one.mark for _, one in looked])
             except StoreError as error:
                 logger.info("could not look whether what is being done is still wanted: %s", error)
                 continue
@@ -160,67 +153,67 @@ class Worker:
             logger.error("a task of the worker failed; this is a defect of Perdure", exc_info=error)
         self._claims.ring()
 
-    async def _do(self, mail: Mail, work: Work) -> None:
+    async def _do(self, mail: QueuedMessage, work: WorkMessage) -> None:
         epoch = self._membership.epoch
         blobs: dict[str, bytes] = {}
-        untold: bytes | None = None
+        unreported: bytes | None = None
         step = self.steps.get(work.target)
-        if step is not None and in_transaction(step) and mail.deliveries <= limits.INTERRUPTIONS_MAX:
+        if step is not None and is_transactional(step) and mail.deliveries <= limits.INTERRUPTIONS_MAX:
             failed = await self._transact(step, work, mail)
-            if not isinstance(failed, Err):
+            if not isinstance(failed, Failure):
                 return
-            answer: Answer = answers.settled(work, failed, blobs)
-        elif (given_up := answers.given_up(work, mail.deliveries)) is not None:
+            answer: WorkAnswer = attempt_reports.answer_of_outcome(work, failed, blobs)
+        elif (given_up := attempt_reports.answer_of_given_up(work, mail.deliveries)) is not None:
             answer = given_up
         else:
-            beats, me = Beats(partial(self._tell, work)), asyncio.current_task()
+            beats, me = HeartbeatThrottle(partial(self._tell, work)), asyncio.current_task()
             try:
                 outcome = await self._outcome(work, beats, Ack(mail.to, mail.key))
             except GeneratorExit as error:
-                outcome = failed_from_outside(step, error, me, NO_MASK)
+                outcome = failure_of_generator_exit(step, error, me, NO_MASK)
             finally:
-                untold = beats.take()
-            answer = answers.not_begun(work, mail.deliveries) if outcome is None else answers.settled(work, outcome, blobs)
-        post = answers.post(mail, work, answer, epoch, untold, blobs)
-        await persistently(lambda: self.store.commit([post]))
+                unreported = beats.take()
+            answer = attempt_reports.answer_of_not_begun(work, mail.deliveries) if outcome is None else attempt_reports.answer_of_outcome(work, outcome, blobs)
+        post = attempt_reports.answer_post(mail, work, answer, epoch, unreported, blobs)
+        await retry_with_backoff(lambda: self.store.commit([post]))
 
-    async def _transact(self, step: Step[Any, Any, Any] | Undo, work: Work, mail: Mail) -> Outcome | None:
+    async def _transact(self, step: Step[Any, Any, Any] | UndoHandler, work: WorkMessage, mail: QueuedMessage) -> Outcome | None:
         """Do a call in a transaction, which also answers and acknowledges it, unless it fails; None if the call is somebody else's by now."""
         info = StepInfo(work.execution, work.path, work.attempt, life=self._life(work, lambda _: None))
-        member, answer = self._membership, answer_key(work.path, work.attempt)
-        lease = Guard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
-        return await transact(self.store, (step, work.args), info, lease, self._threads)
+        member, answer = self._membership, attempt_answer_key(work.path, work.attempt)
+        lease = TransactionGuard(key=work.execution, holder=member.name, epoch=member.epoch, answer=answer, work=Ack(mail.to, mail.key))
+        return await run_transactional_step(self.store, (step, work.args), info, lease, self._threads)
 
-    async def _outcome(self, work: Work, beats: Beats, mark: Ack) -> Outcome | None:
+    async def _outcome(self, work: WorkMessage, beats: HeartbeatThrottle, mark: Ack) -> Outcome | None:
         """What a try comes to; None, if its function was not called before nobody wanted that any more."""
         step = self.steps.get(work.target)
         if step is None:
             why = f"no worker here has step {work.target}; start one that has it on this queue"
-            return Err("failed", 1, ErrorInfo("UnknownStep", why))
+            return Failure("failed", 1, ErrorInfo("UnknownStep", why))
         life, task = self._life(work, beats.beat), asyncio.current_task()
         assert task is not None
-        self._cancellable[task] = _Cancellable(life, mark, work.grace_s)
+        self._cancellable[task] = _CancellableAttempt(life, mark, work.grace_s)
         info = StepInfo(work.execution, work.path, work.attempt, work.progress, life, work.timeout_s)
 
         def trying() -> Coroutine[Any, Any, Outcome]:
-            return perform(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_heard))
+            return run_step(step, work.args, info, self._payloads, self._threads, lambda thread: thread.add_done_callback(_retrieve_exception))
 
         try:
-            outcome = await _in_time(trying, life, work.timeout_s, lambda: task in self._at_work.values())
+            outcome = await _run_within(trying, life, work.timeout_s, lambda: task in self._at_work.values())
             return outcome if life.begun or not life.over else None
         except TimeoutError:
-            return answers.late(work)
+            return attempt_reports.timeout_failure(work)
         finally:
             life.over = True
             del self._cancellable[task]
 
-    def _life(self, work: Work, beat: Callable[[bytes], None]) -> StepLife:
-        return StepLife(beat, work.secrets, finding(self._secrets, work.execution.tenant))
+    def _life(self, work: WorkMessage, beat: Callable[[bytes], None]) -> StepControl:
+        return StepControl(beat, work.secrets, secret_finder(self._secrets, work.execution.tenant))
 
-    def _tell(self, work: Work, said: bytes) -> None:
+    def _tell(self, work: WorkMessage, said: bytes) -> None:
         """Tell the execution how far a try is; what does not get through is told with the next."""
-        send = answers.progress(work, said)
-        telling = asyncio.create_task(self._post(Post(epoch=self._membership.epoch, sends=(send,))))
+        send = attempt_reports.progress_message(work, said)
+        telling = asyncio.create_task(self._post(Post(epoch=self._membership.epoch, messages=(send,))))
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
 
@@ -229,7 +222,7 @@ class Worker:
             await self.store.commit([post])
 
 
-async def _in_time(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: StepLife, timeout_s: float | None, is_wanted: Callable[[], bool]) -> Outcome:
+async def _run_within(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: StepControl, timeout_s: float | None, is_wanted: Callable[[], bool]) -> Outcome:
     """Make a try and await it for so long, counted from when its step began, as the process may have stood still. What it does to its own task is an outcome.
 
     Raises:
@@ -238,7 +231,7 @@ async def _in_time(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: Ste
     loop, is_over = asyncio.get_running_loop(), False
 
     async def tried() -> Outcome:
-        return await uncancelled(trying(), lambda: not is_over and is_wanted(), asyncio.current_task())
+        return await ignore_own_cancellation(trying(), lambda: not is_over and is_wanted(), asyncio.current_task())
 
     life.began_s, task = loop.time(), loop.create_task(tried())
     try:
@@ -255,15 +248,15 @@ async def _in_time(trying: Callable[[], Coroutine[Any, Any, Outcome]], life: Ste
             await asyncio.wait((task,))
 
 
-class _Cancellable(NamedTuple):
+class _CancellableAttempt(NamedTuple):
     """A step that is being done: its life, its place in the mail, and how long it may go on once nobody waits for it any more."""
 
-    life: StepLife
+    life: StepControl
     mark: Ack
     grace_s: float
 
 
-def _heard(thread: "asyncio.Future[Any]") -> None:
+def _retrieve_exception(thread: "asyncio.Future[Any]") -> None:
     """Hear how a thread has ended, should nobody wait for it any more."""
     if not thread.cancelled():
         thread.exception()

@@ -12,26 +12,26 @@ from typing import Any
 
 import msgspec
 
+from perdure.code.approval import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, VoteReply, vote_refusal
+from perdure.code.declarations import checked_name
+from perdure.code.durations import Duration
+from perdure.code.results import Vote
 from perdure.core import messages, values
 from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
 from perdure.core.execution import Execution
-from perdure.core.ops import APPROVAL, Spawn
-from perdure.core.paths import Key, Path, text
-from perdure.core.promise import Promise, Settlement
-from perdure.expr.schema import problems
-from perdure.programs.code.approval import SHOWN, VOTES, Answer, Shown, unfit
-from perdure.programs.code.declare import checked_name
-from perdure.programs.code.durations import Duration
-from perdure.programs.code.results import Vote
-from perdure.runtime.endings import ENDED
-from perdure.service import operations, pending_votes, queries
-from perdure.service.access import Access, within
-from perdure.service.asking import ask
-from perdure.service.paging import pages
-from perdure.service.repeating import read
-from perdure.stores.base import Filter
+from perdure.core.operation_state import PendingOperation, SettledOperation
+from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
+from perdure.core.paths import Key, Path, path_text
+from perdure.definitions.expr.json_schema import schema_problems
+from perdure.runtime.execution_results import ENDED_STATUSES
+from perdure.service import execution_operations, queries
+from perdure.service import queries as pending_votes
+from perdure.service.execution_operations import await_reply
+from perdure.service.reruns import read_execution
+from perdure.service.store_access import StoreAccess, head_pages, with_timeout
+from perdure.stores.protocol import HeadFilter
 
-OPEN = frozenset(("pending", "running", "waiting", "paused"))
+UNENDED_STATUSES = frozenset(("pending", "running", "waiting", "paused"))
 SECRET_BYTES_MIN = 16
 
 
@@ -56,7 +56,7 @@ class Approval(msgspec.Struct, frozen=True):
     refused: str = ""
 
 
-class Link(msgspec.Struct, frozen=True, array_like=True):
+class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
     """What a signed link says: who may give which answer to which approval, until when."""
 
     key: Key
@@ -65,32 +65,32 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
     until_s: float
 
 
-async def waiting(access: Access, tenant: str, assignee: str | None = None, groups: Sequence[str] = (), limit: int = 100) -> list[Approval]:
+async def waiting_approvals(access: StoreAccess, tenant: str, assignee: str | None = None, groups: Sequence[str] = (), limit: int = 100) -> list[Approval]:
     """The approvals that wait, newest first: all, or those on which `assignee`, a member of `groups`, may decide and has not."""
     found: list[Approval] = []
-    async for page in pages(access.store, Filter(tenant=tenant, workflow=APPROVAL, statuses=OPEN)):
+    async for page in head_pages(access.store, HeadFilter(tenant=tenant, workflow=APPROVAL_WORKFLOW, statuses=UNENDED_STATUSES)):
         for head in page:
             if len(found) >= limit:
                 return found
-            one = await look(access, head.key)
-            if one is not None and (assignee is None or not unfit(_shown(one), Vote(assignee, True, groups=tuple(groups)))):
+            one = await read_approval(access, head.key)
+            if one is not None and (assignee is None or not vote_refusal(_shown_request(one), Vote(assignee, True, groups=tuple(groups)))):
                 found.append(one)
     return found
 
 
-async def look(access: Access, key: Key) -> Approval | None:
+async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
     """How an approval stands; None if it has not begun.
 
     Raises:
         NotFound: there is none of this key.
     """
-    execution = await read(access, key)
-    raw = execution.state.get(SHOWN)
+    execution = await read_execution(access, key)
+    raw = execution.state.get(APPROVAL_STATE_KEY)
     if raw is None or execution.started is None:
         return None
-    shown: Shown = values.decode(await access.payload(raw), Shown, "an approval")
+    shown: ApprovalState = values.decode(await access.payload(raw), ApprovalState, "an approval")
     parent = execution.started.parent
-    place = "" if parent is None else text(parent.path)
+    place = "" if parent is None else path_text(parent.path)
     asked = shown.request
     due = shown.due_at_s
     return Approval(
@@ -110,13 +110,13 @@ async def look(access: Access, key: Key) -> Approval | None:
     )
 
 
-def _shown(one: Approval) -> Shown:
-    from perdure.programs.code.approval import Request
+def _shown_request(one: Approval) -> ApprovalState:
+    from perdure.code.approval import ApprovalRequest
 
-    return Shown(Request(one.title), one.assignees, one.asked_at_s, one.due_at_s, one.votes)
+    return ApprovalState(ApprovalRequest(one.title), one.assignees, one.asked_at_s, one.due_at_s, one.votes)
 
 
-async def find(access: Access, which: str, tenant: str, place: str | None = None) -> Key:
+async def find_approval(access: StoreAccess, which: str, tenant: str, place: str | None = None) -> Key:
     """The approval that people mean: by its id, or by the execution that asks, if that asks only one; else with its `place` there.
 
     The execution is meant by its id, the beginning of that, or whatever `queries.find` takes.
@@ -124,45 +124,45 @@ async def find(access: Access, which: str, tenant: str, place: str | None = None
     Raises:
         NotFound, Ambiguous: they mean none, or several.
     """
-    own = Key(tenant, APPROVAL, which)
-    if await access.store.heads(Filter(keys=(own,), limit=1)):
+    own = Key(tenant, APPROVAL_WORKFLOW, which)
+    if await access.store.heads(HeadFilter(keys=(own,), limit=1)):
         return own
-    exact, begun = await queries.of_id(access, tenant, which)
+    exact, begun = await queries.keys_of_id(access, tenant, which)
     if not exact and len(begun) > queries.CANDIDATES_MAX:
         raise Ambiguous(which, begun[: queries.CANDIDATES_MAX], more=True)
     asked: list[Key] = []
-    keys = exact or begun or [await queries.find(access, which, tenant)]
+    keys = exact or begun or [await queries.find_execution(access, which, tenant)]
     for key in keys:
-        asked += [key] if key.workflow == APPROVAL else open_in(await read(access, key), place)
+        asked += [key] if key.workflow == APPROVAL_WORKFLOW else open_approvals(await read_execution(access, key), place)
     if len(asked) > 1:  # one that was just decided is not meant
-        waiting = {head.key for head in await access.store.heads(Filter(keys=tuple(asked), statuses=OPEN, limit=len(asked)))}
+        waiting = {head.key for head in await access.store.heads(HeadFilter(keys=tuple(asked), statuses=UNENDED_STATUSES, limit=len(asked)))}
         asked = sorted(waiting or set(asked))
     if len(asked) > 1:
         raise Ambiguous(which, asked, more=False)
     if asked:
         return asked[0]
     for key in reversed(keys):
-        if decided := decided_in(await read(access, key), place):
+        if decided := decided_approvals(await read_execution(access, key), place):
             return decided[-1]
     raise NotFound(f"{which} that waits for an approval")
 
 
-def open_in(execution: Execution, place: str | None = None) -> list[Key]:
+def open_approvals(execution: Execution, place: str | None = None) -> list[Key]:
     """The approvals that an execution waits for, or those at a place of it, which may be named by its end."""
     return _approvals(execution, execution.open.items(), place)
 
 
-def decided_in(execution: Execution, place: str | None = None) -> list[Key]:
+def decided_approvals(execution: Execution, place: str | None = None) -> list[Key]:
     """The approvals that an execution has asked for and waits for no more, in the order in which it asked; or those at a place of it."""
     return _approvals(execution, sorted(execution.settled.items(), key=lambda one: one[1].number), place)
 
 
-def _approvals(execution: Execution, known: Iterable[tuple[Path, Promise | Settlement]], place: str | None) -> list[Key]:
-    children = [(path, one.op) for path, one in known if isinstance(one.op, Spawn) and one.op.workflow == APPROVAL]
-    return [Key(execution.key.tenant, APPROVAL, child.id) for path, child in children if place is None or f"/{text(path)}".endswith(f"/{place}")]
+def _approvals(execution: Execution, known: Iterable[tuple[Path, PendingOperation | SettledOperation]], place: str | None) -> list[Key]:
+    children = [(path, one.op) for path, one in known if isinstance(one.op, SpawnOperation) and one.op.workflow == APPROVAL_WORKFLOW]
+    return [Key(execution.key.tenant, APPROVAL_WORKFLOW, child.id) for path, child in children if place is None or f"/{path_text(path)}".endswith(f"/{place}")]
 
 
-async def decide(access: Access, key: Key, vote: Vote) -> Answer:
+async def decide_approval(access: StoreAccess, key: Key, vote: Vote) -> VoteReply:
     """Give a vote, and wait until it was taken: of two at once that would both decide, one does, and the other is refused.
 
     Raises:
@@ -171,37 +171,37 @@ async def decide(access: Access, key: Key, vote: Vote) -> Answer:
         DecisionRefused: the vote does not count, and nothing was changed.
         BadValue: what was filled in does not fit the form.
     """
-    signal = await message(access, key, vote)
+    signal = await vote_message(access, key, vote)
     try:
-        reply = await ask(access, key, signal)
+        reply = await await_reply(access, key, signal)
     except NoReply as ended:
         raise await already_decided(access, key) or ended from ended
-    answer: Answer = values.decode(await access.payload(reply), Answer, "the answer to a vote")
+    answer: VoteReply = values.decode(await access.payload(reply), VoteReply, "the answer to a vote")
     if not answer.taken:
         raise DecisionRefused(key, answer.why)
     return answer
 
 
-async def post(access: Access, key: Key, vote: Vote) -> None:
+async def post_vote(access: StoreAccess, key: Key, vote: Vote) -> None:
     """Give a vote and don't wait: it is kept, and taken by the next engine that runs.
 
     Raises:
         NotFound, HasEnded, DecisionRefused, BadValue: as of now, it would not count.
     """
-    _ = await operations.send(access, key, await message(access, key, vote))
+    _ = await execution_operations.send_signal(access, key, await vote_message(access, key, vote))
 
 
-async def vote(access: Access, key: Key, vote: Vote, wait: bool, timeout: Duration | None) -> None:
+async def give_vote(access: StoreAccess, key: Key, vote: Vote, wait: bool, timeout: Duration | None) -> None:
     """Give a vote, and wait until it was taken or, without `wait`, don't. See `decide` and `post`."""
     _ = checked_name(vote.by, "by")
     if not wait:
-        await post(access, key, vote)
+        await post_vote(access, key, vote)
         return
-    async with within(timeout, f"an engine that takes the decision on {key}"):
-        _ = await decide(access, key, vote)
+    async with with_timeout(timeout, f"an engine that takes the decision on {key}"):
+        _ = await decide_approval(access, key, vote)
 
 
-async def message(access: Access, key: Key, vote: Vote, mail_key: str | None = None) -> messages.Signal:
+async def vote_message(access: StoreAccess, key: Key, vote: Vote, mail_key: str | None = None) -> messages.SignalMessage:
     """What gives a vote, under a key of its own if none is given.
 
     Raises:
@@ -209,20 +209,20 @@ async def message(access: Access, key: Key, vote: Vote, mail_key: str | None = N
     """
     if (decided := await already_decided(access, key)) is not None:
         raise decided
-    found = await pending_votes.upcoming(access, key)
+    found = await pending_votes.approval_after_votes(access, key)
     if found is not None:
         shown, decided_by = found
-        if why := unfit(shown, vote):
+        if why := vote_refusal(shown, vote):
             raise DecisionRefused(key, why)
         if decided_by is not None:
             said = f"it is {'approved' if decided_by.approved else 'rejected'} by {shown.votes[-1].by} already"
             raise DecisionRefused(key, f"{said}, which is recorded and takes effect when an engine runs")
         if vote.approve and shown.request.form is not None:
-            check(shown.request.form, vote.value)
-    return operations.signal(VOTES, vote, mail_key)
+            check_form(shown.request.form, vote.value)
+    return execution_operations.signal_message(VOTE_SIGNAL, vote, mail_key)
 
 
-def check(form: dict[str, Any], filled: Any) -> None:
+def check_form(form: dict[str, Any], filled: Any) -> None:
     """Hold what was filled in against the form, where `jsonschema-rs` is installed; else the workflow itself does, and asks again.
 
     Raises:
@@ -230,19 +230,19 @@ def check(form: dict[str, Any], filled: Any) -> None:
     """
     plain = values.decode(values.encode(filled, "what was filled in"), Any, "what was filled in")
     try:
-        found = problems(form, plain)
+        found = schema_problems(form, plain)
     except MissingExtra:
         return
     if found:
         raise BadValue("what was filled in", filled, f"what the form asks for: {'; '.join(found)}")
 
 
-async def already_decided(access: Access, key: Key) -> HasEnded | None:
+async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
     """Why an approval takes no decision any more; None, if it does."""
     head = await access.head(key)
-    if head.status not in ENDED:
+    if head.status not in ENDED_STATUSES:
         return None
-    ended, one = (await read(access, key)).ended, await look(access, key)
+    ended, one = (await read_execution(access, key)).ended, await read_approval(access, key)
     if head.status != "completed" or one is None or not one.votes or ended is None:
         return HasEnded(key, head.status, "a decision")
     vote = one.votes[-1]
@@ -252,7 +252,7 @@ async def already_decided(access: Access, key: Key) -> HasEnded | None:
 # links
 
 
-def sign(secret: bytes, link: Link) -> str:
+def sign_link(secret: bytes, link: ApprovalLink) -> str:
     """A link's text, for an address or a mail: it can be read by anybody, and made only with the secret.
 
     Raises:
@@ -262,7 +262,7 @@ def sign(secret: bytes, link: Link) -> str:
     return f"{said}.{_text(_signature(secret, said))}"
 
 
-async def read_link(access: Access, secret: bytes, signed: str) -> Link:
+async def read_link(access: StoreAccess, secret: bytes, signed: str) -> ApprovalLink:
     """What a signed link says.
 
     Raises:
@@ -272,28 +272,28 @@ async def read_link(access: Access, secret: bytes, signed: str) -> Link:
     said, _, signature = signed.strip().partition(".")
     try:
         genuine = hmac.compare_digest(signature.encode(), _text(_signature(secret, said)).encode())
-        link = msgspec.msgpack.decode(_bytes(said), type=Link) if genuine else None
+        link = msgspec.msgpack.decode(_bytes(said), type=ApprovalLink) if genuine else None
     except (ValueError, msgspec.DecodeError):
         link = None
     if link is None:
         raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
-    if link.until_s <= (await access.store.moment()).now_s:
+    if link.until_s <= (await access.store.store_time()).now_s:
         raise LinkRefused("its time is over; ask for another one")
     return link
 
 
-async def decide_by_link(access: Access, secret: bytes, link: str, said: Vote, timeout: Duration | None) -> None:
+async def decide_by_link(access: StoreAccess, secret: bytes, link: str, said: Vote, timeout: Duration | None) -> None:
     """Give the answer that a signed link stands for, with what else was `said`. See `read_link` and `decide`."""
     of = await read_link(access, secret, link)
     value = said.value if of.approve else None
-    whole = Vote(of.by, of.approve, said.comment, value, await groups_of(access, of), means="link")
-    async with within(timeout, f"an engine that takes the decision on {of.key}"):
-        _ = await decide(access, of.key, whole)
+    whole = Vote(of.by, of.approve, said.comment, value, await link_groups(access, of), means="link")
+    async with with_timeout(timeout, f"an engine that takes the decision on {of.key}"):
+        _ = await decide_approval(access, of.key, whole)
 
 
-async def groups_of(access: Access, link: Link) -> tuple[str, ...]:
+async def link_groups(access: StoreAccess, link: ApprovalLink) -> tuple[str, ...]:
     """The groups that who has a link counts as a member of: the link says that this person may decide, so all that are asked."""
-    one = await look(access, link.key)
+    one = await read_approval(access, link.key)
     return () if one is None else tuple(name.removeprefix("group:") for name in one.assignees if name.startswith("group:"))
 
 

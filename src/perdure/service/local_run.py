@@ -1,13 +1,13 @@
 """Runs an execution in the engine of a script: starts it there, or has the one of its key go on, and waits for its end."""
 
 from perdure.runtime.engine import Engine
-from perdure.runtime.host import finished, resume, run_to_end
-from perdure.service import operations
-from perdure.service.access import Access
-from perdure.service.operations import Start
+from perdure.runtime.local_engine import resume_if_diverged, run_to_end, wait_for_end
+from perdure.service import execution_operations
+from perdure.service.execution_operations import StartRequest
+from perdure.service.store_access import StoreAccess
 
 
-async def run_here(engine: Engine, start: Start) -> bytes:
+async def run_in_engine(engine: Engine, start: StartRequest) -> bytes:
     """Return the encoded result of an execution that `engine` runs; one that exists goes on, and one that has ended has its result already.
 
     Raises:
@@ -17,5 +17,5 @@ async def run_here(engine: Engine, start: Start) -> bytes:
     begins_at_once = not (start.delay_s or start.strict or start.attributes or start.ttl_s is not None or any(start.place))
     if begins_at_once:  # by the engine itself, which saves a commit
         return await run_to_end(engine, start.key, start.input)
-    _, created = await operations.start(Access(engine.store), start)
-    return await finished(engine, start.key, 0 if created else await resume(engine, start.key))
+    _, created = await execution_operations.start_execution(StoreAccess(engine.store), start)
+    return await wait_for_end(engine, start.key, 0 if created else await resume_if_diverged(engine, start.key))

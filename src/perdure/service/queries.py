@@ -1,4 +1,7 @@
-"""Queries: what people ask about executions and about who works on them. Nothing is changed here."""
+"""Votes that people have given and no engine has taken yet: they stand in the mail of their approval, and take effect when an engine runs.
+
+Queries: what people ask about executions and about who works on them. Nothing is changed here.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -8,32 +11,71 @@ from urllib.parse import unquote
 
 import msgspec
 
-from perdure.core import attributes, values, views
+from perdure.code.approval import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, ApprovalVerdict, verdict_of_votes, vote_refusal
+from perdure.code.durations import Duration, duration_seconds, whole_number
+from perdure.code.results import Vote
+from perdure.core import attributes, messages, values, views
 from perdure.core import execution as folded
+from perdure.core.attribute_filter import AttributeFilter, attribute_conditions
 from perdure.core.attributes import AttributeValue
-from perdure.core.errors import Ambiguous, BadValue, NotFound
+from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
-from perdure.core.ops import APPROVAL, COMPOSITE, Receive, Spawn
-from perdure.core.paths import Key, text
-from perdure.core.program import base
-from perdure.core.where import Where, conditions
-from perdure.programs.code.durations import Duration, seconds, whole
-from perdure.runtime import presence
-from perdure.runtime.endings import ENDED
-from perdure.service import pending_votes
-from perdure.service.access import Access
-from perdure.service.blockers import living, missing_engine, missing_worker
-from perdure.service.fold import Fold
-from perdure.service.paging import pages
-from perdure.stores.base import Filter, Head, Lease
+from perdure.core.operations import APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW, ReceiveOperation, SpawnOperation
+from perdure.core.paths import Key, path_text
+from perdure.core.program import program_base
+from perdure.runtime import holder
+from perdure.runtime.execution_results import ENDED_STATUSES
+from perdure.service.execution_folds import ExecutionFold
+from perdure.service.missing_parts import live_processes, missing_engine, missing_worker
+from perdure.service.reruns import read_execution
+from perdure.service.store_access import StoreAccess, head_pages
+from perdure.stores.protocol import Head, HeadFilter, HolderStatus
 
-STATUSES: tuple[str, ...] = get_args(folded.Status)
+
+async def pending_votes(access: StoreAccess, key: Key) -> list[Vote]:
+    """The votes in the mail of an approval, in the order in which an engine will take them."""
+    found: list[Vote] = []
+    for mail in await access.store.messages(key):
+        try:
+            message = messages.decode_execution_message(mail.body)
+            if isinstance(message, messages.SignalMessage) and message.name == VOTE_SIGNAL.name:
+                found.append(values.decode(await access.payload(message.body), Vote, "a vote"))
+        except (Undecodable, LogDamaged, LogVersionUnsupported):  # the engine that takes it says so, or sets it aside
+            continue
+    return found
+
+
+async def approval_after_votes(access: StoreAccess, key: Key) -> tuple[ApprovalState, ApprovalVerdict | None] | None:
+    """How an approval stands once an engine has taken its pending votes, and how it is decided by them; None if it has not begun.
+
+    Raises:
+        NotFound: there is none of this key.
+    """
+    raw = (await read_execution(access, key)).state.get(APPROVAL_STATE_KEY)
+    if raw is None:
+        return None
+    shown: ApprovalState = values.decode(await access.payload(raw), ApprovalState, "an approval")
+    found = None
+    for vote in await pending_votes(access, key):
+        if found is None and not vote_refusal(shown, vote):
+            shown = ApprovalState(shown.request, shown.assignees, shown.asked_at_s, shown.due_at_s, (*shown.votes, vote))
+            found = verdict_of_votes(shown.request, shown.votes)
+    return shown, found
+
+
+async def are_approvals_decided(access: StoreAccess, approvals: list[Key]) -> bool:
+    """Whether pending votes decide each of these approvals, one at least."""
+    found = [await approval_after_votes(access, key) for key in approvals]
+    return bool(found) and all(one is not None and one[1] is not None for one in found)
+
+
+STATUSES: tuple[str, ...] = get_args(folded.ExecutionStatus)
 TEXT_BYTES_MAX = 16 * 1024
 CANDIDATES_MAX = 5
 """How many executions an error lists that may be meant."""
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedExecution(msgspec.Struct, frozen=True):
     """One execution in a list. `version` counts its events; `workflow_version` is 0 while none is pinned; at `due_at_s` it goes on by itself; by its
     `attributes` it is found."""
 
@@ -48,11 +90,11 @@ class Listed(msgspec.Struct, frozen=True):
     attributes: dict[str, AttributeValue] = {}
 
 
-INTERNAL = (APPROVAL, COMPOSITE)
+INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW)
 """Perdure's own workflows, whose executions are listed only where they are asked for."""
 
 
-class Status(msgspec.Struct, frozen=True):
+class ExecutionStatus(msgspec.Struct, frozen=True):
     """How one execution stands; `why`, in a sentence. Times are seconds since 1970; `version` is the number of its last event; `definition` is the hash of
     the one by which it goes on, if it is not of code; `forgotten` says of each loop, by its path, how many of its first turns are forgotten; `unread` counts
     the messages by name that have arrived and that nothing waits for; `decided`: its approvals are, which takes effect when an engine runs; `archived`:
@@ -80,7 +122,7 @@ class Status(msgspec.Struct, frozen=True):
     archives_pruned_at_s: float | None = None
 
 
-class EngineView(msgspec.Struct, frozen=True):
+class HolderView(msgspec.Struct, frozen=True):
     """Who works on a store: what it said of itself (nothing: empty), how many executions and pieces of work it holds, and whether it lives."""
 
     name: str
@@ -98,16 +140,16 @@ class EngineView(msgspec.Struct, frozen=True):
 # one execution
 
 
-async def summary(access: Access, key: Key) -> Listed:
+async def execution_summary(access: StoreAccess, key: Key) -> ListedExecution:
     """What a list says of an execution, from its head alone.
 
     Raises:
         NotFound: there is no such execution.
     """
-    return _listed(await access.head(key))
+    return _summary_of(await access.head(key))
 
 
-async def status(access: Access, fold: Fold) -> Status:
+async def execution_status(access: StoreAccess, fold: ExecutionFold) -> ExecutionStatus:
     """How an execution stands, by its log up to now: why it waits, what is open and settled and what is unread follow from nothing less.
 
     Raises:
@@ -117,9 +159,9 @@ async def status(access: Access, fold: Fold) -> Status:
     head, started = fold.head, execution.started
     if head is None:
         raise NotFound(execution.key)
-    decided = execution.status == "waiting_approval" and await pending_votes.are_decided(access, _asked(execution))
+    decided = execution.status == "waiting_approval" and await are_approvals_decided(access, _open_approvals(execution))
     why = await _why(access, head, execution)
-    return Status(
+    return ExecutionStatus(
         head.key,
         execution.status,
         f"the decision is recorded, and takes effect when an engine runs; {why}" if decided else why,
@@ -133,9 +175,9 @@ async def status(access: Access, fold: Fold) -> Status:
         len(execution.open),
         len(execution.settled),
         execution.emitted,
-        attributes.shown(head.attributes),
+        attributes.indexed_attribute_values(head.attributes),
         "" if execution.definition is None else f"sha256:{execution.definition.sha256}",
-        {text(path): before for path, before in execution.trimmed.items() if before},
+        {path_text(path): before for path, before in execution.trimmed.items() if before},
         _unread(execution),
         decided,
         execution.archive is not None,
@@ -143,33 +185,33 @@ async def status(access: Access, fold: Fold) -> Status:
     )
 
 
-def _asked(execution: Execution) -> list[Key]:
+def _open_approvals(execution: Execution) -> list[Key]:
     """The approvals that it waits for."""
-    children = (promise.op for promise in execution.open.values() if isinstance(promise.op, Spawn) and promise.op.workflow == APPROVAL)
-    return [Key(execution.key.tenant, APPROVAL, child.id) for child in children]
+    children = (pending.op for pending in execution.open.values() if isinstance(pending.op, SpawnOperation) and pending.op.workflow == APPROVAL_WORKFLOW)
+    return [Key(execution.key.tenant, APPROVAL_WORKFLOW, child.id) for child in children]
 
 
 def _unread(execution: Execution) -> dict[str, int]:
-    awaited = {name for promise in execution.open.values() if isinstance(promise.op, Receive) for name in promise.op.names}
+    awaited = {name for pending in execution.open.values() if isinstance(pending.op, ReceiveOperation) for name in pending.op.names}
     return dict(Counter(letter.name for letter in execution.mailbox.letters.values() if letter.name not in awaited))
 
 
-async def _why(access: Access, head: Head, execution: Execution) -> str:
+async def _why(access: StoreAccess, head: Head, execution: Execution) -> str:
     if execution.ended is not None or execution.parked is not None:
-        return views.why(execution)
+        return views.status_reason(execution)
     due_at_s = _due_at_s(head)
-    if execution.started is None and due_at_s is not None and due_at_s > (await access.store.moment()).now_s:
+    if execution.started is None and due_at_s is not None and due_at_s > (await access.store.store_time()).now_s:
         return f"it starts at {datetime.fromtimestamp(due_at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    holders = await living(access.store)
+    holders = await live_processes(access.store)
     if holders is None:
-        return views.why(execution)
+        return views.status_reason(execution)
     if engine := missing_engine(head, holders):
-        return f"{engine}; {views.why(execution)}"
+        return f"{engine}; {views.status_reason(execution)}"
     worker = missing_worker(head, execution, holders)
-    return f"{views.why(execution)}; {worker}" if worker else views.why(execution)
+    return f"{views.status_reason(execution)}; {worker}" if worker else views.status_reason(execution)
 
 
-async def state(access: Access, fold: Fold, key: str | None, default: Any) -> Any:
+async def workflow_state(access: StoreAccess, fold: ExecutionFold, key: str | None, default: Any) -> Any:
     """What a workflow has set under `key` (`default`, if nothing), or all of it.
 
     Raises:
@@ -187,8 +229,8 @@ HEADS_AT_A_TIME = 100
 """How many heads are read at least where some may be left out."""
 
 
-async def listing(
-    access: Access,
+async def list_executions(
+    access: StoreAccess,
     *,
     tenant: str,
     workflow: str | None,
@@ -197,9 +239,9 @@ async def listing(
     since: Duration | datetime | None,
     limit: int,
     older_than: Key | None,
-    where: Where | None = None,
+    where: AttributeFilter | None = None,
     internal: bool = False,
-) -> list[Listed]:
+) -> list[ListedExecution]:
     """The executions that fit all that is asked for, newest first. `since` is a time with its zone, or so long ago.
 
     Perdure's own executions, such as those of approvals, are left out, unless `internal` ones are asked for, or their `workflow` is.
@@ -214,27 +256,27 @@ async def listing(
         if not isinstance(older_than, Key):
             raise BadValue("older_than", older_than, "the key of an execution, such as the last one of a list")
         _ = await access.head(older_than)
-    which = Filter(
+    which = HeadFilter(
         tenant=tenant,
         workflow=workflow,
         statuses=checked_statuses(status),
         id_prefix=id_prefix,
         created_from_s=await _since_s(access, since),
         older_than=older_than,
-        limit=whole(limit, "limit"),
-        where=conditions(where),
+        limit=whole_number(limit, "limit"),
+        where=attribute_conditions(where),
     )
-    return [_listed(head) for head in await _heads(access, which, internal)]
+    return [_summary_of(head) for head in await _listed_heads(access, which, internal)]
 
 
-async def _heads(access: Access, which: Filter, internal: bool) -> list[Head]:
+async def _listed_heads(access: StoreAccess, which: HeadFilter, internal: bool) -> list[Head]:
     """The heads that are meant; of Perdure's own executions, only if they are asked for."""
     if internal or which.workflow is not None:
         return await access.store.heads(which)
     found, left = list[Head](), msgspec.structs.replace(which, limit=max(which.limit, HEADS_AT_A_TIME))
     while True:
         page = await access.store.heads(left)
-        found += [head for head in page if head.key.workflow not in INTERNAL]
+        found += [head for head in page if head.key.workflow not in INTERNAL_WORKFLOWS]
         if len(page) < left.limit or len(found) >= which.limit:
             return found[: which.limit]
         left = msgspec.structs.replace(left, older_than=page[-1].key)
@@ -255,25 +297,25 @@ def checked_statuses(wanted: str | Iterable[str] | None) -> frozenset[str] | Non
     return found
 
 
-async def _since_s(access: Access, since: Duration | datetime | None) -> float | None:
+async def _since_s(access: StoreAccess, since: Duration | datetime | None) -> float | None:
     if since is None:
         return None
     if not isinstance(since, datetime):
-        return (await access.store.moment()).now_s - seconds(since, "since")
+        return (await access.store.store_time()).now_s - duration_seconds(since, "since")
     if since.tzinfo is None:
         raise BadValue("since", since, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
     return since.timestamp()
 
 
-async def engines(access: Access) -> list[EngineView]:
+async def list_holders(access: StoreAccess) -> list[HolderView]:
     """Who works on the store: those that live, and the dead that hold something still."""
-    return [_engine(lease) for lease in await access.store.leases()]
+    return [_holder_view(lease) for lease in await access.store.leases()]
 
 
 # finding one
 
 
-async def find(access: Access, text: str, tenant: str) -> Key:
+async def find_execution(access: StoreAccess, text: str, tenant: str) -> Key:
     """Which execution `text` means, by the first of these of which there is any: a key as it is shown, ``@latest`` or ``@failed``, an id or
     ``workflow/id``, the beginning of one of these.
 
@@ -283,30 +325,30 @@ async def find(access: Access, text: str, tenant: str) -> Key:
     """
     if text in ("@latest", "@failed"):
         failed = frozenset(("failed",)) if text == "@failed" else None
-        found = [head.key for head in await _heads(access, Filter(tenant=tenant, statuses=failed, limit=1), internal=False)]
-        return _only(text, found)
+        found = [head.key for head in await _listed_heads(access, HeadFilter(tenant=tenant, statuses=failed, limit=1), internal=False)]
+        return _only_key(text, found)
     if not _is_text(text):
         raise BadValue("execution", text, "an id or the beginning of one, workflow/id, @latest or @failed")
     if (shown := _as_shown(text)) is not None and (found := await _existing(access, [shown])):
         return found[0]
-    whole_ids, begun = await of_id(access, tenant, text)
+    whole_ids, begun = await keys_of_id(access, tenant, text)
     named = _as_named(tenant, text)
     if exact := list(dict.fromkeys((*whole_ids, *await _existing(access, named)))):
-        return _only(text, exact)
+        return _only_key(text, exact)
     for key in named:
-        which = Filter(tenant=key.tenant, workflow=key.workflow, id_prefix=key.id, limit=CANDIDATES_MAX + 1)
+        which = HeadFilter(tenant=key.tenant, workflow=key.workflow, id_prefix=key.id, limit=CANDIDATES_MAX + 1)
         begun += [head.key for head in await access.store.heads(which)]
-    return _only(text, list(dict.fromkeys(begun)))
+    return _only_key(text, list(dict.fromkeys(begun)))
 
 
-async def by_id(access: Access, tenant: str, id: str) -> Key:
+async def execution_by_id(access: StoreAccess, tenant: str, id: str) -> Key:
     """The only execution of this id.
 
     Raises:
         NotFound, Ambiguous: there is none, or several workflows have one.
     """
-    exact, _ = await of_id(access, tenant, id)
-    return _only(id, exact)
+    exact, _ = await keys_of_id(access, tenant, id)
+    return _only_key(id, exact)
 
 
 def _is_text(text: object) -> bool:
@@ -316,7 +358,7 @@ def _is_text(text: object) -> bool:
         return False
 
 
-def _only(text: str, found: Sequence[Key]) -> Key:
+def _only_key(text: str, found: Sequence[Key]) -> Key:
     if not found:
         raise NotFound(text)
     if len(found) > 1:
@@ -324,10 +366,10 @@ def _only(text: str, found: Sequence[Key]) -> Key:
     return found[0]
 
 
-async def of_id(access: Access, tenant: str, id: str) -> tuple[list[Key], list[Key]]:
+async def keys_of_id(access: StoreAccess, tenant: str, id: str) -> tuple[list[Key], list[Key]]:
     """The executions of this id, and some whose id begins so."""
     exact, begun = list[Key](), list[Key]()
-    async for key in _keys(access, Filter(tenant=tenant, id_prefix=id)):
+    async for key in _keys(access, HeadFilter(tenant=tenant, id_prefix=id)):
         if key.id == id:
             exact.append(key)
         elif len(begun) <= CANDIDATES_MAX:
@@ -335,14 +377,14 @@ async def of_id(access: Access, tenant: str, id: str) -> tuple[list[Key], list[K
     return exact, begun
 
 
-async def _keys(access: Access, which: Filter) -> AsyncIterator[Key]:
-    async for page in pages(access.store, which):
+async def _keys(access: StoreAccess, which: HeadFilter) -> AsyncIterator[Key]:
+    async for page in head_pages(access.store, which):
         for head in page:
             yield head.key
 
 
-async def _existing(access: Access, keys: Sequence[Key]) -> list[Key]:
-    return [head.key for head in await access.store.heads(Filter(keys=tuple(keys), limit=len(keys)))] if keys else []
+async def _existing(access: StoreAccess, keys: Sequence[Key]) -> list[Key]:
+    return [head.key for head in await access.store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))] if keys else []
 
 
 def _as_shown(text: str) -> Key | None:
@@ -364,15 +406,23 @@ def _as_named(tenant: str, text: str) -> list[Key]:
 # as people see it
 
 
-def _listed(head: Head) -> Listed:
-    due_at_s = None if head.status in ENDED else _due_at_s(head)
-    return Listed(
-        head.key, head.status, _pinned(head), head.version, head.created_at_s, head.ended_at_s, due_at_s, head.holder, attributes.shown(head.attributes)
+def _summary_of(head: Head) -> ListedExecution:
+    due_at_s = None if head.status in ENDED_STATUSES else _due_at_s(head)
+    return ListedExecution(
+        head.key,
+        head.status,
+        _pinned(head),
+        head.version,
+        head.created_at_s,
+        head.ended_at_s,
+        due_at_s,
+        head.holder,
+        attributes.indexed_attribute_values(head.attributes),
     )
 
 
 def _pinned(head: Head) -> int:
-    version = base(head.program).rpartition("@")[2]
+    version = program_base(head.program).rpartition("@")[2]
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
@@ -380,8 +430,8 @@ def _due_at_s(head: Head) -> float | None:
     return min((at_s for at_s in (head.wake_at_s, head.mail_at_s) if at_s is not None), default=None)
 
 
-def _engine(lease: Lease) -> EngineView:
-    said = presence.decode(lease.about)
+def _holder_view(lease: HolderStatus) -> HolderView:
+    said = holder.decode_process_info(lease.about)
     if said is None:
-        return EngineView(lease.holder, "", "", 0, [], [], None, lease.executions, lease.work, lease.alive)
-    return EngineView(lease.holder, said.kind, said.host, said.pid, said.programs, said.queues, said.started_at_s, lease.executions, lease.work, lease.alive)
+        return HolderView(lease.holder, "", "", 0, [], [], None, lease.executions, lease.work, lease.alive)
+    return HolderView(lease.holder, said.kind, said.host, said.pid, said.programs, said.queues, said.started_at_s, lease.executions, lease.work, lease.alive)

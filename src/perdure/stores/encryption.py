@@ -14,14 +14,14 @@ from hashlib import sha256
 from importlib import import_module
 from typing import Any
 
-from perdure.core import wire
+from perdure.core import payload_header
 from perdure.core.errors import BadValue, SealedPayload
-from perdure.stores.codecs import Codec, Compressed, shown
+from perdure.stores.payload_codec import Compressed, PayloadCodec, payload_text
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
-ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 NOT_ENCRYPTED = "is not encrypted, which is required here; if you trust it, encrypt it by perdure db rekey without PERDURE_KEYS_REQUIRED"
-NAMES = b"perdure: names of blobs"
+BLOB_NAMES_CONTEXT = b"perdure: names of blobs"
 
 
 class Encrypted:
@@ -34,11 +34,11 @@ class Encrypted:
         BadValue: there is no key, an id or a key is none, or the package `cryptography` is not installed.
     """
 
-    def __init__(self, keys: Mapping[str, bytes], inside: Codec | None = None, *, required: bool = False) -> None:
+    def __init__(self, keys: Mapping[str, bytes], inside: PayloadCodec | None = None, *, required: bool = False) -> None:
         if not keys:
             raise BadValue("keys", "{}", "a mapping of at least one id to its key; perdure db key new makes one")
         for id, key in keys.items():
-            if not ID.fullmatch(id):
+            if not KEY_ID.fullmatch(id):
                 raise BadValue("id of a key", id, "1 to 64 letters, digits, dots, dashes and underscores")
             if len(key) != KEY_BYTES:
                 raise BadValue("key", id, f"the id of one that has {KEY_BYTES} bytes; perdure db key new makes one")
@@ -46,7 +46,7 @@ class Encrypted:
         self.ids = tuple(keys)
         self._inside = Compressed(None) if inside is None else inside
         self._ciphers = {id: _cipher(key) for id, key in keys.items()}
-        self._naming = [hmac.digest(key, NAMES, sha256) for key in keys.values()]
+        self._naming = [hmac.digest(key, BLOB_NAMES_CONTEXT, sha256) for key in keys.values()]
         self._header = _header(self.ids[0])
 
     def __repr__(self) -> str:
@@ -60,22 +60,22 @@ class Encrypted:
 
     def decode(self, stored: bytes, about: bytes) -> bytes:
         """See `Codec.decode`."""
-        if stored[:1] != wire.ENCRYPTED:
+        if stored[:1] != payload_header.ENCRYPTED_MARKER:
             if self.required:
-                raise SealedPayload(shown(about), NOT_ENCRYPTED)
+                raise SealedPayload(payload_text(about), NOT_ENCRYPTED)
             return self._inside.decode(stored, about)
         size = stored[1] if len(stored) > 1 else 0
         id = stored[2 : 2 + size].decode("utf-8", "backslashreplace")
         cipher = self._ciphers.get(id)
         if cipher is None:
             why = f"is encrypted with the key {id!r}, and given are {', '.join(self.ids)}; give that one as well, behind them in PERDURE_KEYS"
-            raise SealedPayload(shown(about), why, id)
+            raise SealedPayload(payload_text(about), why, id)
         begins = 2 + size + NONCE_BYTES
         if len(stored) < begins + TAG_BYTES:
             raise self._altered(about, id)
         try:
             opened: bytes = cipher.decrypt(stored[2 + size : begins], memoryview(stored)[begins:], stored[: 2 + size] + about)
-        except _invalid():
+        except _invalid_tag_error():
             raise self._altered(about, id) from None
         return self._inside.decode(opened, about)
 
@@ -88,7 +88,7 @@ class Encrypted:
 
     def _altered(self, about: bytes, id: str) -> SealedPayload:
         why = f"was changed since it was written, or belongs elsewhere, or was encrypted with another key that is called {id!r}, too"
-        return SealedPayload(shown(about), f"{why}; restore the database from a backup, or give the right key", id)
+        return SealedPayload(payload_text(about), f"{why}; restore the database from a backup, or give the right key", id)
 
 
 def parse_keys(text: str, called: str = "PERDURE_KEYS") -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def parse_keys(text: str, called: str = "PERDURE_KEYS") -> dict[str, bytes]:
             key = base64.b64decode(coded, altchars=b"-_" if set(coded) & {"-", "_"} else None, validate=True)
         except (binascii.Error, ValueError):
             key = b""
-        if len(key) != KEY_BYTES or not ID.fullmatch(id):
+        if len(key) != KEY_BYTES or not KEY_ID.fullmatch(id):
             raise BadValue(called, f"entry {number}", f"id:key, where the key is {KEY_BYTES} bytes in base64; perdure db key new makes one")
         if id in keys:
             raise BadValue(called, f"entry {number}", f"the only one with the id {id}; give each key its own")
@@ -118,7 +118,7 @@ def new_key() -> str:
 
 
 def _header(id: str) -> bytes:
-    return wire.ENCRYPTED + bytes((len(id),)) + id.encode()
+    return payload_header.ENCRYPTED_MARKER + bytes((len(id),)) + id.encode()
 
 
 def _cipher(key: bytes) -> Any:
@@ -129,5 +129,5 @@ def _cipher(key: bytes) -> Any:
     return ciphers.AESGCM(key)
 
 
-def _invalid() -> Any:
+def _invalid_tag_error() -> Any:
     return import_module("cryptography.exceptions").InvalidTag

@@ -12,15 +12,15 @@ from heapq import heapify, heappop, heapreplace
 from math import floor, inf
 from typing import NamedTuple
 
-from perdure.stores.base import Limits
+from perdure.stores.protocol import QueueLimits
 
-TURN_S = 1e-6
+LANE_TURN_S = 1e-6
 """By how much at least one turn is later than the one before it."""
 
-SERVED_S = 3600.0
+LANE_MEMORY_S = 3600.0
 """How long it is remembered at least when a lane was served. What has waited for longer then counts from when it came."""
 
-ROUNDING = 1e-6
+INTERVAL_ROUNDING = 1e-6
 """What times given as fractions may be off by, in intervals."""
 
 
@@ -34,20 +34,20 @@ class Candidate(NamedTuple):
     fresh: bool = True
 
 
-class Stand(NamedTuple):
+class QueueState(NamedTuple):
     """How a queue stands: its limits, how many of each lane are held, when each lane was served last, and until when its rate is used up."""
 
-    limits: Limits
+    limits: QueueLimits
     held: Mapping[str, int]
     served: Mapping[str, float]
     free_at_s: float
 
 
-def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
+def choose_candidates(stand: QueueState, ready: Iterable[Candidate], now_s: float, most: int) -> list[Candidate]:
     """Those to be handed over, in their order: at most so many, as many as the limits leave room for. Of each lane and
     priority the first `most` that are fresh, and that are not, suffice."""
     limits, held = stand.limits, Counter(stand.held)
-    room = room_in(limits, held, most)
+    room = room_under_limits(limits, held, most)
     lanes: dict[tuple[int, str], list[Candidate]] = {}
     for one in sorted(ready, key=lambda one: (-one.priority, one.at_s, one.number), reverse=True):
         lanes.setdefault((one.priority, one.lane), []).append(one)
@@ -58,7 +58,7 @@ def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) ->
 
     heads = [head(priority, lane, line) for (priority, lane), line in lanes.items()]
     heapify(heads)
-    fresh = allowed(limits, stand.free_at_s, now_s)
+    fresh = starts_allowed(limits, stand.free_at_s, now_s)
     chosen: list[Candidate] = []
     while heads and len(chosen) < room:
         falling, behind, _, _, _, lane = heads[0]
@@ -82,43 +82,43 @@ def choose(stand: Stand, ready: Iterable[Candidate], now_s: float, most: int) ->
     return chosen
 
 
-def room_in(limits: Limits, held: Counter[str], most: int) -> int:
+def room_under_limits(limits: QueueLimits, held: Counter[str], most: int) -> int:
     """How many of at most so many the limits leave room for, whatever their lanes."""
     return most if limits.concurrency is None else min(most, limits.concurrency - held.total())
 
 
-def next_turn(turn: float, now_s: float) -> float:
+def next_lane_turn(turn: float, now_s: float) -> float:
     """When the turn after `turn` is: later than what came until now."""
-    return max(now_s, turn) + TURN_S
+    return max(now_s, turn) + LANE_TURN_S
 
 
-class Serving:
+class QueueRecord:
     """What a queue is to remember of what it hands over: its turn, until when the rates of executions and of work are used up, and the turns of lanes."""
 
     __slots__ = ("free_at_s", "lanes", "limits", "turn")
 
-    def __init__(self, limits: Limits, turn: float, *free_at_s: float) -> None:
+    def __init__(self, limits: QueueLimits, turn: float, *free_at_s: float) -> None:
         self.limits, self.turn, self.free_at_s = limits, turn, [*free_at_s]
         self.lanes: tuple[dict[str, float], dict[str, float]] = {}, {}
 
     def serve(self, lane: str, is_work: int, fresh: bool, now_s: float) -> None:
         """Note that one of a lane is handed over."""
-        self.turn = self.lanes[is_work][lane] = next_turn(self.turn, now_s)
-        self.free_at_s[is_work] = used(self.limits, self.free_at_s[is_work], now_s, int(fresh))
+        self.turn = self.lanes[is_work][lane] = next_lane_turn(self.turn, now_s)
+        self.free_at_s[is_work] = rate_used_until(self.limits, self.free_at_s[is_work], now_s, int(fresh))
 
 
-def allowed(limits: Limits, free_at_s: float, now_s: float) -> float:
+def starts_allowed(limits: QueueLimits, free_at_s: float, now_s: float) -> float:
     """How many may begin now, by the rate of the queue."""
     if limits.interval_s <= 0:
         return inf
-    return max(0, floor(limits.burst - (max(free_at_s, now_s) - now_s) / limits.interval_s + ROUNDING))
+    return max(0, floor(limits.burst - (max(free_at_s, now_s) - now_s) / limits.interval_s + INTERVAL_ROUNDING))
 
 
-def used(limits: Limits, free_at_s: float, now_s: float, count: int) -> float:
+def rate_used_until(limits: QueueLimits, free_at_s: float, now_s: float, count: int) -> float:
     """Until when the rate is used up, after so many have begun now."""
     return max(free_at_s, now_s) + count * limits.interval_s if limits.interval_s > 0 else free_at_s
 
 
-def next_free_at(limits: Limits, free_at_s: float) -> float:
+def next_start_at(limits: QueueLimits, free_at_s: float) -> float:
     """When the rate lets the next one begin."""
     return free_at_s - (limits.burst - 1) * limits.interval_s

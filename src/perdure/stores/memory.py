@@ -1,4 +1,6 @@
-"""A store in memory: the plainest statement of what a store does, and the oracle that every other store is compared with.
+"""Bells: who wants to be called when something has changed, within one process.
+
+A store in memory: the plainest statement of what a store does, and the oracle that every other store is compared with.
 
 Executions and queues are spread over `reaches` by a stable hash of their address. All is kept in the same dicts nevertheless:
 a reach only decides whether a send is delivered in its commit, or goes into the outbox of the reach that it leaves. Nothing
@@ -15,36 +17,53 @@ from zlib import crc32
 
 from msgspec.structs import astuple, replace
 
-from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Ack, Mail, Send
-from perdure.core.paths import Address, Key, Queue
-from perdure.core.program import needs_of
-from perdure.stores.base import (
-    ALL,
-    Answer,
-    Assignment,
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.limits import UNCLAIMED_MESSAGE_S
+from perdure.core.paths import Address, Key, QueueAddress
+from perdure.core.program import program_requirements
+from perdure.stores.blob_marks import MemoryBlobRemoval, blob_names_of
+from perdure.stores.memory_queues import NO_TIME, MemoryQueues, WaitingLines, line_position
+from perdure.stores.protocol import (
+    ALL_HEADS,
+    ChangeAnswer,
     Claim,
     Claimed,
+    ClaimedExecution,
     Commit,
     Committed,
     Conflict,
-    Filter,
     Head,
-    Lease,
-    Limits,
-    Log,
-    Moment,
+    HeadFilter,
+    HolderStatus,
     Post,
-    QueueStand,
+    QueueLimits,
+    QueueStatus,
+    StoredLog,
+    StoreTime,
     Superseded,
     creation_time,
-    is_meant,
+    matches_filter,
 )
-from perdure.stores.bells import Bells
-from perdure.stores.blob_removal import MemoryBlobRemoval, names_of
-from perdure.stores.lines import NO_TIME, Lines, place_in_line
-from perdure.stores.memory_queues import Queues
-from perdure.stores.vault import MemoryVault
+from perdure.stores.secret_vault import MemoryVault
+
+
+class Listeners:
+    """Those who are called, in the order in which they asked."""
+
+    __slots__ = ("_rings",)
+
+    def __init__(self) -> None:
+        self._rings: list[Callable[[], None]] = []
+
+    def enlist(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Call `ring` from now on; return what ends that."""
+        self._rings.append(ring)
+        return lambda: self._rings.remove(ring) if ring in self._rings else None
+
+    def ring(self) -> None:
+        """Call them all."""
+        for ring in tuple(self._rings):
+            ring()
 
 
 class _Execution:
@@ -68,24 +87,24 @@ class MemoryStore:
         self._epoch = 1
         self._executions: dict[Key, _Execution] = {}
         self._created = 0
-        self._waiting: Lines[_Execution] = Lines()
+        self._waiting: WaitingLines[_Execution] = WaitingLines()
         self._programs: set[str] = set()
         self._arrivals = 0
-        self._mail: dict[Address, dict[str, Mail]] = {}
-        self._work: Lines[Mail] = Lines()
+        self._mail: dict[Address, dict[str, QueuedMessage]] = {}
+        self._work: WaitingLines[QueuedMessage] = WaitingLines()
         self._leases: dict[int, str] = {}
         self._holders: dict[str, float] = {}
         self._about: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
         self._removed: dict[str, float] = {}
         self.blob_removal = MemoryBlobRemoval(self._blobs, self._removed, clock, self._unclaimed)
-        self._queues = Queues(self._executions, self._mail, self._leases, self._lives)
-        self._outboxes: tuple[deque[Send | Ack], ...] = tuple(deque() for _ in range(reaches))
-        self._wakes, self._news, self.vault = Bells(), Bells(), MemoryVault(clock)
+        self._queues = MemoryQueues(self._executions, self._mail, self._leases, self._lives)
+        self._outboxes: tuple[deque[OutgoingMessage | Ack], ...] = tuple(deque() for _ in range(reaches))
+        self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
 
     # What the protocol asks for.
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         now_s = self._clock()
         answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
@@ -116,35 +135,35 @@ class MemoryStore:
         leased = tuple(self._lease(mail, claim.holder) for mail in work)
         return Claimed(now_s, assigned, leased, self._next(claim, now_s))
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
         execution = self._executions.get(key)
         if execution is None:
             return None
         first = bisect_right(execution.rows, after, key=itemgetter(0))
-        return Log(execution.head, tuple(row for _, row in execution.rows[first:]))
+        return StoredLog(execution.head, tuple(row for _, row in execution.rows[first:]))
 
-    async def heads(self, which: Filter = ALL) -> list[Head]:
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
         last = None if which.older_than is None else self._executions.get(which.older_than)
         known = self._executions.values() if which.keys is None else [self._executions[key] for key in self._executions.keys() & set(which.keys)]
         newest = reversed(known) if which.keys is None else sorted(known, key=lambda execution: -execution.number)
         older = (execution.head for execution in newest if last is None or execution.number < last.number)
-        return list(islice((head for head in older if is_meant(head, which)), which.limit))
+        return list(islice((head for head in older if matches_filter(head, which)), which.limit))
 
-    async def mail(self, to: Address) -> list[Mail]:
-        """See `Store.mail`."""
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        """See `Store.messages`."""
         return list(self._mail.get(to, {}).values())
 
-    async def there(self, mail: Sequence[Ack]) -> list[bool]:
-        """See `Store.there`."""
+    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.are_queued`."""
         return [one.key in self._mail.get(one.to, {}) for one in mail]
 
-    async def moment(self) -> Moment:
-        """See `Store.moment`."""
-        return Moment(self._clock(), self._epoch)
+    async def store_time(self) -> StoreTime:
+        """See `Store.store_time`."""
+        return StoreTime(self._clock(), self._epoch)
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """See `Store.renew`."""
         now_s = self._clock()
         if about:
@@ -157,20 +176,22 @@ class MemoryStore:
             if holder not in self._holders:
                 self._let_go(holder, now_s)
             self._holders[holder] = now_s + lease_s
-        return Moment(now_s, self._epoch)
+        return StoreTime(now_s, self._epoch)
 
-    async def leases(self) -> list[Lease]:
+    async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""
         now_s = self._clock()
         known = ((name, not self._is_dead(name, now_s), len(self._waiting.held(name)), len(self._work.held(name))) for name in sorted(self._holders))
-        return [Lease(name, alive, executions, work, self._about.get(name, b"")) for name, alive, executions, work in known if alive or executions or work]
+        return [
+            HolderStatus(name, alive, executions, work, self._about.get(name, b"")) for name, alive, executions, work in known if alive or executions or work
+        ]
 
-    async def limit(self, queue: str, limits: Limits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         self._queues.limit(queue, limits)
         self._wakes.ring()
 
-    async def queues(self) -> list[QueueStand]:
+    async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""
         return self._queues.stands(self._clock())
 
@@ -184,9 +205,9 @@ class MemoryStore:
                 carried += 1
         return carried
 
-    async def sweep(self, limit: int = 100) -> list[Mail]:
-        """See `Store.sweep`."""
-        before_s = self._clock() - UNCLAIMED_MAIL_S
+    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
+        """See `Store.drop_expired`."""
+        before_s = self._clock() - UNCLAIMED_MESSAGE_S
         old = sorted((mail.due_at_s, mail.number, mail) for mail in self._unclaimed() if mail.due_at_s <= before_s)
         swept = [mail for _, _, mail in old[:limit]]
         for mail in swept:
@@ -213,14 +234,14 @@ class MemoryStore:
         """See `Store.on_wake`."""
         return self._wakes.enlist(ring)
 
-    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`."""
         return self._news.enlist(ring)
 
     async def close(self) -> None:
         """Nothing is held that could be let go."""
 
-    def _unclaimed(self) -> list[Mail]:
+    def _unclaimed(self) -> list[QueuedMessage]:
         return [mail for to, box in self._mail.items() if isinstance(to, Key) and to not in self._executions for mail in box.values()]
 
     def _lives(self, holder: str | None) -> bool:
@@ -228,7 +249,7 @@ class MemoryStore:
 
     # Carrying over to other reaches: two steps, between which anything may fail.
 
-    def arrive(self, entry: Send | Ack) -> None:
+    def arrive(self, entry: OutgoingMessage | Ack) -> None:
         """Do at the far end what has come out of an outbox; a send whose key is in the mail there already is dropped."""
         if isinstance(entry, Ack):
             if unleased := self._acknowledge(entry):
@@ -243,7 +264,7 @@ class MemoryStore:
 
     # One change.
 
-    def _commit(self, commit: Commit, now_s: float) -> Answer:
+    def _commit(self, commit: Commit, now_s: float) -> ChangeAnswer:
         if commit.epoch != self._epoch:
             return Superseded(self._epoch)
         execution, answered = self._executions.get(commit.key), any(key in self._mail.get(commit.key, {}) for key in commit.unless)
@@ -263,33 +284,33 @@ class MemoryStore:
         self._set_head(execution, commit, version)
         return Committed(version, now_s, created)
 
-    def _post(self, post: Post, now_s: float) -> Answer:
+    def _post(self, post: Post, now_s: float) -> ChangeAnswer:
         if post.epoch not in (None, self._epoch):
             return Superseded(self._epoch)
         carried = {name for name, _ in post.blobs}
-        if any(not any(name in carried or name in self._blobs for name in names) for send in post.sends for names in send.refers):
+        if any(not any(name in carried or name in self._blobs for name in names) for send in post.messages for names in send.refers):
             return Conflict(None)
-        addresses = (*(send.to for send in post.sends), *(ack.to for ack in post.acks))
+        addresses = (*(send.to for send in post.messages), *(ack.to for ack in post.acks))
         return Committed(0, now_s, self._carry_out(post, self._reach(addresses[0]) if addresses else 0, now_s))
 
     def _carry_out(self, change: Commit | Post, reach: int, now_s: float) -> tuple[Key, ...]:
         """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
-        if not change.acks and not change.sends and not change.blobs:
+        if not change.acks and not change.messages and not change.blobs:
             return ()
-        unleased = list[Send]()
+        unleased = list[OutgoingMessage]()
         for ack in change.acks:
             if self._reach(ack.to) != reach:
                 self._outboxes[reach].append(ack)
             elif send := self._acknowledge(ack):
                 unleased.append(send)
-        created = [self._pass_on(send, reach, now_s) for send in (*unleased, *change.sends)]
+        created = [self._pass_on(send, reach, now_s) for send in (*unleased, *change.messages)]
         self._blobs.update(change.blobs)
         for name, _ in change.blobs:
             self._removed.pop(name, None)
-        self.blob_removal.carried(names_of(change))
+        self.blob_removal.carried(blob_names_of(change))
         return tuple(opened for opened in created if opened is not None)
 
-    def _pass_on(self, send: Send, reach: int, now_s: float) -> Key | None:
+    def _pass_on(self, send: OutgoingMessage, reach: int, now_s: float) -> Key | None:
         """Deliver what is sent in a reach, or put it into the outbox of that. Return the execution that was opened, if one was."""
         if self._reach(send.to) == reach:
             return self._deliver(send, now_s)
@@ -317,7 +338,7 @@ class MemoryStore:
 
     # Mail.
 
-    def _deliver(self, send: Send, now_s: float) -> Key | None:
+    def _deliver(self, send: OutgoingMessage, now_s: float) -> Key | None:
         """Deliver, unless the key is in the mail already. Return the execution that was opened, if one was."""
         opened = None
         if isinstance(send.to, Key) and send.opens is not None and send.to not in self._executions:
@@ -328,15 +349,15 @@ class MemoryStore:
         box = self._mail.setdefault(send.to, {})
         if send.key not in box:
             self._arrivals += 1
-            mail = Mail(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
+            mail = QueuedMessage(self._arrivals, send.to, send.key, send.body, max(send.due_at_s, now_s), 0, send.lane, send.priority)
             box[send.key] = mail
-            if isinstance(send.to, Queue):
+            if isinstance(send.to, QueueAddress):
                 self._work.join(None, send.to.name, mail.due_at_s, mail.number, mail)
             elif execution := self._executions.get(send.to):
                 self._bring_forward(execution, mail.due_at_s)
         return opened
 
-    def _acknowledge(self, ack: Ack) -> Send | None:
+    def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
         """Remove mail. Return what is to be sent because nobody had leased it."""
         box = self._mail.get(ack.to, {})
         if ack.postpone_to_s is not None:
@@ -345,17 +366,17 @@ class MemoryStore:
         mail = box.pop(ack.key, None)
         if mail is None:
             return None
-        if isinstance(ack.to, Queue):
+        if isinstance(ack.to, QueueAddress):
             self._work.leave(self._leases.pop(mail.number, None), ack.to.name, mail.due_at_s, mail.number)
         if not box:
             del self._mail[ack.to]
         return None if mail.deliveries else ack.unleased
 
-    def _postpone(self, box: dict[str, Mail], key: str, due_at_s: float) -> None:
+    def _postpone(self, box: dict[str, QueuedMessage], key: str, due_at_s: float) -> None:
         if (mail := box.get(key)) is None:
             return
         postponed = box[key] = replace(mail, due_at_s=due_at_s)
-        if isinstance(mail.to, Queue):
+        if isinstance(mail.to, QueueAddress):
             self._work.leave(self._leases.pop(mail.number, None), mail.to.name, mail.due_at_s, mail.number)
             self._work.join(None, mail.to.name, due_at_s, mail.number, postponed)
         elif execution := self._executions.get(mail.to):
@@ -372,8 +393,8 @@ class MemoryStore:
     def _is_dead(self, holder: str, now_s: float) -> bool:
         return self._holders.get(holder, NO_TIME) <= now_s
 
-    def _assign(self, execution: _Execution, holder: str, now_s: float) -> Assignment:
-        due: list[Mail] = []
+    def _assign(self, execution: _Execution, holder: str, now_s: float) -> ClaimedExecution:
+        due: list[QueuedMessage] = []
         later_s: list[float] = []
         for mail in self._mail.get(execution.head.key, {}).values():
             if mail.due_at_s <= now_s:
@@ -381,12 +402,12 @@ class MemoryStore:
             else:
                 later_s.append(mail.due_at_s)
         self._change(execution, replace(execution.head, holder=holder, wake_at_s=None, mail_at_s=min(later_s, default=None)))
-        return Assignment(execution.head, tuple(due))
+        return ClaimedExecution(execution.head, tuple(due))
 
-    def _lease(self, mail: Mail, holder: str | None) -> Mail:
+    def _lease(self, mail: QueuedMessage, holder: str | None) -> QueuedMessage:
         """Hand work to `holder`, or back to nobody."""
         queue = mail.to
-        assert isinstance(queue, Queue), "only work is leased"
+        assert isinstance(queue, QueueAddress), "only work is leased"
         self._work.leave(self._leases.pop(mail.number, None), queue.name, mail.due_at_s, mail.number)
         if holder is not None:
             mail = replace(mail, deliveries=mail.deliveries + 1)
@@ -412,23 +433,23 @@ class MemoryStore:
     def _create(self, head: Head) -> _Execution:
         self._created += 1
         execution = self._executions[head.key] = _Execution(self._created, head)
-        self._programs.update((head.program,) if needs_of(head.program) else ())
-        if place := place_in_line(head):
+        self._programs.update((head.program,) if program_requirements(head.program) else ())
+        if place := line_position(head):
             self._waiting.join(*place, execution.number, execution)
         return execution
 
-    def _forget(self, commit: Commit, now_s: float) -> Answer:
+    def _forget(self, commit: Commit, now_s: float) -> ChangeAnswer:
         """Leave nothing of an execution."""
         execution = self._executions.pop(commit.key)
-        if place := place_in_line(execution.head):
+        if place := line_position(execution.head):
             self._waiting.leave(*place, execution.number)
         _ = self._mail.pop(commit.key, None)
         return Committed(commit.version, now_s)
 
     def _change(self, execution: _Execution, head: Head) -> None:
         """Set the head, and keep its place in line if it waits for the same as before."""
-        before, after = place_in_line(execution.head), place_in_line(head)
-        if head.program != execution.head.program and needs_of(head.program):
+        before, after = line_position(execution.head), line_position(head)
+        if head.program != execution.head.program and program_requirements(head.program):
             self._programs.add(head.program)
         execution.head = head
         if before != after:
@@ -441,13 +462,13 @@ class MemoryStore:
         return crc32("\0".join(address).encode()) % len(self._outboxes) if len(self._outboxes) > 1 else 0
 
     def _may_wake(self, change: Commit | Post, now_s: float) -> bool:
-        if change.sends or any(isinstance(ack.to, Queue) for ack in change.acks):  # work that is done makes room for other
+        if change.messages or any(isinstance(ack.to, QueueAddress) for ack in change.acks):  # work that is done makes room for other
             return True
         if isinstance(change, Commit) and change.forgets:
             return True
         if isinstance(change, Commit) and change.release and self._executions[change.key].head.queue in self._queues:
             return True
-        place = place_in_line(self._executions[change.key].head) if isinstance(change, Commit) else None
+        place = line_position(self._executions[change.key].head) if isinstance(change, Commit) else None
         return place is not None and NO_TIME < place[2] <= now_s
 
     def _next(self, claim: Claim, now_s: float) -> float | None:

@@ -1,28 +1,98 @@
-"""The queues of the memory store: which have limits, how far each has served its lanes, and what a claim may have of them."""
+"""Lines: what waits, in the order in which it is handed over. The memory store's answer to what other stores ask an index.
 
+The queues of the memory store: which have limits, how far each has served its lanes, and what a claim may have of them.
+"""
+
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import islice
-from typing import Protocol, TypeVar
+from math import inf
+from operator import itemgetter
+from typing import Generic, Protocol, TypeVar
 
-from perdure.core.mail import Mail
-from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import UNLIMITED, Claim, Head, Limits, QueueStand
-from perdure.stores.fairness import SERVED_S, Candidate, Stand, allowed, choose, next_free_at, next_turn, used
-from perdure.stores.lines import NO_TIME, ready_at_s
+from perdure.core.envelopes import QueuedMessage
+from perdure.core.paths import Address, Key, QueueAddress
+from perdure.stores.fairness import LANE_MEMORY_S, Candidate, QueueState, choose_candidates, next_lane_turn, next_start_at, rate_used_until, starts_allowed
+from perdure.stores.protocol import UNLIMITED, Claim, Head, QueueLimits, QueueStatus
+
+T = TypeVar("T")
+
+NO_TIME = -inf
+"""The place in line of a held execution that waits for no time: before all others, should its holder die."""
 
 
-class HasHead(Protocol):
+def ready_at_s(head: Head) -> float | None:
+    """The time that an execution waits for; `NO_TIME` if it is held and waits for none, None if it waits for nothing."""
+    if head.wake_at_s is not None and head.mail_at_s is not None:
+        return min(head.wake_at_s, head.mail_at_s)
+    at_s = head.wake_at_s if head.mail_at_s is None else head.mail_at_s
+    return at_s if at_s is not None or head.holder is None else NO_TIME
+
+
+def line_position(head: Head) -> tuple[str | None, str, float] | None:
+    """Where an execution waits: by whom it is held, which program it needs, what time it waits for; None if it waits for nothing."""
+    at_s = ready_at_s(head)
+    return None if at_s is None else (head.holder, head.program, at_s)
+
+
+class WaitingLines(Generic[T]):
+    """Things that wait, in one line for each holder (None: nobody) and name, ordered by the time they wait for, then by number."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str | None, str], list[tuple[float, int, T]]] = {}
+
+    def join(self, holder: str | None, name: str, at_s: float, number: int, thing: T) -> None:
+        """Put `thing`, whose number nothing else has, into the line of `holder` and `name`."""
+        insort(self._lines.setdefault((holder, name), []), (at_s, number, thing))
+
+    def leave(self, holder: str | None, name: str, at_s: float, number: int) -> None:
+        """Take out what joined with these words."""
+        line = self._lines[holder, name]
+        del line[bisect_left(line, (at_s, number), key=itemgetter(0, 1))]
+        if not line:
+            del self._lines[holder, name]
+
+    def held(self, holder: str) -> list[T]:
+        """All that waits in lines of `holder`."""
+        return [thing for (other, _), line in self._lines.items() if other == holder for _, _, thing in line]
+
+    def next(self, names: Container[str], claimer: str | None) -> float | None:
+        """When the first of what waits under `names`, held by nobody or `claimer`, is due; None if nothing waits for a time."""
+        lines = (line for (holder, name), line in self._lines.items() if name in names and holder in (None, claimer))
+        return min((at_s for line in lines for at_s, _, _ in line[bisect_right(line, NO_TIME, key=itemgetter(0)) :][:1]), default=None)
+
+    def waiting(self, names: Container[str], claimer: str | None) -> Iterator[T]:
+        """What waits for a time under `names`, held by nobody or `claimer`; the first of each line first."""
+        for (holder, name), line in self._lines.items():
+            if name in names and holder in (None, claimer):
+                yield from (thing for _, _, thing in islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), None))
+
+    def ready(self, names: Container[str], claimer: str | None, is_dead: Callable[[str], bool], now_s: float) -> Iterator[T]:
+        """What waits under `names`, longest first: due, and held by nobody or `claimer`; or, due or not, held by the dead."""
+        lines: list[Iterator[tuple[float, int, T]]] = []
+        for (holder, name), line in self._lines.items():
+            if name not in names:
+                continue
+            if holder is None or holder == claimer:
+                lines.append(islice(line, bisect_right(line, NO_TIME, key=itemgetter(0)), bisect_right(line, now_s, key=itemgetter(0))))
+            elif is_dead(holder):
+                lines.append(iter(line))
+        return (thing for _, _, thing in merge(*lines))
+
+
+class HeadHolder(Protocol):
     """An execution of the store."""
 
     head: Head
     number: int
 
 
-T = TypeVar("T", bound=HasHead)
+MemoryQueuesT = TypeVar("MemoryQueuesT", bound=HeadHolder)
 
 
-class _Served:
+class _LaneRecord:
     """When each lane was served last, and until when the rate is used up."""
 
     __slots__ = ("free_at_s", "lanes")
@@ -32,56 +102,60 @@ class _Served:
         self.free_at_s = 0.0
 
 
-class _Queue:
+class _LimitedQueue:
     """One queue that has limits."""
 
     __slots__ = ("executions", "limits", "turn", "work")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QueueLimits) -> None:
         self.limits = limits
         self.turn = 0.0
-        self.executions, self.work = _Served(), _Served()
+        self.executions, self.work = _LaneRecord(), _LaneRecord()
 
-    def serve(self, served: _Served, lane: str, fresh: bool, now_s: float) -> None:
+    def serve(self, served: _LaneRecord, lane: str, fresh: bool, now_s: float) -> None:
         """Note that one of a lane is handed over."""
-        self.turn = next_turn(self.turn, now_s)
+        self.turn = next_lane_turn(self.turn, now_s)
         served.lanes.pop(lane, None)  # behind all that were served before
         served.lanes[lane] = self.turn
         for oldest in tuple(islice(served.lanes, 2)):
-            if served.lanes[oldest] < now_s - SERVED_S:
+            if served.lanes[oldest] < now_s - LANE_MEMORY_S:
                 del served.lanes[oldest]
-        served.free_at_s = used(self.limits, served.free_at_s, now_s, int(fresh))
+        served.free_at_s = rate_used_until(self.limits, served.free_at_s, now_s, int(fresh))
 
-    def stand(self, served: _Served, held: Mapping[str, int]) -> Stand:
+    def stand(self, served: _LaneRecord, held: Mapping[str, int]) -> QueueState:
         """How it stands, as fairness wants to know."""
-        return Stand(self.limits, held, served.lanes, served.free_at_s)
+        return QueueState(self.limits, held, served.lanes, served.free_at_s)
 
-    def next(self, served: _Served, times_s: Iterable[tuple[float, bool]], now_s: float) -> Iterator[float]:
+    def next(self, served: _LaneRecord, times_s: Iterable[tuple[float, bool]], now_s: float) -> Iterator[float]:
         """When it may hand over more, though nothing changes: what is due later, and what its rate holds up. `times_s` says what is fresh."""
         for at_s, fresh in times_s:
             if at_s > now_s:
                 yield at_s
-            elif fresh and allowed(self.limits, served.free_at_s, now_s) < 1:
-                yield next_free_at(self.limits, served.free_at_s)
+            elif fresh and starts_allowed(self.limits, served.free_at_s, now_s) < 1:
+                yield next_start_at(self.limits, served.free_at_s)
 
 
-class Queues:
+class MemoryQueues:
     """The queues that have limits."""
 
     def __init__(
-        self, executions: Mapping[Key, HasHead], mail: Mapping[Address, Mapping[str, Mail]], leases: Mapping[int, str], lives: Callable[[str | None], bool]
+        self,
+        executions: Mapping[Key, HeadHolder],
+        mail: Mapping[Address, Mapping[str, QueuedMessage]],
+        leases: Mapping[int, str],
+        lives: Callable[[str | None], bool],
     ) -> None:
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, _LimitedQueue] = {}
         self._executions, self._mail, self._leases, self._lives = executions, mail, leases, lives
 
-    def limit(self, name: str, limits: Limits | None) -> None:
+    def limit(self, name: str, limits: QueueLimits | None) -> None:
         """Give a queue limits, or take them."""
         if limits is None:
             self._queues.pop(name, None)
         elif name in self._queues:
             self._queues[name].limits = limits
         else:
-            self._queues[name] = _Queue(limits)
+            self._queues[name] = _LimitedQueue(limits)
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -89,18 +163,18 @@ class Queues:
     def __contains__(self, name: str) -> bool:
         return name != "" and name in self._queues
 
-    def stands(self, now_s: float) -> list[QueueStand]:
+    def stands(self, now_s: float) -> list[QueueStatus]:
         """See `Store.queues`."""
-        names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._mail if isinstance(to, Queue)}
+        names = {one.head.queue for one in self._executions.values() if one.head.queue} | {to.name for to in self._mail if isinstance(to, QueueAddress)}
         return [self._stand(name, now_s) for name in sorted({*self._queues, *names})]
 
-    def _stand(self, name: str, now_s: float) -> QueueStand:
+    def _stand(self, name: str, now_s: float) -> QueueStatus:
         free = [one.head for one in self._executions.values() if name and one.head.queue == name and not self._lives(one.head.holder)]
         waiting = sum(head.holder is not None or ((at_s := ready_at_s(head)) is not None and at_s <= now_s) for head in free)
         executions, leased = self._held(name).total(), self._leased(name).total()
-        work = sum(len(box) for to, box in self._mail.items() if isinstance(to, Queue) and to.name == name)
+        work = sum(len(box) for to, box in self._mail.items() if isinstance(to, QueueAddress) and to.name == name)
         limits = self._queues[name].limits if name in self._queues else UNLIMITED
-        return QueueStand(name, limits, executions, leased, waiting, work - leased)
+        return QueueStatus(name, limits, executions, leased, waiting, work - leased)
 
     def _held(self, name: str) -> Counter[str]:
         """How many executions of a queue the living hold, by lane."""
@@ -108,10 +182,10 @@ class Queues:
 
     def _leased(self, name: str) -> Counter[str]:
         """How many pieces of its work the living have leased, by lane."""
-        boxes = (box for to, box in self._mail.items() if isinstance(to, Queue) and to.name == name)
+        boxes = (box for to, box in self._mail.items() if isinstance(to, QueueAddress) and to.name == name)
         return Counter(mail.lane for box in boxes for mail in box.values() if self._lives(self._leases.get(mail.number)))
 
-    def executions(self, ready: Iterator[T], claim: Claim, now_s: float) -> Iterable[T]:
+    def executions(self, ready: Iterator[MemoryQueuesT], claim: Claim, now_s: float) -> Iterable[MemoryQueuesT]:
         """Of what is ready, in its order, what the queues allow; what the claimer holds already is asked of none."""
         if not self._queues:
             return ready
@@ -119,21 +193,21 @@ class Queues:
         free = [one for one in found if one.head.holder == claim.holder or not self._limits(one.head)]
         for name, queue in self._queues.items():
             waiting = {one.number: one for one in found if self._limits(one.head) and one.head.queue == name and one.head.holder != claim.holder}
-            candidates = [Candidate(number, one.head.lane, one.head.priority, _time(one.head), one.head.version == 0) for number, one in waiting.items()]
-            chosen = choose(queue.stand(queue.executions, self._held(name)), candidates, now_s, claim.limit)
+            candidates = [Candidate(number, one.head.lane, one.head.priority, _ready_time(one.head), one.head.version == 0) for number, one in waiting.items()]
+            chosen = choose_candidates(queue.stand(queue.executions, self._held(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
-        return sorted(free, key=lambda one: (_time(one.head), one.number))
+        return sorted(free, key=lambda one: (_ready_time(one.head), one.number))
 
-    def work(self, ready: Iterator[Mail], claim: Claim, now_s: float) -> Iterable[Mail]:
+    def work(self, ready: Iterator[QueuedMessage], claim: Claim, now_s: float) -> Iterable[QueuedMessage]:
         """Of work that is ready, in its order, what the queues allow."""
         if not self._queues:
             return ready
         found = list(ready)
-        free = [one for one in found if _name(one) not in self._queues]
+        free = [one for one in found if _queue_name(one) not in self._queues]
         for name, queue in self._queues.items():
-            waiting = {one.number: one for one in found if _name(one) == name}
+            waiting = {one.number: one for one in found if _queue_name(one) == name}
             candidates = [Candidate(number, one.lane, one.priority, one.due_at_s, one.deliveries == 0) for number, one in waiting.items()]
-            chosen = choose(queue.stand(queue.work, self._leased(name)), candidates, now_s, claim.limit)
+            chosen = choose_candidates(queue.stand(queue.work, self._leased(name)), candidates, now_s, claim.limit)
             free += [waiting[one.number] for one in chosen]
         return sorted(free, key=lambda one: (one.due_at_s, one.number))
 
@@ -141,7 +215,7 @@ class Queues:
         """Whether an execution is in a queue that has limits; most are in none."""
         return head.queue != "" and head.queue in self._queues
 
-    def begin(self, heads: Sequence[Head], work: Sequence[Mail], now_s: float) -> None:
+    def begin(self, heads: Sequence[Head], work: Sequence[QueuedMessage], now_s: float) -> None:
         """Note what is handed over that was not held."""
         if not self._queues:
             return
@@ -149,17 +223,17 @@ class Queues:
             if (queue := self._queues.get(head.queue)) is not None and head.queue:
                 queue.serve(queue.executions, head.lane, head.version == 0, now_s)
         for mail in work:
-            if (queue := self._queues.get(_name(mail))) is not None:
+            if (queue := self._queues.get(_queue_name(mail))) is not None:
                 queue.serve(queue.work, mail.lane, mail.deliveries == 0, now_s)
 
-    def next_execution(self, waiting: Iterable[HasHead], claim: Claim, now_s: float) -> float | None:
+    def next_execution(self, waiting: Iterable[HeadHolder], claim: Claim, now_s: float) -> float | None:
         """When the first of these could be handed over, as far as time decides that."""
         found = [(one.head, self._limits(one.head) and one.head.holder != claim.holder) for one in waiting]
-        return self._next([(head.queue if limited else None, _time(head), head.version == 0) for head, limited in found], "executions", now_s)
+        return self._next([(head.queue if limited else None, _ready_time(head), head.version == 0) for head, limited in found], "executions", now_s)
 
-    def next_work(self, waiting: Iterable[Mail], now_s: float) -> float | None:
+    def next_work(self, waiting: Iterable[QueuedMessage], now_s: float) -> float | None:
         """The same of work."""
-        return self._next([(_name(one), one.due_at_s, one.deliveries == 0) for one in waiting], "work", now_s)
+        return self._next([(_queue_name(one), one.due_at_s, one.deliveries == 0) for one in waiting], "work", now_s)
 
     def _next(self, waiting: Iterable[tuple[str | None, float, bool]], what: str, now_s: float) -> float | None:
         plain: float | None = None
@@ -173,12 +247,12 @@ class Queues:
         return min((*times_s, *(() if plain is None else (plain,))), default=None)
 
 
-def _name(work: Mail) -> str:
+def _queue_name(work: QueuedMessage) -> str:
     to = work.to
-    assert isinstance(to, Queue), "only work is leased"
+    assert isinstance(to, QueueAddress), "only work is leased"
     return to.name
 
 
-def _time(head: Head) -> float:
+def _ready_time(head: Head) -> float:
     at_s = ready_at_s(head)
     return NO_TIME if at_s is None else at_s

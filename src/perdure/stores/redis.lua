@@ -193,7 +193,7 @@ end
 local function carry_out(change)  -- Return the executions that were opened.
   local created, sends = {}, {}
   for _, ack in ipairs(change.acks) do sends[#sends + 1] = acknowledge(ack) end
-  for _, send in ipairs(change.sends) do sends[#sends + 1] = send end
+  for _, send in ipairs(change.messages) do sends[#sends + 1] = send end
   for _, send in ipairs(sends) do
     wake = true
     if deliver(send) then created[#created + 1] = send.to end
@@ -203,7 +203,7 @@ local function carry_out(change)  -- Return the executions that were opened.
     call('HDEL', at('removed_blobs'), blob[1])
     call('HDEL', at('blob_marks'), blob[1])
   end
-  for _, send in ipairs(change.sends) do
+  for _, send in ipairs(change.messages) do
     for _, names in ipairs(send.refers) do
       for _, name in ipairs(names) do call('HDEL', at('blob_marks'), name) end
     end
@@ -213,7 +213,7 @@ end
 local function has_all(post)  -- Whether each blob that it refers to is there, or comes with it, under one of its names.
   local there = {}
   for _, blob in ipairs(post.blobs) do there[blob[1]] = true end
-  for _, send in ipairs(post.sends) do
+  for _, send in ipairs(post.messages) do
     for _, names in ipairs(send.refers) do
       local found = false
       for _, name in ipairs(names) do found = found or there[name] or call('HEXISTS', at('blobs'), name) == 1 end

@@ -1,6 +1,6 @@
 """A store in Redis or Valkey: the hot path. Each operation is one call of one Lua script, which Redis runs alone, hence entirely or not at all.
 
-The script is told what is asked as MessagePack, just as the structs of `perdure.stores.base` are encoded, and answers so. Its Lua can't tell bytes
+The script is told what is asked as MessagePack, just as the structs of `perdure.stores.protocol` are encoded, and answers so. Its Lua can't tell bytes
 from text: they are asked as text, and answered behind the rest. Redis undoes nothing, so the script looks before it writes: only what Redis itself
 finds before the first write (no memory, a full disk, a replica) can refuse a change. All keys begin with one hash tag, to stay together in a cluster.
 """
@@ -16,32 +16,32 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import asdict, astuple
 
-from perdure.core.attributes import Indexed
+from perdure.core.attributes import IndexedAttributes
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
 from perdure.core.errors import ProgrammingError, StoreUnavailable
-from perdure.core.limits import UNCLAIMED_MAIL_S
-from perdure.core.mail import Ack, Mail, Opening, Send
-from perdure.core.paths import Address, Key, Queue
-from perdure.stores.base import (
-    ALL,
-    Answer,
-    Assignment,
+from perdure.core.limits import UNCLAIMED_MESSAGE_S
+from perdure.core.paths import Address, Key, QueueAddress
+from perdure.stores.blob_marks import REMOVAL_BATCH, BlobTotals
+from perdure.stores.protocol import (
+    ALL_HEADS,
+    ChangeAnswer,
     Claim,
     Claimed,
+    ClaimedExecution,
     Commit,
     Committed,
     Conflict,
-    Filter,
     Head,
-    Lease,
-    Limits,
-    Log,
-    Moment,
+    HeadFilter,
+    HolderStatus,
     Post,
-    QueueStand,
+    QueueLimits,
+    QueueStatus,
+    StoredLog,
+    StoreTime,
     Superseded,
 )
-from perdure.stores.blob_removal import BATCH, Marked
-from perdure.stores.vault import Sealed
+from perdure.stores.secret_vault import SealedValue
 
 PREFIX = "{perdure}:"
 CONNECTIONS_MAX = 8
@@ -95,11 +95,11 @@ class _Answer(msgspec.Struct):
     next_at_s: float | None = None
     heads: list[_Head] = []
     leases: list[tuple[str, bool, int, int]] = []
-    queues: list[QueueStand] = []
+    queues: list[QueueStatus] = []
     secrets: list[tuple[str, str, int, float]] = []
     done: bool = False
     there: list[bool] = []
-    marked: Marked = Marked()
+    marked: BlobTotals = BlobTotals()
 
 
 class RedisStore:
@@ -131,56 +131,56 @@ class RedisStore:
 
     # What the protocol asks for: see `Store`.
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         answer, _ = await self._ask("commit", [*map(_change, changes)])
         return [_told(change, answer) for change in answer.answers]
 
     async def claim(self, claim: Claim) -> Claimed:
         answer, bodies = await self._ask("claim", claim)
-        executions = tuple(Assignment(_head(assignment.head), _mail(assignment.mail, bodies)) for assignment in answer.executions)
+        executions = tuple(ClaimedExecution(_head(assignment.head), _mail(assignment.mail, bodies)) for assignment in answer.executions)
         return Claimed(answer.now_s, executions, _mail(answer.mail, bodies), answer.next_at_s)
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         answer, rows = await self._ask("read", {"key": key, "after": after})
-        return Log(_head(answer.heads[0]), tuple(rows)) if answer.heads else None
+        return StoredLog(_head(answer.heads[0]), tuple(rows)) if answer.heads else None
 
-    async def heads(self, which: Filter = ALL) -> list[Head]:
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         where = [(condition.name, [(low.hex(), high.hex()) for low, high in condition.spans]) for condition in which.where]
         answer, _ = await self._ask("heads", asdict(which) | {"where": where})
         return [*map(_head, answer.heads)]
 
-    async def mail(self, to: Address) -> list[Mail]:
+    async def messages(self, to: Address) -> list[QueuedMessage]:
         answer, bodies = await self._ask("mail", to)
         return [*_mail(answer.mail, bodies)]
 
-    async def there(self, mail: Sequence[Ack]) -> list[bool]:
+    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
         answer, _ = await self._ask("there", mail)
         return answer.there
 
-    async def moment(self) -> Moment:
+    async def store_time(self) -> StoreTime:
         answer, _ = await self._ask("moment")
-        return Moment(answer.now_s, answer.epoch)
+        return StoreTime(answer.now_s, answer.epoch)
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         answer, _ = await self._ask("renew", {"holder": holder, "lease_s": lease_s, "about": _text(about)})
-        return Moment(answer.now_s, answer.epoch)
+        return StoreTime(answer.now_s, answer.epoch)
 
-    async def leases(self) -> list[Lease]:
+    async def leases(self) -> list[HolderStatus]:
         answer, abouts = await self._ask("leases")
-        return sorted((Lease(*lease, about) for lease, about in zip(answer.leases, abouts, strict=True)), key=lambda lease: lease.holder)
+        return sorted((HolderStatus(*lease, about) for lease, about in zip(answer.leases, abouts, strict=True)), key=lambda lease: lease.holder)
 
-    async def limit(self, queue: str, limits: Limits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         await self._ask("limit", {"queue": queue, "limits": limits})
 
-    async def queues(self) -> list[QueueStand]:
+    async def queues(self) -> list[QueueStatus]:
         answer, _ = await self._ask("queues")
         return sorted(answer.queues, key=lambda queue: queue.name)
 
     async def relay(self, limit: int = 100) -> int:
         return 0  # There is one reach, so nothing ever leaves it.
 
-    async def sweep(self, limit: int = 100) -> list[Mail]:
-        answer, bodies = await self._ask("sweep", {"waited_s": UNCLAIMED_MAIL_S, "limit": limit})
+    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
+        answer, bodies = await self._ask("sweep", {"waited_s": UNCLAIMED_MESSAGE_S, "limit": limit})
         return [*_mail(answer.mail, bodies)]
 
     async def raise_epoch(self) -> int:
@@ -198,7 +198,7 @@ class RedisStore:
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist("wake", ring)
 
-    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._enlist("news", ring)
 
     async def close(self) -> None:
@@ -281,11 +281,11 @@ class RedisVault:
     def __init__(self, ask: Callable[[str, object], Awaitable[tuple[_Answer, Iterator[Any]]]]) -> None:
         self._ask = ask
 
-    async def read(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+    async def read(self, tenant: str | None = None, name: str | None = None) -> list[SealedValue]:
         """See `Vault.read`."""
         answer, sealed = await self._ask("secrets", {"tenant": tenant, "name": name})
         rows = zip(answer.secrets, sealed, strict=True)
-        return sorted((Sealed(of, called, version, raw, at_s) for (of, called, version, at_s), raw in rows), key=lambda row: (row.tenant, row.name))
+        return sorted((SealedValue(of, called, version, raw, at_s) for (of, called, version, at_s), raw in rows), key=lambda row: (row.tenant, row.name))
 
     async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
         """See `Vault.keep`."""
@@ -316,12 +316,12 @@ class RedisBlobRemoval:
         """See `BlobRemoval.keep`."""
         await self._ask("keep_blobs", [*names])
 
-    async def marked(self, sweep: str) -> Marked:
+    async def marked(self, sweep: str) -> BlobTotals:
         """See `BlobRemoval.marked`."""
         answer, _ = await self._ask("marked_blobs", sweep)
         return answer.marked
 
-    async def remove(self, sweep: str, noted: Sequence[str] | None = None, limit: int = BATCH) -> Marked:
+    async def remove(self, sweep: str, noted: Sequence[str] | None = None, limit: int = REMOVAL_BATCH) -> BlobTotals:
         """See `BlobRemoval.remove`."""
         answer, _ = await self._ask("remove_blobs", {"sweep": sweep, "noted": None if noted is None else [*noted], "limit": limit})
         return answer.marked
@@ -334,7 +334,7 @@ class RedisBlobRemoval:
         """See `BlobRemoval.note`."""
         await self._ask("note_blobs", [*removed.items()])
 
-    async def unclaimed(self) -> list[Mail]:
+    async def unclaimed(self) -> list[QueuedMessage]:
         """See `BlobRemoval.unclaimed`."""
         answer, bodies = await self._ask("unclaimed", None)
         return [*_mail(answer.mail, bodies)]
@@ -342,7 +342,7 @@ class RedisBlobRemoval:
 
 def _change(change: Commit | Post) -> dict[str, object]:
     fields = asdict(change)
-    fields["sends"] = [*map(_send, change.sends)]
+    fields["messages"] = [*map(_send, change.messages)]
     fields["acks"] = [asdict(ack) | {"unleased": ack.unleased and _send(ack.unleased)} for ack in change.acks]
     fields["blobs"] = [(name, _text(payload)) for name, payload in change.blobs]
     if isinstance(change, Commit):
@@ -351,15 +351,15 @@ def _change(change: Commit | Post) -> dict[str, object]:
     return fields
 
 
-def _send(send: Send) -> dict[str, object]:
+def _send(send: OutgoingMessage) -> dict[str, object]:
     return asdict(send) | {"body": _text(send.body), "opens": send.opens and _opening(send.opens)}
 
 
-def _opening(opens: Opening) -> dict[str, object]:
+def _opening(opens: NewExecution) -> dict[str, object]:
     return asdict(opens) | {"attributes": _in_hex(opens.attributes) or None}
 
 
-def _in_hex(attributes: Indexed) -> list[tuple[str, str]]:
+def _in_hex(attributes: IndexedAttributes) -> list[tuple[str, str]]:
     return [(name, value.hex()) for name, value in attributes]
 
 
@@ -374,19 +374,21 @@ def _text(payload: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + len(payload).to_bytes(4, "big") + payload)
 
 
-def _told(change: _Change, answer: _Answer) -> Answer:
+def _told(change: _Change, answer: _Answer) -> ChangeAnswer:
     if change.superseded:
         return Superseded(answer.epoch)
     return Conflict(None if change.head is None else _head(change.head)) if change.conflict else Committed(change.version, answer.now_s, tuple(change.created))
 
 
-def _mail(told: Iterable[_Mail], bodies: Iterator[bytes]) -> tuple[Mail, ...]:
+def _mail(told: Iterable[_Mail], bodies: Iterator[bytes]) -> tuple[QueuedMessage, ...]:
     """Mail, each with the next of the bodies."""
 
     def address(to: list[str]) -> Address:
-        return Key(*to) if len(to) == 3 else Queue(*to)
+        return Key(*to) if len(to) == 3 else QueueAddress(*to)
 
-    return tuple(Mail(mail.number, address(mail.to), mail.key, next(bodies), mail.due_at_s, mail.deliveries, mail.lane, mail.priority) for mail in told)
+    return tuple(
+        QueuedMessage(mail.number, address(mail.to), mail.key, next(bodies), mail.due_at_s, mail.deliveries, mail.lane, mail.priority) for mail in told
+    )
 
 
 _decode = msgspec.msgpack.Decoder(_Answer).decode

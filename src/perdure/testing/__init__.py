@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.testing.effects import Effect, Effects
     from perdure.testing.mocks import Mock, MockCall
     from perdure.testing.runs import RanStep, Run
     from perdure.testing.verdicts import Endless, NotIdempotent, NotReached, NotReplayed, Stuck, Unanswered, Verdict
     from perdure.testing.world import World
+    from perdure.testing.world_effects import Effect, Effects
 
 __all__ = [
     "Effect",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "perdure.testing.effects": ("Effect", "Effects"),
+    "perdure.testing.world_effects": ("Effect", "Effects"),
     "perdure.testing.mocks": ("Mock", "MockCall"),
     "perdure.testing.runs": ("RanStep", "Run"),
     "perdure.testing.verdicts": ("Endless", "NotIdempotent", "NotReached", "NotReplayed", "Stuck", "Unanswered", "Verdict"),

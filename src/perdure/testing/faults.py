@@ -13,10 +13,26 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
 from perdure.core.errors import StoreUnavailable
-from perdure.core.mail import Ack, Mail, Send
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Claim, Claimed, Commit, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
+from perdure.stores.protocol import (
+    ALL_HEADS,
+    ChangeAnswer,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Head,
+    HeadFilter,
+    HolderStatus,
+    Post,
+    QueueLimits,
+    QueueStatus,
+    Store,
+    StoredLog,
+    StoreTime,
+)
 
 T = TypeVar("T")
 
@@ -111,17 +127,17 @@ class FaultyStore:
         self.gate = Gate() if gate is None else gate
         self.counts: Counter[str] = Counter() if counts is None else counts
         self._rng = rng
-        self._sent: deque[tuple[float, Send]] = deque(maxlen=RESENT_MAX)
+        self._sent: deque[tuple[float, OutgoingMessage]] = deque(maxlen=RESENT_MAX)
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`. What was sent may be sent again, now or later."""
 
-        async def ask() -> list[Answer]:
+        async def ask() -> list[ChangeAnswer]:
             answers = await self.inner.commit(changes)
             now_s = asyncio.get_running_loop().time()
             for change, answer in zip(changes, answers, strict=True):
                 if isinstance(answer, Committed):
-                    self._sent.extend((now_s, send) for send in change.sends)
+                    self._sent.extend((now_s, send) for send in change.messages)
             if self._sent and self._happens("resend", self.faults.resend):
                 await self._resend(now_s)
             return answers
@@ -132,31 +148,31 @@ class FaultyStore:
         """See `Store.claim`."""
         return await self._call("claim", lambda: self.inner.claim(claim))
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
         return await self._call("read", lambda: self.inner.read(key, after))
 
-    async def heads(self, which: Filter = ALL) -> list[Head]:
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
         return await self._call("heads", lambda: self.inner.heads(which))
 
-    async def mail(self, to: Address) -> list[Mail]:
-        """See `Store.mail`."""
-        return await self._call("mail", lambda: self.inner.mail(to))
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        """See `Store.messages`."""
+        return await self._call("mail", lambda: self.inner.messages(to))
 
-    async def there(self, mail: Sequence[Ack]) -> list[bool]:
-        """See `Store.there`."""
-        return await self._call("there", lambda: self.inner.there(mail))
+    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.are_queued`."""
+        return await self._call("there", lambda: self.inner.are_queued(mail))
 
-    async def moment(self) -> Moment:
-        """See `Store.moment`."""
-        return await self._call("moment", self.inner.moment)
+    async def store_time(self) -> StoreTime:
+        """See `Store.store_time`."""
+        return await self._call("moment", self.inner.store_time)
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """See `Store.renew`."""
         return await self._call("renew", lambda: self.inner.renew(holder, lease_s, about))
 
-    async def leases(self) -> list[Lease]:
+    async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""
         return await self._call("leases", self.inner.leases)
 
@@ -164,17 +180,17 @@ class FaultyStore:
         """See `Store.relay`."""
         return await self._call("relay", lambda: self.inner.relay(limit))
 
-    async def limit(self, queue: str, limits: Limits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         await self._call("limit", lambda: self.inner.limit(queue, limits))
 
-    async def queues(self) -> list[QueueStand]:
+    async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""
         return await self._call("queues", self.inner.queues)
 
-    async def sweep(self, limit: int = 100) -> list[Mail]:
-        """See `Store.sweep`."""
-        return await self._call("sweep", lambda: self.inner.sweep(limit))
+    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
+        """See `Store.drop_expired`."""
+        return await self._call("sweep", lambda: self.inner.drop_expired(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
@@ -193,9 +209,9 @@ class FaultyStore:
 
         return self.inner.on_wake(self._unreliable(ring))
 
-    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`. Rings may be lost."""
-        return self.inner.on_news(self._unreliable(ring))
+        return self.inner.on_change(self._unreliable(ring))
 
     def _unreliable(self, ring: Callable[[], None]) -> Callable[[], None]:
         def perhaps() -> None:
@@ -241,4 +257,4 @@ class FaultyStore:
     async def _resend(self, now_s: float) -> None:
         sent_at_s, send = self._rng.choice(self._sent)
         if now_s - sent_at_s <= self.faults.resend_within_s:
-            await self.inner.commit([Post(sends=(send,))])
+            await self.inner.commit([Post(messages=(send,))])

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from perdure.core import log
-from perdure.core.ops import Outcome
+from perdure.code.step_environment import StepInfo
+from perdure.core import log_format
+from perdure.core.operations import Outcome
 from perdure.core.paths import Key
 from perdure.core.values import Blob, Value
-from perdure.programs.code.info import StepInfo
-from perdure.programs.workflows import Workflow
 from perdure.runtime.engine import Engine
-from perdure.runtime.perform import Performer
-from perdure.stores.base import Answer, Commit, Committed, Filter, Head, Log, Post
+from perdure.runtime.step_runner import StepRunner
+from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.memory import MemoryStore
-from perdure.testing.aside import unwaiting
+from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Head, HeadFilter, Post, StoredLog
+from perdure.testing.crash_points import CrashPoint
+from perdure.testing.event_trace import EventTracer, TraceLine
 from perdure.testing.faults import FaultyStore, Gate, Killed
-from perdure.testing.moments import Crash
-from perdure.testing.telling import Line, Teller
-from perdure.testing.virtual import VirtualLoop
+from perdure.testing.immediate_calls import run_immediately
+from perdure.testing.virtual_time import VirtualLoop
 
 DAY_S = 86_400.0
 POLL_S, LEASE_S = DAY_S, 10 * DAY_S
@@ -33,10 +33,10 @@ POLL_S, LEASE_S = DAY_S, 10 * DAY_S
 
 IDLE_S = 60.0
 ENDED = frozenset(("completed", "failed", "cancelled"))
-EVERYTHING = Filter(limit=sys.maxsize)
+EVERYTHING = HeadFilter(limit=sys.maxsize)
 
 
-class Write(NamedTuple):
+class DurableWrite(NamedTuple):
     """A durable write of an engine: its number in the world, from 1, whose log it went to, and what it said."""
 
     number: int
@@ -63,7 +63,7 @@ class WitnessedStore(FaultyStore):
         super().__init__(machine.store, Random(0), gate=gate)
         self._machine = machine
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         await self.gate.passed()
         write = self._machine.about_to(changes)
@@ -74,13 +74,13 @@ class WitnessedStore(FaultyStore):
             self._may_die(write, after=True)
         return answers
 
-    def _may_die(self, write: Write, after: bool) -> None:
-        if self._machine.crash_at == Crash(write.number, after):
+    def _may_die(self, write: DurableWrite, after: bool) -> None:
+        if self._machine.crash_at == CrashPoint(write.number, after):
             self._machine.crashed_at = write
             self._die()
 
 
-class Process:
+class MachineProcess:
     """One life of the machine: engines on its store, until they are stopped or killed."""
 
     def __init__(self, machine: "Machine", number: int) -> None:
@@ -114,11 +114,13 @@ class Process:
 
     def flying(self) -> bool:
         """Whether tries are being made at this moment."""
-        return any(flight.task is not None for engine in self.engines for warm in engine._warm for flight in warm.flights.values())
+        return any(flight.task is not None for engine in self.engines for resident in engine._residents for flight in resident.flights.values())
 
     def timers_s(self) -> Iterator[float]:
         """When something is due for what the process holds."""
-        return (warm.timer.when() for engine in self.engines for warm in engine._warm if warm.timer is not None and not warm.timer.cancelled())
+        return (
+            resident.timer.when() for engine in self.engines for resident in engine._residents if resident.timer is not None and not resident.timer.cancelled()
+        )
 
 
 class Machine:
@@ -127,23 +129,23 @@ class Machine:
     It dies at `crash`, if that is given, and `crashed_at` then says at which write. `between` is called between two lives.
     """
 
-    def __init__(self, loop: VirtualLoop, perform: Performer, *, always_suspend: bool = False, crash: Crash | None = None) -> None:
+    def __init__(self, loop: VirtualLoop, perform: StepRunner, *, always_suspend: bool = False, crash: CrashPoint | None = None) -> None:
         self.loop = loop
         self.perform = perform
         self.always_suspend = always_suspend
         self.store = MemoryStore(loop.time)
         self.codes: dict[str, Workflow] = {}
-        self.writes: list[Write] = []
-        self.notes: list[Line] = []
+        self.writes: list[DurableWrite] = []
+        self.notes: list[TraceLine] = []
         self.crash_at = crash
-        self.crashed_at: Write | None = None
+        self.crashed_at: DurableWrite | None = None
         self.between: Callable[[], None] = lambda: None
         self._asked = 0
         self._over = False
-        self._tellers: dict[Key, Teller] = {}
+        self._tellers: dict[Key, EventTracer] = {}
         self._quiet = _Quiet()
         logging.getLogger("perdure.engine").addFilter(self._quiet)
-        self.process = Process(self, 1)
+        self.process = MachineProcess(self, 1)
 
     # what it runs
 
@@ -200,7 +202,7 @@ class Machine:
     def begin_anew(self) -> None:
         """Begin the next life, if the last is over, with all that is known."""
         self.between()
-        self.process = Process(self, self.process.number + 1)
+        self.process = MachineProcess(self, self.process.number + 1)
         self.process.employ(self.codes.values())
 
     def close(self) -> list[BaseException]:
@@ -219,42 +221,42 @@ class Machine:
 
     def note(self, said: str) -> None:
         """Have the trace say so."""
-        self.notes.append(Line(self.loop.now_s, "", said))
+        self.notes.append(TraceLine(self.loop.now_s, "", said))
 
-    def about_to(self, changes: Sequence[Commit | Post]) -> Write:
+    def about_to(self, changes: Sequence[Commit | Post]) -> DurableWrite:
         """The write that an engine, or a step of Perdure's own, is about to make."""
         self._asked += 1
         commits = [change for change in changes if isinstance(change, Commit)]
-        lines = [line for commit in commits if commit.row for line in self._teller(commit.key).tell(log.decode(commit.row))]
-        sent = [send for change in changes if isinstance(change, Post) for send in change.sends if isinstance(send.to, Key)]
+        lines = [line for commit in commits if commit.row for line in self._teller(commit.key).tell(log_format.decode_row(commit.row))]
+        sent = [send for change in changes if isinstance(change, Post) for send in change.messages if isinstance(send.to, Key)]
         if not commits and sent:
-            return Write(self._asked, sent[0].to, f"is sent {sent[0].key}")  # type: ignore[arg-type]  # it is a key, as was looked at
+            return DurableWrite(self._asked, sent[0].to, f"is sent {sent[0].key}")  # type: ignore[arg-type]  # it is a key, as was looked at
         said = "; ".join(f"{line.subject} {line.said}".strip() for line in lines) or "its head alone"
-        return Write(self._asked, commits[0].key, said)
+        return DurableWrite(self._asked, commits[0].key, said)
 
-    def _teller(self, key: Key) -> Teller:
+    def _teller(self, key: Key) -> EventTracer:
         if key not in self._tellers:
-            self._tellers[key] = Teller()
+            self._tellers[key] = EventTracer()
         return self._tellers[key]
 
     def heads(self) -> list[Head]:
         """All executions, the earliest created first."""
-        return unwaiting(self.store.heads(EVERYTHING))[::-1]
+        return run_immediately(self.store.heads(EVERYTHING))[::-1]
 
     def head(self, key: Key) -> Head | None:
         """The head of an execution."""
-        found = unwaiting(self.store.read(key, sys.maxsize))
+        found = run_immediately(self.store.read(key, sys.maxsize))
         return None if found is None else found.head
 
-    def read(self, key: Key) -> Log | None:
+    def read(self, key: Key) -> StoredLog | None:
         """The log of an execution."""
-        return unwaiting(self.store.read(key))
+        return run_immediately(self.store.read(key))
 
     def payload(self, value: Value) -> bytes:
         """The bytes of a value, wherever they are kept."""
         if not isinstance(value, Blob):
             return value
-        return unwaiting(self.store.blob(value.sha256)) or b"\xc0"
+        return run_immediately(self.store.blob(value.sha256)) or b"\xc0"
 
 
 class _Quiet(logging.Filter):

@@ -13,32 +13,32 @@ from functools import wraps
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, NoReturn, Self
 
+from perdure.code.context import Context
+from perdure.code.declarations import CodeWorkflow, Step, UndoHandler, checked_name
+from perdure.code.durations import Duration, duration_seconds
+from perdure.code.function_codec import codec_of_function
+from perdure.code.step_environment import StepInfo, current_step
 from perdure.core import values
 from perdure.core.errors import BadValue, ErrorInfo, Undecodable
-from perdure.core.ops import Err, Outcome
-from perdure.core.paths import Key, Path, text
+from perdure.core.operations import Failure, Outcome
+from perdure.core.paths import Key, Path, path_text
 from perdure.core.values import Value
-from perdure.programs.code.codec import codec_of
-from perdure.programs.code.context import Context
-from perdure.programs.code.declare import CodeWorkflow, Step, Undo, checked_name
-from perdure.programs.code.durations import Duration, seconds
-from perdure.programs.code.info import StepInfo, running
-from perdure.programs.workflows import Workflow as AnyWorkflow
-from perdure.runtime.perform import perform
-from perdure.sdk import Workflow
+from perdure.runtime.step_runner import run_step
+from perdure.runtime.workflow_programs import Workflow as AnyWorkflow
 from perdure.testing.verdicts import Unanswered
+from perdure.workflow_function import Workflow
 
 UNSET: Any = object()
 """What stands for an option that was not given."""
 
-Fail = Callable[[Exception], None]
+FailCallback = Callable[[Exception], None]
 """Told of what the test must fail by."""
 
-Try = tuple[Key, Path, int]
+AttemptKey = tuple[Key, Path, int]
 """Which try of which operation of which execution; of a whole execution: the empty path, and 1."""
 
 
-Unfit = (AssertionError, BadValue)
+MOCK_ERRORS = (AssertionError, BadValue)
 """What fails the test and not the step: a mock that has no answer, or a wrong one, or that asserts something of its arguments."""
 
 
@@ -51,7 +51,7 @@ class MockCall(NamedTuple):
     key: str
 
 
-class Raised(NamedTuple):
+class RaisedAnswer(NamedTuple):
     """An answer that is an error."""
 
     error: BaseException
@@ -60,12 +60,12 @@ class Raised(NamedTuple):
 class Mock:
     """What answers for `target`. `calls` has each call, in order. As a context manager, it answers only within the block."""
 
-    def __init__(self, target: Any, answer: "Answer", takes: Duration, mocks: "Mocks") -> None:
+    def __init__(self, target: Any, answer: "MockAnswer", takes: Duration, mocks: "Mocks") -> None:
         self.target = target
         self.name = _named(target)
         self.calls: list[MockCall] = []
         self._answer = answer
-        self._takes_s = seconds(takes, "mock(takes)")
+        self._takes_s = duration_seconds(takes, "mock(takes)")
         self._mocks = mocks
         self._outcomes: dict[Key, Any] = {}
         answer.check(self.name, _codec_result(target))
@@ -91,37 +91,37 @@ class Mock:
 
     def answers_for(self, fn: Any, path: Path) -> bool:
         """Whether it stands for this function, called at this path."""
-        inner = fn.step if isinstance(fn, Undo) else fn
+        inner = fn.step if isinstance(fn, UndoHandler) else fn
         if not isinstance(self.target, str):
             wanted = self.target.fn if isinstance(self.target, Step) else self.target
             return bool((inner.fn if isinstance(inner, Step) else inner) == wanted)
-        names = {text(path)} | ({inner.name} if isinstance(inner, Step) else set())
-        if not isinstance(fn, Undo) and not isinstance(path[-1], int):
-            names |= {path[-1][0], text(path[-1:])}
+        names = {path_text(path)} | ({inner.name} if isinstance(inner, Step) else set())
+        if not isinstance(fn, UndoHandler) and not isinstance(path[-1], int):
+            names |= {path[-1][0], path_text(path[-1:])}
         return self.target in names
 
     def instead_of(self, fn: Any) -> Any:
         """The step with this mock for its function, and all its options."""
         match fn:
-            case Undo(step=step):
+            case UndoHandler(step=step):
                 return dataclasses.replace(fn, step=dataclasses.replace(step, fn=self._function(step.fn)))
             case Step():
                 return dataclasses.replace(fn, fn=self._function(fn.fn))
         return self._function(fn)
 
     def _function(self, real: Any) -> Callable[..., Any]:
-        kind = codec_of(real).result
+        kind = codec_of_function(real).result
 
         @wraps(real)
         async def answer(*args: Any, **kwargs: Any) -> Any:
-            info = running.get()
+            info = current_step.get()
             self.calls.append(MockCall(args, kwargs, info.attempt, info.key))
             try:
                 given = self._answer.next(self._who(info.key), (info.execution, info.path, info.attempt))
                 await asyncio.sleep(self._takes_s)
                 made = given(*args, **kwargs)
                 return checked(self.name, await made if inspect.isawaitable(made) else made, kind)
-            except Unfit as wrong:
+            except MOCK_ERRORS as wrong:
                 await self._mocks.give_up(wrong)
 
         return answer
@@ -147,15 +147,15 @@ class Mock:
             given = self._answer.next(self._who(str(key)), (key, (), 1))
             return checked(self.name, given(*args, **kwargs), code.codec.result)
         except Exception as error:
-            if isinstance(error, Unfit):
+            if isinstance(error, MOCK_ERRORS):
                 self._mocks.fail(error)
-            return Raised(error)
+            return RaisedAnswer(error)
 
     def _who(self, key: str) -> str:
         return f"the mock of {self.name}, in call {len(self.calls)} ({key}),"
 
 
-class Answer:
+class MockAnswer:
     """What a mock says: one of `answers` for each try, or the same every time, or what a function makes of the arguments."""
 
     def __init__(self, answers: Any, returns: Any, raises: Any, calls: Any) -> None:
@@ -165,19 +165,19 @@ class Answer:
         if calls is not UNSET and not callable(calls):
             raise BadValue("mock(calls)", calls, "a function, which is given the arguments")
         self._listed = None if answers is UNSET else [_answer(one) for one in _iterated(answers)]
-        self._same = Raised(_error(raises)) if raises is not UNSET else (None if returns is UNSET else returns)
+        self._same = RaisedAnswer(_error(raises)) if raises is not UNSET else (None if returns is UNSET else returns)
         self._function: Callable[..., Any] | None = None if calls is UNSET else calls
         self._left = list(range(len(self._listed or ())))
-        self._given: dict[Try, int] = {}
+        self._given: dict[AttemptKey, int] = {}
         heapify(self._left)
 
     def check(self, name: str, kind: Any) -> None:
         """Refuse what the step can't return, as far as that is known before it is called."""
         for one in self._listed if self._listed is not None else [] if self._function is not None else [self._same]:
-            if not isinstance(one, Raised):
+            if not isinstance(one, RaisedAnswer):
                 checked(name, one, kind)
 
-    def next(self, who: str, trying: Try) -> Callable[..., Any]:
+    def next(self, who: str, trying: AttemptKey) -> Callable[..., Any]:
         """What gives the answer for a try.
 
         Raises:
@@ -207,13 +207,13 @@ class Answer:
 class Mocks:
     """The mocks of a world; the one that was made last is asked first. `fail` is told of what the test must fail by."""
 
-    def __init__(self, fail: Fail) -> None:
+    def __init__(self, fail: FailCallback) -> None:
         self.fail = fail
         self.allowed: Sequence[Mock] | None = None
         self._all: list[Mock] = []
         self._casts: dict[Key, Mock | None] = {}
 
-    def add(self, target: Any, answer: Answer, takes: Duration) -> Mock:
+    def add(self, target: Any, answer: MockAnswer, takes: Duration) -> Mock:
         """A mock of a step, a function, a workflow, or of what is called so."""
         if isinstance(target, str):
             checked_name(target, "mock")
@@ -230,7 +230,7 @@ class Mocks:
 
     def only(self, allowed: Iterable[Any]) -> None:
         """From now on, a step that is not mocked fails the test, but for these."""
-        self.allowed = [Mock(target, Answer(UNSET, UNSET, UNSET, _unused), 0, self) for target in allowed]
+        self.allowed = [Mock(target, MockAnswer(UNSET, UNSET, UNSET, _unused), 0, self) for target in allowed]
 
     def lost(self, is_open: Callable[[Key, Path, int], bool]) -> None:
         """A process is gone. See `Mock.lost`."""
@@ -241,12 +241,12 @@ class Mocks:
         """Make a try of a step, by its mock if it has one."""
         mock = next((mock for mock in reversed(self._all) if mock.answers_for(fn, info.path)), None)
         if mock is None and self.allowed is not None and not any(one.answers_for(fn, info.path) for one in self.allowed):
-            name = _named(fn.step if isinstance(fn, Undo) else fn)
+            name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
             why = Unanswered(f"step {name} ({info.key})", "it is not mocked, and the world is strict", f"mock it, or allow it: world.strict({name})")
             await self.give_up(why)
-        outcome = await perform(fn if mock is None else mock.instead_of(fn), args, info, *others)
-        if isinstance(outcome, Err) and _is_real(outcome.error):
-            name = _named(fn.step if isinstance(fn, Undo) else fn)
+        outcome = await run_step(fn if mock is None else mock.instead_of(fn), args, info, *others)
+        if isinstance(outcome, Failure) and _is_real(outcome.error):
+            name = _named(fn.step if isinstance(fn, UndoHandler) else fn)
             why = Unanswered(f"step {name} ({info.key})", "in virtual time there is no real input or output", f"mock it: world.mock({name}, ...)")
             await self.give_up(why)
         return outcome
@@ -297,7 +297,7 @@ def _codec_result(target: Any) -> Any:
             return target.code.codec.result
         case Step():
             return target.codec.result
-    return codec_of(target).result
+    return codec_of_function(target).result
 
 
 def _named(target: Any) -> str:
@@ -318,7 +318,7 @@ def _iterated(answers: Any) -> list[Any]:
 
 
 def _answer(one: Any) -> Any:
-    return Raised(_error(one)) if isinstance(one, BaseException) or (isinstance(one, type) and issubclass(one, BaseException)) else one
+    return RaisedAnswer(_error(one)) if isinstance(one, BaseException) or (isinstance(one, type) and issubclass(one, BaseException)) else one
 
 
 def _error(one: Any) -> BaseException:
@@ -335,7 +335,7 @@ def _is_real(error: ErrorInfo) -> bool:
 
 
 def _unraised(made: Any) -> Any:
-    if isinstance(made, Raised):
+    if isinstance(made, RaisedAnswer):
         raise made.error.with_traceback(None)  # the same error may be raised many times
     return made
 

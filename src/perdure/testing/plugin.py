@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from perdure.testing.settings import Settings
+from perdure.testing.plugin_settings import WorldSettings
 
 if TYPE_CHECKING:
-    from perdure.testing.moments import Crash
+    from perdure.testing.crash_points import CrashPoint
     from perdure.testing.world import Undisturbed, World
 
 MARKER = """\
@@ -24,15 +24,15 @@ always_suspend=True has executions leave memory whenever they wait; seed draws t
 replay=False leaves out the check that each execution can be replayed from its log."""
 
 
-class Plan(NamedTuple):
+class CrashPlan(NamedTuple):
     """How this run of a test differs from the undisturbed one."""
 
-    crash: "Crash"
+    crash: "CrashPoint"
     undisturbed: "Undisturbed"
     asked_for: bool
 
 
-_plan = pytest.StashKey[Plan | None]()
+_plan = pytest.StashKey[CrashPlan | None]()
 _world = pytest.StashKey["World"]()
 
 
@@ -56,19 +56,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             settings_of(item)
 
 
-def settings_of(item: pytest.Item) -> Settings:
+def settings_of(item: pytest.Item) -> WorldSettings:
     """What holds for a test: the command line, else the nearest marker.
 
     Raises:
         pytest.UsageError: that makes no sense.
     """
-    from perdure.testing.moments import parsed
+    from perdure.testing.crash_points import parse_crash_points
 
-    settings = Settings()
+    settings = WorldSettings()
     for marker in reversed(list(item.iter_markers("perdure"))):
-        unknown = [*map(repr, marker.args), *(marker.kwargs.keys() - set(Settings._fields))]
+        unknown = [*map(repr, marker.args), *(marker.kwargs.keys() - set(WorldSettings._fields))]
         if unknown:
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.perdure does not know {', '.join(unknown)}; it knows {', '.join(Settings._fields)}")
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.perdure does not know {', '.join(unknown)}; it knows {', '.join(WorldSettings._fields)}")
         settings = settings._replace(**marker.kwargs)
     config = item.config
     settings = settings._replace(
@@ -78,7 +78,7 @@ def settings_of(item: pytest.Item) -> Settings:
     )
     if settings.crash_at is not None:
         try:
-            parsed(settings.crash_at)
+            parse_crash_points(settings.crash_at)
         except ValueError as error:
             raise pytest.UsageError(f"{item.nodeid}: {error}") from error
     return settings
@@ -119,9 +119,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     made, plan = item.stash.get(_world, None), item.stash.get(_plan, None)
     error = None if call.excinfo is None else call.excinfo.value
     if made is not None and plan is not None and isinstance(error, Exception):
-        from perdure.testing.every import blame
+        from perdure.testing.crash_runs import crash_note
 
-        error.add_note(blame(made, plan.crash, item.nodeid))
+        error.add_note(crash_note(made, plan.crash, item.nodeid))
     outcome = yield
     report = outcome.get_result()
     if made is not None and report.failed and call.when == "call" and (trace := made.trace()):
@@ -133,10 +133,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Run a test whose process is to be killed as often as it takes."""
     if "world" not in getattr(item, "fixturenames", ()) or settings_of(item).crash_at is None:
         return None
-    from perdure.testing.every import run_every
+    from perdure.testing.crash_runs import run_all_crashes
 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in run_every(item, nextitem):
+    for report in run_all_crashes(item, nextitem):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True

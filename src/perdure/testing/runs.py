@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from perdure.async_handle import Change
+from perdure.code import inputs
+from perdure.code.approval import VoteReply
+from perdure.code.declarations import Signal, Step, UndoHandler, checked_name
+from perdure.code.durations import Duration, duration_seconds
+from perdure.code.function_codec import FunctionCodec, codec_of_function
+from perdure.code.results import Vote
 from perdure.core import events as e
-from perdure.core import log, messages, values, views
-from perdure.core.attributes import AttributeValue, shown
+from perdure.core import log_format, messages, values, views
+from perdure.core.attributes import AttributeValue, indexed_attribute_values
 from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, Undecodable, WorkflowError
 from perdure.core.execution import Execution
-from perdure.core.folding import fold
-from perdure.core.ops import APPROVAL, Call, Err, Ok, Receive, Spawn, kind, target
-from perdure.core.paths import Key, Path, text
-from perdure.core.promise import Promise, Settlement
+from perdure.core.operation_state import PendingOperation, SettledOperation
+from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, ReceiveOperation, SpawnOperation, Success, operation_kind, operation_target
+from perdure.core.paths import Key, Path, path_text
+from perdure.core.replay import fold_events
 from perdure.core.values import Value
 from perdure.core.views import PublicEvent
-from perdure.definition import Definition
-from perdure.programs import inputs
-from perdure.programs.code.approval import Answer
-from perdure.programs.code.codec import Codec, codec_of
-from perdure.programs.code.declare import Signal, Step, Undo, checked_name
-from perdure.programs.code.durations import Duration, seconds
-from perdure.programs.code.results import Vote
-from perdure.runtime.endings import outcome
-from perdure.service import approvals, following, operations, patching, queries, repeating
-from perdure.service.asking import Search
-from perdure.service.fold import Fold, Tail
-from perdure.service.following import Emitted
-from perdure.testing.aside import unwaiting
+from perdure.definition_workflow import Definition
+from perdure.runtime.execution_results import result_of_ended
+from perdure.service import approvals, definition_patches, execution_operations, history, queries, reruns
+from perdure.service.execution_folds import ExecutionFold, LogTail
+from perdure.service.execution_operations import ReplySearch
+from perdure.service.history import EmittedValue
+from perdure.testing.event_trace import EventTracer, short_text
+from perdure.testing.immediate_calls import run_immediately
 from perdure.testing.machine import ENDED
-from perdure.testing.telling import Teller, short
 from perdure.testing.verdicts import Stuck
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Run(Generic[R_co]):
         code = self._world.machine.codes.get(self.key.workflow)
         if execution.started is None and code is None:
             return f"no workflow {self.key.workflow} is known here"
-        return views.why(execution)
+        return views.status_reason(execution)
 
     def result(self, timeout: Duration = PATIENCE) -> R_co:
         """What the workflow returned; time passes as far as it must, at most for `timeout`.
@@ -114,7 +114,7 @@ class Run(Generic[R_co]):
         if execution.ended is None:
             raise NotFound(self.key)
         try:
-            raw = unwaiting(outcome(self._world.machine.store, self.key, execution.ended))
+            raw = run_immediately(result_of_ended(self._world.machine.store, self.key, execution.ended))
         except WorkflowError as error:
             raise error.with_traceback(None) from None  # where it was made of data says nothing to a test
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
@@ -125,20 +125,20 @@ class Run(Generic[R_co]):
 
     def _wait(self, verb: str, what: str, found: Callable[[], bool], timeout: Duration) -> None:
         __tracebackhide__ = True
-        timeout_s = seconds(timeout, "timeout")
+        timeout_s = duration_seconds(timeout, "timeout")
         if not self._world.pass_until(verb, what, found, timeout_s, self._stuck):
             raise Timeout(what, timeout_s)
 
     def _stuck(self, what: str) -> Stuck:
         execution = self._execution()
-        waiting = [promise for promise in execution.open.values() if promise.state != "retrying"]
-        names = [name for promise in waiting if isinstance(promise.op, Receive) for name in promise.op.names]
-        children = [self._child(promise.op) for promise in waiting if isinstance(promise.op, Spawn)]
+        waiting = [pending for pending in execution.open.values() if pending.state != "retrying"]
+        names = [name for pending in waiting if isinstance(pending.op, ReceiveOperation) for name in pending.op.names]
+        children = [self._child(pending.op) for pending in waiting if isinstance(pending.op, SpawnOperation)]
         why = "; ".join([f"{self.key}: {self.why}", *(f"{child.key}: {child.why}" for child in children)])
         unknown = next((one.key.workflow for one in (self, *children) if one.key.workflow not in self._world.machine.codes), None)
         if execution.parked is not None:
             advice = "resume it: run.resume()"
-        elif any(child.key.workflow == APPROVAL for child in (self, *children)):
+        elif any(child.key.workflow == APPROVAL_WORKFLOW for child in (self, *children)):
             advice = "decide: run.approve(by=...) or run.reject(by=...)"
         elif unknown is not None:
             advice = f"tell the world of the workflow: world.use({unknown})"
@@ -173,20 +173,20 @@ class Run(Generic[R_co]):
                 raise LookupError(f"{self.key} has several of {wanted!r}: {', '.join(step.path for step in found)}; say which by its whole path")
         raise LookupError(f"{self.key} has no step {wanted!r}; there are: {', '.join(step.path for step in steps) or 'none'}")
 
-    def _ran(self, path: Path, known: Promise | Settlement, lost: int) -> RanStep:
+    def _ran(self, path: Path, known: PendingOperation | SettledOperation, lost: int) -> RanStep:
         op, fn = known.op, self._world.performed.get((self.key, path))
-        codec = None if fn is None else fn.codec if isinstance(fn, Step) else codec_of(fn)
-        args, kwargs = self._arguments(op.args, codec) if isinstance(op, Call) and not isinstance(fn, Undo) else ((), {})
+        codec = None if fn is None else fn.codec if isinstance(fn, Step) else codec_of_function(fn)
+        args, kwargs = self._arguments(op.args, codec) if isinstance(op, CallOperation) and not isinstance(fn, UndoHandler) else ((), {})
         state: str
-        if isinstance(known, Promise):
+        if isinstance(known, PendingOperation):
             state, error, result = known.state, self._last_error(path), None
-        elif isinstance(known.outcome, Err):
+        elif isinstance(known.outcome, Failure):
             state, error, result = "failed", known.outcome.error, None
         else:
             state, error, result = "completed", None, self._result(known, codec.result if codec is not None else Any)
-        return RanStep(text(path), kind(op), target(op), state, known.attempt - lost, lost, tuple(args), kwargs, result, error)
+        return RanStep(path_text(path), operation_kind(op), operation_target(op), state, known.attempt - lost, lost, tuple(args), kwargs, result, error)
 
-    def _arguments(self, value: Value, codec: Codec | None) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def _arguments(self, value: Value, codec: FunctionCodec | None) -> tuple[Sequence[Any], Mapping[str, Any]]:
         raw = self._world.machine.payload(value)
         if codec is not None:
             with suppress(Undecodable):  # a secret that is named is none of the types that its value has
@@ -194,11 +194,11 @@ class Run(Generic[R_co]):
         args, kwargs = msgspec.msgpack.decode(raw)
         return args, kwargs
 
-    def _result(self, known: Settlement, hint: Any) -> Any:
+    def _result(self, known: SettledOperation, hint: Any) -> Any:
         if known.letters:
             bodies = [values.decode(self._world.machine.payload(letter.body), Any, "a message") for letter in known.letters]
-            return bodies[0] if isinstance(known.op, Receive) and known.op.limit == 1 else bodies
-        if not isinstance(known.outcome, Ok):
+            return bodies[0] if isinstance(known.op, ReceiveOperation) and known.op.limit == 1 else bodies
+        if not isinstance(known.outcome, Success):
             return None
         return values.decode(self._world.machine.payload(known.outcome.value), hint, "the result")
 
@@ -206,45 +206,45 @@ class Run(Generic[R_co]):
         found: dict[Path, int] = {}
         for event in self._log():
             match event:
-                case e.Opened(path):
+                case e.OpenedEvent(path):
                     found.pop(path, None)
-                case e.Interrupted(path) | e.Parked("interrupted", path=path):
+                case e.InterruptedEvent(path) | e.ParkedEvent("interrupted", path=path):
                     found[path] = found.get(path, 0) + 1
         return found
 
     def _last_error(self, path: Path) -> ErrorInfo | None:
-        return next((event.error for event in reversed(self._log()) if isinstance(event, e.Retrying) and event.path == path), None)
+        return next((event.error for event in reversed(self._log()) if isinstance(event, e.RetryingEvent) and event.path == path), None)
 
     def children(self) -> list["Run[Any]"]:
         """The executions that it has started, in that order."""
-        return [self._child(known.op) for _, known in _in_order(self._execution()) if isinstance(known.op, Spawn)]
+        return [self._child(known.op) for _, known in _in_order(self._execution()) if isinstance(known.op, SpawnOperation)]
 
-    def _child(self, op: Spawn) -> "Run[Any]":
+    def _child(self, op: SpawnOperation) -> "Run[Any]":
         return self._world.run_of(Key(self.key.tenant, op.workflow, op.id))
 
     @property
     def attributes(self) -> dict[str, AttributeValue]:
         """What it is found by."""
         head = self._world.machine.head(self.key)
-        return {} if head is None else shown(head.attributes)
+        return {} if head is None else indexed_attribute_values(head.attributes)
 
     def query(self, key: str | None = None, default: Any = None) -> Any:
         """What the workflow has set under `key` (`default`, if it has not), or all that it has set as a dict."""
-        return unwaiting(queries.state(self._world.access, Fold(self._world.machine.store, self.key), key, default))
+        return run_immediately(queries.workflow_state(self._world.access, ExecutionFold(self._world.machine.store, self.key), key, default))
 
-    def stream(self, after: int = 0) -> list[Emitted]:
+    def stream(self, after: int = 0) -> list[EmittedValue]:
         """The values that the workflow has emitted so far, from number `after` + 1 on."""
-        return unwaiting(_listed(following.stream(self._world.access, self.key, after, follow=False)))
+        return run_immediately(_listed(history.stream_values(self._world.access, self.key, after, follow=False)))
 
     def events(self, after: int = 0) -> list[PublicEvent]:
         """What has happened to it so far, as public events after the one with the id `after`."""
-        return unwaiting(_listed(following.history(self._world.access, self.key, after, follow=False)))
+        return run_immediately(_listed(history.stream_history(self._world.access, self.key, after, follow=False)))
 
     def trace(self) -> str:
         """Everything that has happened to it, a line each, with the time since the world began."""
-        teller, start_s = Teller(), self._world.start_s
+        teller, start_s = EventTracer(), self._world.start_s
         lines = [line.since(start_s) for line in teller.tell(self._log())]
-        return "\n".join([f"{self.key} is {self.status}: {short(self.why)[1:-1]}", *lines])
+        return "\n".join([f"{self.key} is {self.status}: {short_text(self.why)[1:-1]}", *lines])
 
     # what can be done with it
 
@@ -256,7 +256,9 @@ class Run(Generic[R_co]):
         """
         __tracebackhide__ = True
         self._world.enter("send")
-        _ = unwaiting(operations.send(self._world.access, self.key, operations.signal(signal, body, self._world.letter(key))))
+        _ = run_immediately(
+            execution_operations.send_signal(self._world.access, self.key, execution_operations.signal_message(signal, body, self._world.letter(key)))
+        )
         self._world.settle()
 
     def ask(self, signal: Signal[Any] | str, body: Any = None, *, timeout: Duration = PATIENCE) -> Any:
@@ -268,20 +270,20 @@ class Run(Generic[R_co]):
         """
         __tracebackhide__ = True
         self._world.enter("ask")
-        return self._ask("ask", operations.signal(signal, body, self._world.letter(None)), timeout)
+        return self._ask("ask", execution_operations.signal_message(signal, body, self._world.letter(None)), timeout)
 
-    def _ask(self, verb: str, message: messages.Signal, timeout: Duration) -> Any:
+    def _ask(self, verb: str, message: messages.SignalMessage, timeout: Duration) -> Any:
         __tracebackhide__ = True
-        before = unwaiting(operations.send(self._world.access, self.key, message))
-        tail, search = Tail(self._world.machine.store, self.key, 0 if before is None else before.version, closely=True), Search(self.key, message)
+        before = run_immediately(execution_operations.send_signal(self._world.access, self.key, message))
+        tail, search = LogTail(self._world.machine.store, self.key, 0 if before is None else before.version, closely=True), ReplySearch(self.key, message)
 
         def replied() -> bool:
-            while search.reply is None and (row := unwaiting(tail.next())) is not None:
+            while search.reply is None and (row := run_immediately(tail.next())) is not None:
                 search.take(row)
             return search.reply is not None
 
         self._wait(verb, f"the reply of {self.key} to {message.name}", replied, timeout)
-        return values.decode(self._world.machine.payload(search.reply or values.NOTHING), Any, f"the reply of {self.key}")
+        return values.decode(self._world.machine.payload(search.reply or values.ENCODED_NONE), Any, f"the reply of {self.key}")
 
     def approve(self, *, by: str, value: Any = None, comment: str = "", groups: Sequence[str] = (), place: str | None = None) -> None:
         """Decide for the approval that it waits for, as `by`, with the form filled in as `value`; of several, for the one at a `place`.
@@ -304,18 +306,18 @@ class Run(Generic[R_co]):
         __tracebackhide__ = True
         self._world.enter(verb)
         approval = self._world.run_of(self._approval(place))
-        message = unwaiting(approvals.message(self._world.access, approval.key, vote, self._world.letter(None)))
+        message = run_immediately(approvals.vote_message(self._world.access, approval.key, vote, self._world.letter(None)))
         raw = approval._ask(verb, message, PATIENCE)
-        answer = msgspec.convert(raw, Answer)
+        answer = msgspec.convert(raw, VoteReply)
         if not answer.taken:
             raise DecisionRefused(approval.key, answer.why)
 
     def _approval(self, place: str | None) -> Key:
         """The key of the approval that is meant."""
-        if self.key.workflow == APPROVAL:
+        if self.key.workflow == APPROVAL_WORKFLOW:
             return self.key
         execution = self._execution()
-        found = approvals.open_in(execution, place) or approvals.decided_in(execution, place)[-1:]
+        found = approvals.open_approvals(execution, place) or approvals.decided_approvals(execution, place)[-1:]
         if len(found) > 1:
             raise Ambiguous(f"an approval of {self.key}", found, more=False)
         if not found:
@@ -324,27 +326,27 @@ class Run(Generic[R_co]):
 
     def cancel(self, reason: str = "", *, undo: bool = True) -> None:
         """Have the workflow unwind, undo what it has done unless that is not wanted, and end as cancelled."""
-        self._do("cancel", operations.cancel(self._world.access, self.key, reason, False, undo))
+        self._do("cancel", execution_operations.cancel_execution(self._world.access, self.key, reason, False, undo))
 
     def terminate(self, reason: str = "") -> None:
         """End it as cancelled, at once; the workflow gets no say."""
-        self._do("terminate", operations.terminate(self._world.access, self.key, reason, False))
+        self._do("terminate", execution_operations.terminate_execution(self._world.access, self.key, reason, False))
 
     def undo(self, reason: str = "") -> None:
         """Undo what it has done, once it has completed."""
-        self._do("undo", operations.undo(self._world.access, self.key, reason, False))
+        self._do("undo", execution_operations.undo_execution(self._world.access, self.key, reason, False))
 
     def pause(self, reason: str = "") -> None:
         """Begin nothing more until it is resumed."""
-        self._do("pause", operations.pause(self._world.access, self.key, reason, False))
+        self._do("pause", execution_operations.pause_execution(self._world.access, self.key, reason, False))
 
     def evict(self, reason: str = "") -> None:
         """Have it leave memory, and go on from its log; async steps in progress are begun again, uncounted."""
-        self._do("evict", operations.evict(self._world.access, self.key, reason, False))
+        self._do("evict", execution_operations.evict_execution(self._world.access, self.key, reason, False))
 
     def resume(self, reason: str = "") -> None:
         """Have it go on from where it was paused or parked."""
-        self._do("resume", operations.resume(self._world.access, self.key, reason, False))
+        self._do("resume", execution_operations.resume_execution(self._world.access, self.key, reason, False))
 
     def patch(self, change: Definition | Change, *, base: str = "") -> int:
         """Have it go on by another definition, or by its own with a change; return the number of the event from which on it does.
@@ -355,15 +357,15 @@ class Run(Generic[R_co]):
         """
         access, before, sha256 = self._world.access, self._execution().version, base.removeprefix("sha256:")
         if isinstance(change, Definition):
-            message = messages.Patch(change.graph.definition or b"", sha256)
+            message = messages.PatchMessage(change.graph.definition or b"", sha256)
         else:
-            message = unwaiting(patching.changed(access, self.key, change, sha256))
-        self._do("patch", operations.tell(access, self.key, message, "patch", False))
-        return unwaiting(patching.answered(access, self.key, before))
+            message = run_immediately(definition_patches.patch_message(access, self.key, change, sha256))
+        self._do("patch", execution_operations.post_message(access, self.key, message, "patch", False))
+        return run_immediately(definition_patches.await_patch(access, self.key, before))
 
     def retry(self, reason: str = "") -> None:
         """Have it go on from what failed; what had succeeded is not done again."""
-        self._do("retry", operations.retry(self._world.access, self.key, reason, False))
+        self._do("retry", execution_operations.retry_execution(self._world.access, self.key, reason, False))
 
     def rerun(self, *, id: str | None = None, version: int | None = None) -> "Run[R_co]":
         """Begin a new execution with the same input, under a new id; return its run. Without an `id`, it is the next number.
@@ -371,8 +373,8 @@ class Run(Generic[R_co]):
         Raises:
             AlreadyThere: the id is taken.
         """
-        wanted = repeating.Repeat(key=self._anew(id), version=version, seed=self._world.seed_of(self._anew(id)))
-        self._do("rerun", repeating.rerun(self._world.access, self.key, wanted))
+        wanted = reruns.RerunRequest(key=self._anew(id), version=version, seed=self._world.seed_of(self._anew(id)))
+        self._do("rerun", reruns.rerun_execution(self._world.access, self.key, wanted))
         return Run(self._world, wanted.key, self._kind, True)
 
     def fork(
@@ -390,8 +392,8 @@ class Run(Generic[R_co]):
         args, kwargs = ((), input) if isinstance(input, Mapping) else (tuple(input or ()), {})
         workflow = self._world.machine.codes.get(self.key.workflow, self.key.workflow)
         raw = None if input is None else inputs.encoded(workflow, args, kwargs)
-        wanted = repeating.Repeat(key=self._anew(id), input=raw, version=version, from_step=from_step)
-        self._do("fork", repeating.fork(self._world.access, self.key, wanted))
+        wanted = reruns.RerunRequest(key=self._anew(id), input=raw, version=version, from_step=from_step)
+        self._do("fork", reruns.fork_execution(self._world.access, self.key, wanted))
         return Run(self._world, wanted.key, self._kind, True)
 
     def preset(self, step: str, value: Any = None) -> None:
@@ -400,7 +402,7 @@ class Run(Generic[R_co]):
         Raises:
             BadValue: the step has its result already.
         """
-        self._do("preset", repeating.preset(self._world.access, self.key, step, repeating.encoded(value, step)))
+        self._do("preset", reruns.preset_outcome(self._world.access, self.key, step, reruns.encode_outcome(value, step)))
 
     def _anew(self, id: str | None) -> Key:
         return self.key._replace(id=self._world.next_id(self.key.workflow) if id is None else checked_name(id, "id"))
@@ -412,17 +414,17 @@ class Run(Generic[R_co]):
         except BaseException:
             work.close()
             raise
-        unwaiting(work)
+        run_immediately(work)
         self._world.settle()
 
     # its log
 
     def _log(self) -> list[e.Event]:
         found = self._world.machine.read(self.key)
-        return [] if found is None else log.decode_all(found.rows)
+        return [] if found is None else log_format.decode_rows(found.rows)
 
     def _execution(self) -> Execution:
-        return fold(self.key, self._log())
+        return fold_events(self.key, self._log())
 
 
 _CALLED: tuple[Callable[[RanStep], str], ...] = (
@@ -433,9 +435,9 @@ _CALLED: tuple[Callable[[RanStep], str], ...] = (
 """What an operation may be called, the most exact first."""
 
 
-def _in_order(execution: Execution) -> list[tuple[Path, Promise | Settlement]]:
+def _in_order(execution: Execution) -> list[tuple[Path, PendingOperation | SettledOperation]]:
     """All operations, in the order in which they were opened."""
-    found: list[tuple[Path, Promise | Settlement]] = [*execution.settled.items(), *execution.open.items()]
+    found: list[tuple[Path, PendingOperation | SettledOperation]] = [*execution.settled.items(), *execution.open.items()]
     return sorted(found, key=lambda one: one[1].number)
 
 

@@ -21,32 +21,32 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from perdure.core import log
+from perdure.code.branch_task import import_greenlet
+from perdure.code.call_options import DEFAULT_TENANT
+from perdure.code.declarations import checked_name
+from perdure.code.durations import Duration, duration_seconds
+from perdure.code.step_environment import StepInfo
+from perdure.core import log_format
 from perdure.core.errors import BadValue, NotFound, WrongVerb
-from perdure.core.folding import fold
-from perdure.core.ops import Outcome
-from perdure.core.paths import Key, Path, text
+from perdure.core.operations import Outcome
+from perdure.core.paths import Key, Path, path_text
+from perdure.core.replay import fold_events
 from perdure.core.values import Value
-from perdure.programs.code.declare import checked_name
-from perdure.programs.code.durations import Duration, seconds
-from perdure.programs.code.info import StepInfo
-from perdure.programs.code.options import DEFAULT_TENANT
-from perdure.programs.code.strand import greenlets
-from perdure.programs.workflows import Workflow as AnyWorkflow
-from perdure.runtime.queues import declare
-from perdure.sdk import Workflow, _family
-from perdure.service import operations, starting
-from perdure.service.access import Access
-from perdure.testing.aside import unwaiting
-from perdure.testing.effects import Doing, Effects
+from perdure.runtime.registrations import declare_queues
+from perdure.runtime.workflow_programs import Workflow as AnyWorkflow
+from perdure.service import execution_operations
+from perdure.service.store_access import StoreAccess
+from perdure.testing.crash_points import CrashPoint
 from perdure.testing.faults import Killed
-from perdure.testing.machine import ENDED, Machine, Write
-from perdure.testing.mocks import UNSET, Answer, Mock, Mocks
-from perdure.testing.moments import Crash
-from perdure.testing.replays import differences
+from perdure.testing.immediate_calls import run_immediately
+from perdure.testing.machine import ENDED, DurableWrite, Machine
+from perdure.testing.mocks import UNSET, Mock, MockAnswer, Mocks
+from perdure.testing.replay_check import replay_differences
 from perdure.testing.runs import Run
 from perdure.testing.verdicts import Endless, NotIdempotent, NotReplayed, Stuck
-from perdure.testing.virtual import TooLong, VirtualLoop
+from perdure.testing.virtual_time import TooLong, VirtualLoop
+from perdure.testing.world_effects import Doing, Effects
+from perdure.workflow_function import Workflow, _family
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,7 +62,7 @@ CALLBACKS_MAX = 1_000_000
 class Undisturbed(NamedTuple):
     """What is known of a world that others, in which a process is killed, are compared with: its durable writes, the tries of its steps, their effects."""
 
-    writes: tuple[Write, ...]
+    writes: tuple[DurableWrite, ...]
     tries: Counter[tuple[str, str]]
     done: Counter[Doing]
 
@@ -75,7 +75,7 @@ class World:
     """
 
     def __init__(
-        self, *, seed: int | str | None = None, always_suspend: bool = False, crash: Crash | None = None, undisturbed: Undisturbed | None = None
+        self, *, seed: int | str | None = None, always_suspend: bool = False, crash: CrashPoint | None = None, undisturbed: Undisturbed | None = None
     ) -> None:
         self.seed = seed
         self.callbacks_max = CALLBACKS_MAX
@@ -85,7 +85,7 @@ class World:
         self._mocks = Mocks(self._fail)
         self.machine = Machine(self._loop, self._perform, always_suspend=always_suspend, crash=crash)
         self.machine.between = lambda: self._mocks.lost(self._is_open)
-        self.access = Access(self.machine.store)
+        self.access = StoreAccess(self.machine.store)
         self.start_s = self._loop.now_s
         self._undisturbed = undisturbed
         self._fns: dict[str, Any] = {}
@@ -129,11 +129,11 @@ class World:
         self.enter("start")
         self.use(workflow)
         code = workflow.code
-        wanted, queue = starting.wanted(code, args, kwargs, verb, lambda: self.next_id(code.name))
+        wanted, queue = execution_operations.start_request(code, args, kwargs, verb, lambda: self.next_id(code.name))
         wanted = msgspec.structs.replace(wanted, seed=self.seed_of(wanted.key))
         if queue is not None:
-            unwaiting(declare(self.machine.store, [queue]))
-        key, created = unwaiting(operations.start(self.access, wanted))
+            run_immediately(declare_queues(self.machine.store, [queue]))
+        key, created = run_immediately(execution_operations.start_execution(self.access, wanted))
         self.settle()
         return Run(self, key, code.codec.result, created)
 
@@ -173,7 +173,7 @@ class World:
 
     def _known(self, code: AnyWorkflow) -> AnyWorkflow:
         if code.sync:
-            greenlets()  # a missing library is to be known before anything is started
+            import_greenlet()  # a missing library is to be known before anything is started
         self._fns[code.name], self._kinds[code.name] = code.what, code.codec.result
         return self._mocks.cast(code)
 
@@ -192,7 +192,7 @@ class World:
         self.enter("mock")
         if isinstance(step, Workflow):
             self.use(step)
-        return self._mocks.add(step, Answer(answers, returns, raises, calls), takes)
+        return self._mocks.add(step, MockAnswer(answers, returns, raises, calls), takes)
 
     def strict(self, *allowed: Any) -> None:
         """Let no step run for real that is not mocked, but for those that are `allowed`: it fails the test."""
@@ -216,7 +216,7 @@ class World:
         """Let so much time pass, and all happen that is due on the way."""
         __tracebackhide__ = True
         self.enter("skip")
-        self._let(f"skip({duration!r})", self._loop.now_s + seconds(duration, "skip"))
+        self._let(f"skip({duration!r})", self._loop.now_s + duration_seconds(duration, "skip"))
 
     def skip_until(self, when: datetime) -> None:
         """Let time pass until then, and all happen that is due on the way.
@@ -313,7 +313,7 @@ class World:
             if found is not None and code is not None:
                 engine = next(iter(self.machine.process.engines))
                 variables = getattr(engine, "variables", None)
-                diff = differences(code, head.key, head.root, log.decode_all(found.rows), self.machine.payload, variables)
+                diff = replay_differences(code, head.key, head.root, log_format.decode_rows(found.rows), self.machine.payload, variables)
                 if diff:
                     raise NotReplayed(head.key, diff)
         again = self.effects.done_again(None if self._undisturbed is None else self._undisturbed.done)
@@ -370,7 +370,7 @@ class World:
 
     async def _perform(self, fn: Any, args: Value, info: StepInfo, *others: Any) -> Outcome:
         self.performed[info.execution, info.path] = fn
-        self._tries[info.execution.workflow, text(info.path)] += 1
+        self._tries[info.execution.workflow, path_text(info.path)] += 1
         return await self._mocks.perform(fn, args, info, *others)
 
     def _fail(self, why: Exception) -> None:
@@ -380,8 +380,8 @@ class World:
     def _is_open(self, key: Key, path: Path, attempt: int) -> bool:
         """Whether the log does not remember what came of a try."""
         found = self.machine.read(key)
-        promise = None if found is None else fold(key, log.decode_all(found.rows)).open.get(path)
-        return promise is not None and promise.attempt == attempt and promise.state in ("performing", "interrupted")
+        pending = None if found is None else fold_events(key, log_format.decode_rows(found.rows)).open.get(path)
+        return pending is not None and pending.attempt == attempt and pending.state in ("performing", "interrupted")
 
 
 __all__ = ["DEFAULT_TENANT", "Undisturbed", "World"]

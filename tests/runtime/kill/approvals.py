@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from perdure import Context, DecisionRefused, HasEnded, NotFound, Notice, step, workflow
-from perdure.client import Client
-from perdure.core.ops import APPROVAL
+from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import doing, write
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
@@ -127,7 +127,7 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
             case _:
                 assert (approved, votes, expired) == (on_timeout(number) == "approve", [], True)
     assert all(history.head.status == "completed" for history in histories.values())
-    assert sum(key.workflow == APPROVAL for key in histories) == run.size.executions
+    assert sum(key.workflow == APPROVAL_WORKFLOW for key in histories) == run.size.executions
     return f"of the rivals {winners['ada']} times the one and {winners['bob']} times the other was first"
 
 

@@ -92,8 +92,8 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
     interrupted = 0
     for key, history in histories.items():
         assert history.head.status == "completed", key
-        interrupted += sum(isinstance(event, e.Interrupted) for event in history.events)
-        failures = [event for event in history.events if isinstance(event, e.Retrying)]
+        interrupted += sum(isinstance(event, e.InterruptedEvent) for event in history.events)
+        failures = [event for event in history.events if isinstance(event, e.RetryingEvent)]
         assert len(failures) <= 2, f"{key}: {failures}"
     return f"{interrupted} tries interrupted, {went_on} went on in the middle"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from perdure import AlreadyThere, Context, Queue, step, workflow
-from perdure.client import Client
 from perdure.core.paths import Key
-from perdure.stores.base import Filter
-from perdure.stores.sqlite.looking import SqliteLook
+from perdure.stores.protocol import HeadFilter
+from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import doing
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
@@ -118,9 +118,9 @@ def all_or_nothing(run: Run) -> None:
 
 async def ids(file: Path) -> list[Key]:
     """The executions of a file."""
-    looking = SqliteLook(file)
+    looking = ReadOnlySqliteStore(file)
     try:
-        return [head.key for head in await looking.heads(Filter(limit=1_000_000))]
+        return [head.key for head in await looking.heads(HeadFilter(limit=1_000_000))]
     finally:
         await looking.close()
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from perdure import Context, Ok, Retry, Rollback, step, workflow
 from perdure.core import events as e
-from perdure.core.ops import Spawn
+from perdure.core.operations import SpawnOperation
 from perdure.core.paths import Key
 from tests.runtime.kill.ledger import doing
 from tests.runtime.kill.leg import PATIENT, Leg, Size
@@ -128,8 +128,8 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
 
 def told_once(history: History) -> int:
     """How many children have told this one of their end."""
-    awaited = {event.path for event in history.events if isinstance(event, e.Opened) and isinstance(event.op, Spawn) and event.op.awaited}
-    told = [event.path for event in history.events if isinstance(event, e.Settled) and event.path in awaited]
+    awaited = {event.path for event in history.events if isinstance(event, e.OpenedEvent) and isinstance(event.op, SpawnOperation) and event.op.awaited}
+    told = [event.path for event in history.events if isinstance(event, e.SettledEvent) and event.path in awaited]
     assert len(told) == len(set(told)), f"{history.head.key} was told twice: {told}"
     return len(told)
 

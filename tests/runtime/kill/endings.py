@@ -7,9 +7,9 @@ from typing import Any
 
 from perdure import Context, Rollback, step, workflow
 from perdure.core.execution import Execution
-from perdure.core.ops import Call, Err, Ok
+from perdure.core.operations import CallOperation, Failure, Success
 from perdure.core.paths import UNDO, Key, Path, idempotency_key
-from perdure.testing.ledger import Ledger
+from tests.proof.audit_ledgers import Ledger
 from tests.runtime.kill.ledger import doing
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
@@ -125,9 +125,9 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
         found = list(ledger.differs(execution, True, lambda path, key=key: began[idempotency_key(key, path)], lambda _: 0))  # type: ignore[misc]  # mypy infers no lambda with a default
         assert not found, f"{key}: {found}"
         for path, known in execution.settled.items():
-            if isinstance(known.op, Call) and path[0] != UNDO:
-                kinds[known.outcome.kind if isinstance(known.outcome, Err) else "done"] += 1
-                assert not isinstance(known.outcome, Ok) or idempotency_key(key, path) in ended, f"{key}: {path} was never done"
+            if isinstance(known.op, CallOperation) and path[0] != UNDO:
+                kinds[known.outcome.kind if isinstance(known.outcome, Failure) else "done"] += 1
+                assert not isinstance(known.outcome, Success) or idempotency_key(key, path) in ended, f"{key}: {path} was never done"
                 is_given_rightly(key, path, known.outcome, effects)
         is_undone_last(key, execution, effects)
     assert kinds["abandoned"] and kinds["done"], kinds
@@ -138,12 +138,12 @@ def is_given_rightly(key: Key, path: Path, outcome: Any, effects: list[Effect]) 
     """What undoes a step was given its result, or None where that is not known."""
     undo = idempotency_key(key, (UNDO, *path))
     given = {effect.about[2] is not None for effect in effects if effect.key == undo}
-    assert given <= {isinstance(outcome, Ok)}, f"{key}: {path} came to {outcome}, and its undoing was given another result"
+    assert given <= {isinstance(outcome, Success)}, f"{key}: {path} came to {outcome}, and its undoing was given another result"
 
 
 def is_undone_last(key: Key, execution: Execution, effects: list[Effect]) -> None:
     """Once undoing has begun, no step begins, and none ends."""
-    steps = {idempotency_key(key, path) for path, known in execution.settled.items() if isinstance(known.op, Call) and path[0] != UNDO}
+    steps = {idempotency_key(key, path) for path, known in execution.settled.items() if isinstance(known.op, CallOperation) and path[0] != UNDO}
     undos = {idempotency_key(key, path) for path in execution.settled if path[0] == UNDO}
     first = next((number for number, effect in enumerate(effects) if effect.key in undos), len(effects))
     late = [effect for effect in effects[first:] if effect.key in steps and effect.event in ("began", "ended")]

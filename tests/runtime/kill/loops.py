@@ -73,7 +73,7 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
             assert result == (TURNS if number % 2 else [lap * 1000 + TURNS // LAPS for lap in range(LAPS)])
             assert sorted(row for one, row in done if one == number) == sorted(rows), f"{number} has done other rows"
     lengths = [len(history.events) for history in histories.values()]
-    compacted = sum(any(isinstance(event, e.Snapshot) for event in history.events) for history in histories.values())
+    compacted = sum(any(isinstance(event, e.SnapshotEvent) for event in history.events) for history in histories.values())
     assert max(lengths) <= EVENTS_MAX and compacted == len(histories), (max(lengths), compacted)
     return f"{sum(done.values()) - len(done)} of {len(done)} turns interrupted when they were done; at most {max(lengths)} events in a log"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Compressed, Context, Encrypted, Err, step, workflow
-from perdure.client import Client
 from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
 from perdure.stores.sqlite.rekey import key_uses, rekey
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import doing
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run

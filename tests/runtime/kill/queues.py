@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perdure import Context, Queue, Rate, step, workflow
-from perdure.client import Client
 from perdure.core import events as e
 from perdure.core.paths import Key
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import doing
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
@@ -136,7 +136,7 @@ def most(chosen: list[Span]) -> int:
 
 def started_s(history: History) -> float:
     """When it began; never, if it did not."""
-    return next((event.at_s for event in history.events if isinstance(event, e.Started)), inf)
+    return next((event.at_s for event in history.events if isinstance(event, e.StartedEvent)), inf)
 
 
 def check(run: Run, histories: Mapping[Key, History]) -> str:
@@ -153,7 +153,7 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
         assert overtaken <= 0.8 * len(busy), f"lane {lane} waited for {overtaken} of the {len(busy)} of the busy one"
     statuses = Counter(history.head.status for id, history in parcels.items() if id.endswith("in time"))
     for id, history in parcels.items():
-        assert history.head.status == "completed" or (id.endswith("in time") and not any(isinstance(event, e.Opened) for event in history.events)), id
+        assert history.head.status == "completed" or (id.endswith("in time") and not any(isinstance(event, e.OpenedEvent) for event in history.events)), id
     mails = sorted(started_s(history) for key, history in histories.items() if key.workflow == "mail")
     gaps = [later - earlier for earlier, later in zip(mails, mails[1:], strict=False)]  # noqa: RUF007  # two times of many
     assert all(gap > PACE_S / 2 for gap in gaps) and mails[-1] - mails[0] >= (len(mails) - 1) * PACE_S - 0.01, gaps

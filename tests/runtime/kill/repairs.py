@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from perdure import AlreadyThere, Context, HasEnded, PerdureError, Retry, Workflow, step, workflow
-from perdure.client import Client
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key, idempotency_key
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import doing, note
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run

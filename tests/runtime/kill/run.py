@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure import Compressed, Encrypted
-from perdure.client import Client
 from perdure.core.paths import Key
 from perdure.stores.encryption import parse_keys
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import Ledger
 from tests.runtime.kill.leg import Leg, Size
 from tests.runtime.kill.soundness import Witness, open_heads

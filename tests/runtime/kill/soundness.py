@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core import events as e
-from perdure.core.folding import fold
-from perdure.core.ops import Call, Ok
+from perdure.core.operations import CallOperation, Success
 from perdure.core.paths import UNDO, Key, idempotency_key
 from perdure.core.paths import Path as Place
+from perdure.core.replay import fold_events
 from tests.runtime.kill.leg import Leg
 from tests.runtime.processes import Effect, History, Stage
 from tests.runtime.storm import nothing_is_left
@@ -64,20 +64,24 @@ class Witness:
 
 def calls(history: History) -> dict[Place, str]:
     """The keys of the steps of an execution."""
-    return {event.path: idempotency_key(history.head.key, event.path) for event in history.events if isinstance(event, e.Opened) and isinstance(event.op, Call)}
+    return {
+        event.path: idempotency_key(history.head.key, event.path)
+        for event in history.events
+        if isinstance(event, e.OpenedEvent) and isinstance(event.op, CallOperation)
+    }
 
 
 def succeeded(history: History) -> set[str]:
     """The keys of the steps that have succeeded."""
     known = calls(history)
-    return {known[event.path] for event in history.events if isinstance(event, e.Settled) and event.path in known and isinstance(event.outcome, Ok)}
+    return {known[event.path] for event in history.events if isinstance(event, e.SettledEvent) and event.path in known and isinstance(event.outcome, Success)}
 
 
 def undone(history: History) -> set[str]:
     """The keys of the steps that were undone, and of what undid them: a further life of the execution does both again. So it does all, if it was
     retried from a step on."""
     known = calls(history)
-    if any(isinstance(event, e.Reopened) and event.before for event in history.events):
+    if any(isinstance(event, e.ReopenedEvent) and event.before for event in history.events):
         return set(known.values())
     undoing = [path for path in known if path[0] == UNDO]
     return {known[path] for path in undoing} | {known[path[1:]] for path in undoing if path[1:] in known}
@@ -89,23 +93,23 @@ def is_sound(history: History) -> None:
     over, ended = set[Any](), 0
     for event in events:
         match event:
-            case e.Reopened() | e.Undoing():
-                over = {path for path in over if isinstance(event, e.Undoing)}
+            case e.ReopenedEvent() | e.UndoingEvent():
+                over = {path for path in over if isinstance(event, e.UndoingEvent)}
                 ended = 0
-            case e.Settled(path) | e.Received(path) | e.Recalled(path):
+            case e.SettledEvent(path) | e.ReceivedEvent(path) | e.RecalledEvent(path):
                 assert path not in over, f"{head.key}: {path} settled twice"
                 over.add(path)
-            case e.Dropped(path):
+            case e.DroppedEvent(path):
                 over.discard(path)
-            case e.Tried(path) | e.Retrying(path) | e.Interrupted(path):
+            case e.AttemptStartedEvent(path) | e.RetryingEvent(path) | e.InterruptedEvent(path):
                 assert path not in over, f"{head.key}: {event} after it had settled"
-            case e.Ended(status):
+            case e.EndedEvent(status):
                 ended += 1
                 assert ended == 1 or (ended == 2 and status == "cancelled"), f"{head.key} ended twice"
     assert not events or ended, f"{head.key} has not ended: {head.status}"
-    times_s = [at_s for event in events if (at_s := getattr(event, "at_s", None)) is not None and not isinstance(event, e.Turned)]
+    times_s = [at_s for event in events if (at_s := getattr(event, "at_s", None)) is not None and not isinstance(event, e.IterationResumedEvent)]
     assert times_s == sorted(times_s), f"{head.key} went back in time"
-    folded = fold(head.key, events, head.root)
+    folded = fold_events(head.key, events, head.root)
     assert (folded.status, folded.version) == (head.status, head.version)
 
 
@@ -115,7 +119,7 @@ def is_done(effects: Sequence[Effect], histories: Mapping[Key, History], is_give
     remembered = set[str]().union(*(succeeded(history) for history in histories.values()))
     invented = {key for key in remembered - done if not is_given(key)}
     assert not invented, f"settled, and never done: {sorted(invented)[:10]}"
-    compacted = tuple(f"{key}:" for key, history in histories.items() if any(isinstance(event, e.Snapshot) for event in history.events))
+    compacted = tuple(f"{key}:" for key, history in histories.items() if any(isinstance(event, e.SnapshotEvent) for event in history.events))
     known = set[str]().union(*(calls(history).values() for history in histories.values()))
     strange = {effect.key for effect in effects if effect.event == "began"} - known
     strange = {key for key in strange if not key.startswith(compacted)} if compacted else strange
@@ -127,14 +131,14 @@ def is_announced(effects: Sequence[Effect], histories: Mapping[Key, History]) ->
     announced, loose = Counter[tuple[str, int]](), set[str]()
     for history in histories.values():
         known = calls(history)
-        if any(isinstance(event, e.Snapshot) for event in history.events):
+        if any(isinstance(event, e.SnapshotEvent) for event in history.events):
             loose |= set(known.values())
         for event in history.events:
             match event:
-                case e.Opened(path, Call(queue=queue)):
+                case e.OpenedEvent(path, CallOperation(queue=queue)):
                     announced[known[path], 1] += 1
                     loose |= {known[path]} if queue else set()
-                case e.Tried(path, attempt):
+                case e.AttemptStartedEvent(path, attempt):
                     announced[known[path], attempt] += 1
     known_keys = {key for key, _ in announced}
     for (key, attempt), times in Counter((effect.key, effect.attempt) for effect in effects if effect.event == "began").items():

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.client import Client
-from perdure.runtime.serve import serve
+from perdure.runtime.server import serve
+from perdure.sync_client import Client
 from tests.runtime.kill.leg import Leg
 from tests.runtime.tied import PR_SET_PDEATHSIG
 

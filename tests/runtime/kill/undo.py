@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure import Context, Retry, Rollback, step, step_info, workflow
 from perdure.core import events as e
-from perdure.core.ops import Ok
+from perdure.core.operations import Success
 from perdure.core.paths import UNDO, Key, idempotency_key
 from tests.runtime.kill.ledger import doing, note
 from tests.runtime.kill.leg import PATIENT, Leg, Size
@@ -139,8 +139,8 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
         number = int(key.id.removeprefix("child "))
         assert history.head.status == ("completed" if key.id.startswith("child") else ENDS[key.workflow]), key
         known = calls(history)
-        settled = [event.path for event in history.events if isinstance(event, e.Settled) and event.path in known]
-        done = [event.path for event in history.events if isinstance(event, e.Settled) and event.path in known and event.path[0] != UNDO]
+        settled = [event.path for event in history.events if isinstance(event, e.SettledEvent) and event.path in known]
+        done = [event.path for event in history.events if isinstance(event, e.SettledEvent) and event.path in known and event.path[0] != UNDO]
         done = [path for path in done if known[path].endswith("doubtful") or is_ok(history, path)]
         handlers = [path[1:] for path in settled if path[0] == UNDO]
         assert handlers == done[::-1], f"{key} has done {done}, and undone {handlers}"
@@ -153,7 +153,7 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
 
 def is_ok(history: History, path: Any) -> bool:
     """Whether what settled there has succeeded."""
-    return any(isinstance(event, e.Settled) and event.path == path and isinstance(event.outcome, Ok) for event in history.events)
+    return any(isinstance(event, e.SettledEvent) and event.path == path and isinstance(event.outcome, Success) for event in history.events)
 
 
 LEG = Leg(lambda _: tuple(KINDS.values()), drive, check, Size(20, 14), Size(200, 150))

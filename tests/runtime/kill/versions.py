@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from perdure import Context, HasEnded, Workflow, step, workflow
-from perdure.client import Client
 from perdure.core import events as e
 from perdure.core.paths import Key
+from perdure.sync_client import Client
 from tests.runtime.kill.ledger import doing
 from tests.runtime.kill.leg import PATIENT, Leg, Size
 from tests.runtime.kill.run import Run
@@ -145,7 +145,7 @@ def check(run: Run, histories: Mapping[Key, History]) -> str:
             own = 1 + number % 2
             assert pinned == [own, *[("old", "new")[own - 1]] * 2] and taken_over == [own, ("old", "new")[own - 1]]
             went[gated[0]] += 1
-    diverged = sum(isinstance(event, e.Parked) for history in histories.values() for event in history.events)
+    diverged = sum(isinstance(event, e.ParkedEvent) for history in histories.values() for event in history.events)
     assert all(history.head.status == "completed" for history in histories.values())
     return f"{went['old']} went the old way and {went['new']} the new one, {diverged} times one was parked"
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 from perdure import Fatal, step_info
-from perdure.steps.models.messages import Answer, Request, ToolCall
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ToolCall
 
 CANARY = "cAnArY+of/all 'kinds' \"ü\" <7>&\\%x"
 LINES = "-----BEGIN KEY-----\n" + "\n".join(f"cAnArYLiNe{number}{'qWeRtZ' * 9}" for number in range(4)) + "\n-----END KEY-----\n"
@@ -241,12 +241,12 @@ lets them stand) and gives back all that it can of them: a real kind by its own 
 that its name here is the verb, and `kind` is None. With a row's own `kind`, that stands in for the verb's."""
 
 
-async def parrot(request: Request) -> Answer:
+async def parrot(request: ChatRequest) -> ChatAnswer:
     """A model that says again all that it is told, and uses a tool with it once."""
     said = "\n".join(f"{message.text} {message!r}" for message in request.messages)
     if request.tools and not any(message.role == "tool" for message in request.messages):
-        return Answer(calls=(ToolCall("call-1", "say", {"value": f"{said} @secrets.ODD @{{secrets.KEY}}"}),), finish="tool", model=request.model)
-    return Answer(text=said, model=request.model)
+        return ChatAnswer(calls=(ToolCall("call-1", "say", {"value": f"{said} @secrets.ODD @{{secrets.KEY}}"}),), finish="tool", model=request.model)
+    return ChatAnswer(text=said, model=request.model)
 
 
 MODELS: dict[str, Any] = {"parrot": parrot}

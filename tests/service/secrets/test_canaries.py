@@ -10,23 +10,25 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from perdure.service.secrets import vault_client
+from perdure.service.secrets.secret_resolver import secret_resolver_for
+from perdure.service.secrets.vault_client import VaultClient
 
 from perdure import Definition, step
 from perdure.async_client import AsyncClient
-from perdure.cli.commands import root
-from perdure.core import log
+from perdure.cli.command_list import root
+from perdure.code.declarations import Retry
+from perdure.core import log_format
 from perdure.core.errors import WorkflowError
-from perdure.programs.code.declare import Retry
+from perdure.definitions.kinds.deployment import Allowed, Deployment
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.sdk import _family
-from perdure.service.secrets import keys
-from perdure.service.secrets.chain import providers
-from perdure.service.secrets.safe import Safe
-from perdure.steps.deployment import Allowed, Deployment
 from perdure.stores.encryption import new_key
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import World
+from perdure.workflow_function import _family
+from tests.definitions.kinds.http.server import Server, Wire, reply
+from tests.definitions.kinds.kinds import completion
 from tests.service.secrets.canaries import (
     FORMS,
     KINDS,
@@ -43,8 +45,6 @@ from tests.service.secrets.canaries import (
     tool,
     written,
 )
-from tests.steps.http.server import Server, Wire, reply
-from tests.steps.kinds import completion
 
 pytest.importorskip("httpx2", reason="requests take the package httpx2: pip install 'perdure[http]'")
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
@@ -149,7 +149,7 @@ def secretive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (elsewhere / "KEY").chmod(0o600)
     monkeypatch.setenv("PERDURE_SECRETS_PATH", str(elsewhere))
     monkeypatch.setenv("PERDURE_SECRET_PLAIN", SECRETS["PLAIN"])
-    monkeypatch.setenv(keys.VARIABLE, f"a:{new_key()}")
+    monkeypatch.setenv(vault_client.KEYS_VARIABLE, f"a:{new_key()}")
     monkeypatch.delenv("PERDURE_DB", raising=False)
     place = tmp_path / "written"
     place.mkdir()
@@ -159,10 +159,10 @@ def secretive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @asynccontextmanager
 async def running(store: SqliteStore, one: Definition, idle_s: float) -> AsyncIterator[AsyncClient]:
-    chosen = keys.chosen()
+    chosen = vault_client.secret_keys()
     assert chosen is not None
-    await Safe(store.vault, chosen).put("default", "ODD", SECRETS["ODD"])
-    found = providers(store)
+    await VaultClient(store.vault, chosen).put("default", "ODD", SECRETS["ODD"])
+    found = secret_resolver_for(store)
     engine = Engine(store, _family(one), idle_s=idle_s, poll_s=0.2, secrets=found)
     worker = Worker(store, [step(tool)], queues=["far"], secrets=found)
     tasks = [asyncio.create_task(member.run()) for member in (engine, worker)]
@@ -227,7 +227,7 @@ def test_no_canary_is_written_when_a_process_is_killed_at_any_write(world: World
 
     async def heard(changes: Any) -> Any:
         said.append(repr(changes))
-        said.extend(repr(log.decode(change.row)) for change in changes if getattr(change, "row", b""))
+        said.extend(repr(log_format.decode_row(change.row)) for change in changes if getattr(change, "row", b""))
         return await commit(changes)
 
     world.machine.store.commit = heard  # type: ignore[method-assign]  # all that is ever written goes through it

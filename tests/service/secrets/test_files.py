@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 
 import pytest
+from perdure.service.secrets.secret_sources import SecretFiles, parse_env_lines
 
 from perdure.core.errors import BadValue
-from perdure.service.secrets.files import Files, lines
 
 PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
 
@@ -18,7 +18,7 @@ def private(file: Path, text: str) -> Path:
 
 
 def test_a_directory_has_a_file_for_each_without_the_line_break_that_editors_make(tmp_path: Path) -> None:
-    found = Files(tmp_path)
+    found = SecretFiles(tmp_path)
     for name, text in {"TOKEN": "hush\n", "plain": "hush", "windows": "hush\r\n", "key.pem": PEM, ".hidden": "x"}.items():
         private(tmp_path / name, text)
     (tmp_path / "directory").mkdir()
@@ -34,7 +34,7 @@ def test_as_container_platforms_mount_them_files_are_links(tmp_path: Path) -> No
     private(tmp_path / "..2026" / "TOKEN", "hush")
     (tmp_path / "..data").symlink_to("..2026")
     (tmp_path / "TOKEN").symlink_to("..data/TOKEN")
-    assert Files(tmp_path).find("TOKEN") == "hush" and Files(tmp_path).names() == ["TOKEN"]
+    assert SecretFiles(tmp_path).find("TOKEN") == "hush" and SecretFiles(tmp_path).names() == ["TOKEN"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_as_container_platforms_mount_them_files_are_links(tmp_path: Path) -> No
     ],
 )
 def test_a_file_has_all_of_them(tmp_path: Path, name: str, text: str) -> None:
-    found = Files(private(tmp_path / name, text))
+    found = SecretFiles(private(tmp_path / name, text))
     assert (found.find("A"), found.find("B"), found.find("C"), found.names()) == ("x", "y\n", None, ["A", "B"])
 
 
@@ -62,9 +62,9 @@ def test_lines_have_quotes_and_comments_as_shells_read_them() -> None:
     F = with blanks
     """
     file = Path("f")
-    assert lines(text, file) == {"A": "x", "B": 'a # in "quotes"\t\\', "C": "it is \\n", "D": "", "E": "a=b#c", "F": "with blanks"}
+    assert parse_env_lines(text, file) == {"A": "x", "B": 'a # in "quotes"\t\\', "C": "it is \\n", "D": "", "E": "a=b#c", "F": "with blanks"}
     with pytest.raises(BadValue, match="line 2 of f") as raised:
-        lines("A=x\nhush hush", file)
+        parse_env_lines("A=x\nhush hush", file)
     assert "hush" not in str(raised.value)
 
 
@@ -74,21 +74,21 @@ def test_lines_have_quotes_and_comments_as_shells_read_them() -> None:
 )
 def test_what_can_t_be_read_is_said_and_not_shown(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(BadValue, match=name) as raised:
-        Files(private(tmp_path / name, text)).find("A")
+        SecretFiles(private(tmp_path / name, text)).find("A")
     assert "hush" not in str(raised.value) and "5555" not in str(raised.value)
     with pytest.raises(BadValue, match="a directory or a file that is there"):
-        Files(tmp_path / "nowhere.env").find("A")
+        SecretFiles(tmp_path / "nowhere.env").find("A")
     (tmp_path / "s.bytes").write_bytes(b"A=\xff")
     with pytest.raises(BadValue, match="it is not UTF-8"):
-        Files(tmp_path / "s.bytes").find("A")
+        SecretFiles(tmp_path / "s.bytes").find("A")
 
 
 def test_who_lets_others_read_them_is_warned_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = private(tmp_path / "s.env", "A=hush")
     with caplog.at_level(logging.WARNING, "perdure.secrets"):
-        Files(file).find("A")
+        SecretFiles(file).find("A")
         assert caplog.messages == []
         file.chmod(0o644)
-        found = Files(file)
+        found = SecretFiles(file)
         assert found.find("A") == found.find("A") == "hush"
     assert caplog.messages == [f"{file} has secrets, and others than its owner may read it; chmod go= {file}"]

@@ -1,7 +1,7 @@
 """Needs: each secret that a definition reads is named, with who reads it; text that is no template has none."""
 
 from perdure import Definition
-from perdure.service.secrets.needs import needed
+from perdure.service.definition_views import secrets_read_by
 
 DOCUMENT = """
 perdure: 1
@@ -21,7 +21,7 @@ steps:
 
 def test_all_that_a_definition_reads_is_named_with_the_steps_that_do() -> None:
     definition = Definition.of(DOCUMENT)
-    assert needed(definition.ir, definition.read.canonical.get("triggers")) == {
+    assert secrets_read_by(definition.ir, definition.read.canonical.get("triggers")) == {
         "A": ["a", "c"],
         "B": ["a"],
         "UNDO": ["a"],
@@ -37,4 +37,4 @@ def test_in_braces_they_are_named_as_well() -> None:
     action = {"type": "say", "parameters": {"v": "{{ input.c ? secrets.YES : secrets['NO'] }}", "w": "@secrets.NOT"}}
     steps = [{"stepSlug": "a", "name": "a", "stepType": "action", "order": 1, "config": action, "nextSteps": {}}]
     definition = Definition.of({"workflowConfig": {"name": "it"}, "stepsConfig": steps})
-    assert needed(definition.ir) == {"NO": ["a"], "YES": ["a"]}
+    assert secrets_read_by(definition.ir) == {"NO": ["a"], "YES": ["a"]}

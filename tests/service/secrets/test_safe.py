@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from perdure.service.secrets import vault_client
+from perdure.service.secrets.vault_client import VALUE_BYTES_MAX, RotationResult, VaultClient
 
 from perdure.core.errors import BadValue, SealedSecret
-from perdure.service.secrets import keys
-from perdure.service.secrets.safe import VALUE_BYTES_MAX, Rotated, Safe
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
+from perdure.stores.secret_vault import MemoryVault
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.vault import MemoryVault
 
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
@@ -30,7 +30,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_what_is_kept_is_read_again_and_no_byte_of_it_is_in_the_file(store: SqliteStore, tmp_path: Path) -> None:
-    safe = Safe(store.vault, encrypted(OLD))
+    safe = VaultClient(store.vault, encrypted(OLD))
     assert await safe.get("acme", "TOKEN") is None
     assert await safe.put("acme", "TOKEN", CANARY) == 1 and await safe.put("acme", "TOKEN", f"{CANARY}-2") == 2
     assert await safe.get("acme", "TOKEN") == f"{CANARY}-2" and await safe.get("other", "TOKEN") is None
@@ -42,16 +42,16 @@ async def test_what_is_kept_is_read_again_and_no_byte_of_it_is_in_the_file(store
 
 @pytest.mark.parametrize("with_keys", [encrypted(NEW), encrypted(NEW, FALSE), None])
 async def test_without_its_key_a_secret_can_t_be_read_and_the_error_names_the_key(store: SqliteStore, with_keys: Encrypted | None) -> None:
-    await Safe(store.vault, encrypted(OLD)).put("acme", "TOKEN", CANARY)
+    await VaultClient(store.vault, encrypted(OLD)).put("acme", "TOKEN", CANARY)
     with pytest.raises(SealedSecret, match=r"the secret TOKEN .*'old'") as raised:
-        await Safe(store.vault, with_keys).get("acme", "TOKEN")
+        await VaultClient(store.vault, with_keys).get("acme", "TOKEN")
     assert (raised.value.name, raised.value.key_id) == ("TOKEN", "old") and CANARY not in str(raised.value)
 
 
 @pytest.mark.parametrize("place", range(0, 60, 7))
 async def test_a_changed_byte_is_noticed(place: int) -> None:
     vault = MemoryVault(lambda: 0.0)
-    safe = Safe(vault, encrypted(OLD))
+    safe = VaultClient(vault, encrypted(OLD))
     await safe.put("acme", "TOKEN", CANARY)
     (row,) = await vault.read()
     sealed = bytearray(row.sealed)
@@ -65,7 +65,7 @@ async def test_a_changed_byte_is_noticed(place: int) -> None:
 @pytest.mark.parametrize("elsewhere", [("other", "TOKEN", 1), ("acme", "OTHER", 1), ("acme", "TOKEN", 2)])
 async def test_what_is_moved_to_another_tenant_name_or_version_is_refused(elsewhere: tuple[str, str, int]) -> None:
     vault = MemoryVault(lambda: 0.0)
-    safe = Safe(vault, encrypted(OLD))
+    safe = VaultClient(vault, encrypted(OLD))
     await safe.put("acme", "TOKEN", CANARY)
     (row,) = await vault.read()
     assert await vault.keep(*elsewhere, row.sealed)
@@ -74,23 +74,23 @@ async def test_what_is_moved_to_another_tenant_name_or_version_is_refused(elsewh
 
 
 async def test_rotating_brings_all_tenants_under_the_newest_key_and_the_old_ones_may_go(store: SqliteStore) -> None:
-    before = Safe(store.vault, encrypted(OLD))
+    before = VaultClient(store.vault, encrypted(OLD))
     for tenant in ("acme", "other"):
         await before.put(tenant, "TOKEN", f"{CANARY} of {tenant}")
-    during = Safe(store.vault, encrypted(NEW, OLD))
+    during = VaultClient(store.vault, encrypted(NEW, OLD))
     assert await during.get("acme", "TOKEN") == f"{CANARY} of acme"
     await during.put("acme", "FRESH", CANARY)
-    assert await during.rotate() == Rotated(2, ()) and await during.rotate() == Rotated(0, ())
-    after = Safe(store.vault, encrypted(NEW))
+    assert await during.rotate() == RotationResult(2, ()) and await during.rotate() == RotationResult(0, ())
+    after = VaultClient(store.vault, encrypted(NEW))
     assert [await after.get(tenant, "TOKEN") for tenant in ("acme", "other")] == [f"{CANARY} of acme", f"{CANARY} of other"]
     assert {one.key_id for one in await after.listed("acme")} == {"new"}
 
 
 async def test_what_rotating_can_t_read_stays_as_it_is_and_is_named(store: SqliteStore) -> None:
-    await Safe(store.vault, encrypted(OLD)).put("acme", "TOKEN", CANARY)
-    done, (why,) = await Safe(store.vault, encrypted(NEW)).rotate()
+    await VaultClient(store.vault, encrypted(OLD)).put("acme", "TOKEN", CANARY)
+    done, (why,) = await VaultClient(store.vault, encrypted(NEW)).rotate()
     assert done == 0 and "of the tenant acme, the secret TOKEN" in why
-    assert await Safe(store.vault, encrypted(OLD)).get("acme", "TOKEN") == CANARY
+    assert await VaultClient(store.vault, encrypted(OLD)).get("acme", "TOKEN") == CANARY
 
 
 async def test_what_is_written_while_it_is_rotated_is_left_as_it_is_written() -> None:
@@ -98,44 +98,44 @@ async def test_what_is_written_while_it_is_rotated_is_left_as_it_is_written() ->
         async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
             if version == 2 and not raced:
                 raced.append(True)
-                assert await Safe(self, encrypted(OLD)).put(tenant, name, "written meanwhile") == 2
+                assert await VaultClient(self, encrypted(OLD)).put(tenant, name, "written meanwhile") == 2
             return await super().keep(tenant, name, version, sealed)
 
     raced: list[bool] = []
     vault = Racing(lambda: 0.0)
-    await Safe(vault, encrypted(OLD)).put("acme", "TOKEN", CANARY)
-    assert await Safe(vault, encrypted(NEW, OLD)).rotate() == Rotated(0, ())
-    assert await Safe(vault, encrypted(OLD)).get("acme", "TOKEN") == "written meanwhile"
+    await VaultClient(vault, encrypted(OLD)).put("acme", "TOKEN", CANARY)
+    assert await VaultClient(vault, encrypted(NEW, OLD)).rotate() == RotationResult(0, ())
+    assert await VaultClient(vault, encrypted(OLD)).get("acme", "TOKEN") == "written meanwhile"
 
 
 @pytest.mark.parametrize(("name", "value"), [("TOKEN", ""), ("TOKEN", "x" * (VALUE_BYTES_MAX + 1)), ("../TOKEN", "x"), ("", "x"), ("a b", "x"), (".x", "x")])
 async def test_what_is_no_name_or_no_value_is_refused(name: str, value: str) -> None:
     with pytest.raises(BadValue):
-        await Safe(MemoryVault(lambda: 0.0), encrypted(OLD)).put("acme", name, value)
+        await VaultClient(MemoryVault(lambda: 0.0), encrypted(OLD)).put("acme", name, value)
 
 
 async def test_without_keys_nothing_is_kept_and_it_is_said_how_to_make_one() -> None:
-    safe = Safe(MemoryVault(lambda: 0.0), None)
+    safe = VaultClient(MemoryVault(lambda: 0.0), None)
     with pytest.raises(BadValue, match="perdure db key new"):
         await safe.put("acme", "TOKEN", CANARY)
     assert await safe.get("acme", "TOKEN") is None and await safe.listed("acme") == []
 
 
 def test_keys_are_those_of_a_file_of_the_environment_or_of_the_file_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (keys.VARIABLE, keys.FILE_VARIABLE):
+    for name in (vault_client.KEYS_VARIABLE, vault_client.KEYS_FILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    assert keys.chosen() is None
+    assert vault_client.secret_keys() is None
     file = tmp_path / "keys"
     file.write_text(f"# the newest\n{NEW}\n\n{OLD}\n")
-    monkeypatch.setenv(keys.FILE_VARIABLE, str(file))
-    found = keys.chosen()
+    monkeypatch.setenv(vault_client.KEYS_FILE_VARIABLE, str(file))
+    found = vault_client.secret_keys()
     assert found is not None and found.ids == ("new", "old")
-    monkeypatch.setenv(keys.VARIABLE, OLD)
-    named, given = keys.chosen(), keys.chosen(file)
+    monkeypatch.setenv(vault_client.KEYS_VARIABLE, OLD)
+    named, given = vault_client.secret_keys(), vault_client.secret_keys(file)
     assert named is not None and named.ids == ("old",) and given is not None and given.ids == ("new", "old")
-    monkeypatch.setenv(keys.VARIABLE, secret := new_key())
+    monkeypatch.setenv(vault_client.KEYS_VARIABLE, secret := new_key())
     with pytest.raises(BadValue, match="PERDURE_SECRETS_KEY: 'entry 1' is not id:key") as raised:
-        keys.chosen()
+        vault_client.secret_keys()
     assert secret not in str(raised.value)
     with pytest.raises(BadValue, match="one that can be read"):
-        keys.chosen(tmp_path / "nowhere")
+        vault_client.secret_keys(tmp_path / "nowhere")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite.database_file import DatabaseFile
 
 
 def in_a_child(do: Callable[[], object], *expected: int) -> int:

@@ -4,10 +4,10 @@ import sqlite3
 
 import pytest
 
-from perdure.stores.sqlite import opening, tables
-from perdure.stores.sqlite.schema import STEPS, VERSION, Step
+from perdure.stores.sqlite import database_setup, store_tables
+from perdure.stores.sqlite.table_schema import SCHEMA_STEPS, SCHEMA_VERSION, SchemaStep
 
-NEXT = VERSION + 1
+NEXT = SCHEMA_VERSION + 1
 TIMES = 10
 
 
@@ -19,16 +19,16 @@ def _note(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE heads SET note = id || ?", ("." * (TIMES - 1 - time),))
 
 
-STEP = Step(NEXT, "let executions have a note", _note)
+STEP = SchemaStep(NEXT, "let executions have a note", _note)
 
 
 def _nothing(_: object) -> list[str]:
     return []
 
 
-def plant(planted: pytest.MonkeyPatch, step: Step = STEP) -> None:
+def plant(planted: pytest.MonkeyPatch, step: SchemaStep = STEP) -> None:
     """Have this process believe that the version of `step` is the present one."""
-    planted.setattr(opening, "STEPS", (*STEPS, step))
-    planted.setattr(opening, "differences", _nothing)
-    for module in (opening, tables):
+    planted.setattr(database_setup, "STEPS", (*SCHEMA_STEPS, step))
+    planted.setattr(database_setup, "differences", _nothing)
+    for module in (database_setup, store_tables):
         planted.setattr(module, "VERSION", step.version)

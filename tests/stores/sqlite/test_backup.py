@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.stores.base import Committed, Filter, Log, Superseded
+from perdure.stores.protocol import Committed, HeadFilter, StoredLog, Superseded
 from perdure.stores.sqlite import backup as sqlite_backup
-from perdure.stores.sqlite import opening as sqlite_opening
-from perdure.stores.sqlite.backup import backup
+from perdure.stores.sqlite import database_setup as sqlite_opening
+from perdure.stores.sqlite.backup import back_up
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.conformance.world import key
+from perdure.testing.conformance.store_world import key
 from tests.stores.sqlite.world import Child, claim, database, several, step
 
 
@@ -36,7 +36,7 @@ async def test_a_backup_has_all_that_was_acknowledged_before_it_and_stands_alone
     assert [head.key for head in await restored.heads()] == [head.key for head in await store.heads()]
     assert await restored.leases() == []
     log = await restored.read(key("7"))
-    assert isinstance(log, Log) and log.rows == (b"row",)
+    assert isinstance(log, StoredLog) and log.rows == (b"row",)
     await restored.close()
 
 
@@ -53,7 +53,7 @@ async def test_a_backup_is_of_one_moment_though_others_write_without_pause(file:
     one, other = [await restored.read(key(id)) for id in "ab"]
     assert one is not None and other is not None and during is not None
     assert 100 <= one.head.version == other.head.version == len(one.rows) == len(other.rows) <= during.head.version
-    assert sqlite_opening.check(file.with_name("backup.db")).damage == ()
+    assert sqlite_opening.check_database(file.with_name("backup.db")).damage == ()
     await restored.close()
 
 
@@ -66,7 +66,7 @@ async def test_opening_a_backup_begins_an_epoch_once_in_each_copy_and_none_is_li
     began_s = int(time.time())
     for each in backups:
         restored = SqliteStore(each)
-        epoch = (await restored.moment()).epoch
+        epoch = (await restored.store_time()).epoch
         assert began_s <= epoch <= time.time() + 1
         assert (await restored.commit([step(key(), 1)])) == [Superseded(epoch)]
         await restored.renew("two", 60)
@@ -74,7 +74,7 @@ async def test_opening_a_backup_begins_an_epoch_once_in_each_copy_and_none_is_li
         assert (await restored.raise_epoch()) > epoch
         await restored.close()
         again = SqliteStore(each)
-        assert (await again.moment()).epoch == epoch + 1 or (await again.moment()).epoch <= time.time()
+        assert (await again.store_time()).epoch == epoch + 1 or (await again.store_time()).epoch <= time.time()
         await again.close()
     (answer,) = await store.commit([step(key(), 1)])
     assert isinstance(answer, Committed), "the original is still in its own"
@@ -85,7 +85,7 @@ async def test_an_epoch_that_was_far_ahead_is_followed_by_the_next(store: Sqlite
         connection.execute("UPDATE meta SET epoch = 99999999999")
     await store.backup(file.with_name("backup.db"))
     restored = SqliteStore(file.with_name("backup.db"))
-    assert (await restored.moment()).epoch == 100_000_000_000
+    assert (await restored.store_time()).epoch == 100_000_000_000
     await restored.close()
 
 
@@ -101,7 +101,7 @@ async def test_a_backup_replaces_nothing(file: Path, store: SqliteStore) -> None
 
 async def test_a_target_that_appears_meanwhile_is_not_replaced_either(file: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     target = file.with_name("backup.db")
-    copy = sqlite_backup.copy_of_one_moment
+    copy = sqlite_backup.copy_snapshot
 
     def slowly(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]  # as they came
@@ -125,8 +125,8 @@ async def test_a_script_backs_up_a_file_that_others_use_and_it_is_on_the_disk(fi
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink())))
     await store.commit([step(each) for each in several(20)])
     target = file.with_name("backup.db")
-    backup(file, target)
+    back_up(file, target)
     assert [Path(name).parent for name in synced[:1]] == [file.parent] and synced[-1] == str(file.parent)
     restored = SqliteStore(target)
-    assert len(await restored.heads(Filter(limit=1_000))) == 20
+    assert len(await restored.heads(HeadFilter(limit=1_000))) == 20
     await restored.close()

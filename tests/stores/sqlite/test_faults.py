@@ -21,18 +21,18 @@ import pytest
 
 from perdure import Context, step, step_info, workflow
 from perdure.core import events as e
-from perdure.core import log, messages
+from perdure.core import log_format, messages
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.core.folding import fold
-from perdure.core.mail import Opening, Send
-from perdure.core.paths import Key, text
+from perdure.core.paths import Key, path_text
 from perdure.core.program import program_name
+from perdure.core.replay import fold_events
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Committed, Log, Post
-from perdure.stores.sqlite import writer as sqlite_writer
-from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.protocol import Committed, Post, StoredLog
+from perdure.stores.sqlite import group_commit as sqlite_writer
+from perdure.stores.sqlite.database_file import DatabaseFile
+from perdure.stores.sqlite.group_commit import FILE_CHECK_S
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.writer import CHECK_S
 from tests.stores.sqlite.world import WAIT_S, Child, database, key, run, several, tell
 from tests.stores.sqlite.world import step as one_step
 
@@ -48,14 +48,14 @@ tries: Counter[tuple[str, str, int]] = Counter()
 async def fill(number: int) -> str:
     """Returns some 100 KB."""
     info = step_info()
-    tries[info.execution.id, text(info.path), info.attempt] += 1
+    tries[info.execution.id, path_text(info.path), info.attempt] += 1
     return f"{number:05d}" * 20_000
 
 
 @step
 async def double(number: int) -> int:
     info = step_info()
-    tries[info.execution.id, text(info.path), info.attempt] += 1
+    tries[info.execution.id, path_text(info.path), info.attempt] += 1
     return 2 * number
 
 
@@ -90,8 +90,8 @@ def _nothing_tried() -> None:
 def started(number: int) -> Post:
     """The mail that starts an execution."""
     to = Key("default", "filling", str(number))
-    start = messages.encode(messages.Start(1, filling.code.codec.encode_args((number,), {}, "input"), 7))
-    return Post(sends=(Send(to, f"start:{to}", start, opens=Opening(program_name("filling", 0), to)),))
+    start = messages.encode_message(messages.StartMessage(1, filling.code.codec.encode_args((number,), {}, "input"), 7))
+    return Post(messages=(OutgoingMessage(to, f"start:{to}", start, opens=NewExecution(program_name("filling", 0), to)),))
 
 
 @asynccontextmanager
@@ -114,10 +114,10 @@ async def ended(store: SqliteStore, keys: list[Key]) -> None:
         while (found := await store.read(its)) is None or found.head.ended_at_s is None:
             assert time.monotonic() < ends_s, f"{its} did not end"
             await asyncio.sleep(0.02)
-        events = log.decode_all(found.rows)
-        settled = [event.path for event in events if isinstance(event, e.Settled)]
+        events = log_format.decode_rows(found.rows)
+        settled = [event.path for event in events if isinstance(event, e.SettledEvent)]
         assert len(settled) == len(set(settled)) == 2
-        end = fold(its, events, found.head.root).ended
+        end = fold_events(its, events, found.head.root).ended
         assert end is not None and end.status == "completed", f"{number}: {end}"
     assert set(tries.values()) <= {1}, tries
 
@@ -247,7 +247,7 @@ def advised(error: StoreError, *advice: str) -> None:
     assert any(each in str(error) for each in advice), error
 
 
-def as_written(its: Key, found: Log) -> bool:
+def as_written(its: Key, found: StoredLog) -> bool:
     return list(found.rows) == [row_of(its, version) for version in range(len(found.rows))] and len(found.rows) == found.head.version
 
 
@@ -256,7 +256,7 @@ def as_written(its: Key, found: Log) -> bool:
 
 def move(file: Path, to: Path) -> None:
     file.replace(to)
-    time.sleep(2 * CHECK_S)
+    time.sleep(2 * FILE_CHECK_S)
 
 
 async def test_an_engine_ends_with_a_clear_error_when_its_file_is_taken_away_and_the_next_goes_on_when_it_is_back(file: Path) -> None:
@@ -286,7 +286,7 @@ async def test_a_directory_that_may_not_be_entered_any_more_stops_an_engine_for_
         store = SqliteStore(directory / "perdure.db")
         async with engine_on(store) as running:
             directory.chmod(0o000)
-            await asyncio.sleep(2 * CHECK_S)
+            await asyncio.sleep(2 * FILE_CHECK_S)
             with pytest.raises(StoreUnavailable, match=r"can't be opened \(Permission denied\); name another file with db="):
                 await store.commit([started(0)])
             await asyncio.sleep(0.3)

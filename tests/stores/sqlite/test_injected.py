@@ -20,28 +20,27 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from perdure import Context, Retry, step, step_info, workflow
+from perdure.code.context import new_code_program
 from perdure.core import events as e
-from perdure.core import log, messages
+from perdure.core import log_format, messages
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.execution import Execution
-from perdure.core.folding import fold
-from perdure.core.mail import Opening, Send
-from perdure.core.paths import Key, text
+from perdure.core.paths import Key, path_text
 from perdure.core.program import program_name
-from perdure.core.rebuild import Load, rebuild
-from perdure.programs.code.context import program
+from perdure.core.replay import LoadBlob, fold_events, replay_program
 from perdure.runtime.engine import Engine
-from perdure.stores.base import Committed, Post, Store
+from perdure.stores.protocol import Committed, Post, Store
 from perdure.stores.sqlite import checkpoints as sqlite_checkpoints
-from perdure.stores.sqlite import members as sqlite_members
-from perdure.stores.sqlite import rings as sqlite_rings
+from perdure.stores.sqlite import group_commit as sqlite_writer
+from perdure.stores.sqlite import holders as sqlite_members
+from perdure.stores.sqlite import notifications as sqlite_rings
 from perdure.stores.sqlite import store as sqlite_store
-from perdure.stores.sqlite import writer as sqlite_writer
-from perdure.stores.sqlite.file import DatabaseFile
-from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.sqlite.database_file import DatabaseFile
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.audit import listening
-from perdure.testing.virtual import run
+from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
+from perdure.testing.virtual_time import run
+from tests.proof.auditor import listening
 from tests.stores.sqlite.world import database, key, tell
 from tests.stores.sqlite.world import step as one_step
 
@@ -180,7 +179,7 @@ tries: Counter[tuple[Key, str, int]] = Counter()
 
 def note() -> None:
     info = step_info()
-    tries[info.execution, text(info.path), info.attempt] += 1
+    tries[info.execution, path_text(info.path), info.attempt] += 1
 
 
 @step
@@ -309,8 +308,8 @@ class World:
 
     async def _post(self, client: Store, number: int) -> None:
         to = Key("default", "order", str(number))
-        start = messages.encode(messages.Start(1, order.code.codec.encode_args((number,), {}, "input"), 7))
-        post = Post(sends=(Send(to, f"start:{to}", start, opens=Opening(program_name("order", 0), to)),))
+        start = messages.encode_message(messages.StartMessage(1, order.code.codec.encode_args((number,), {}, "input"), 7))
+        post = Post(messages=(OutgoingMessage(to, f"start:{to}", start, opens=NewExecution(program_name("order", 0), to)),))
         while True:
             try:
                 await client.commit([post])
@@ -324,11 +323,11 @@ class World:
         for head in await store.heads():
             found = await store.read(head.key)
             assert found is not None
-            events = log.decode_all(found.rows)
-            settled = [event.path for event in events if isinstance(event, e.Settled)]
+            events = log_format.decode_rows(found.rows)
+            settled = [event.path for event in events if isinstance(event, e.SettledEvent)]
             assert len(settled) == len(set(settled)), f"{head.key} settles twice: {settled}"
-            outcomes |= {f"{head.key} {text(event.path)}": event.outcome for event in events if isinstance(event, e.Settled)}
-            ended = fold(head.key, events, head.root).ended
+            outcomes |= {f"{head.key} {path_text(event.path)}": event.outcome for event in events if isinstance(event, e.SettledEvent)}
+            ended = fold_events(head.key, events, head.root).ended
             outcomes[str(head.key)] = ended and (ended.status, ended.outcome)
             assert await replayed(store, head.key, head.root, events) is None
         return outcomes
@@ -336,12 +335,12 @@ class World:
 
 async def replayed(store: Store, key: Key, root: Key, events: Sequence[e.Event]) -> object:
     """How the program differs from what the log remembers; None if it does not."""
-    last = max(index for index, event in enumerate(events) if type(event) not in {*e.ASKED, e.Snapshot})
-    instance = program(WORKFLOWS[key.workflow], key)
-    rebuilding, answer = rebuild(Execution(key, root), events[:last], instance), cast(Any, None)
+    last = max(index for index, event in enumerate(events) if type(event) not in {*e.COMMAND_EVENTS, e.SnapshotEvent})
+    instance = new_code_program(WORKFLOWS[key.workflow], key)
+    rebuilding, answer = replay_program(Execution(key, root), events[:last], instance), cast(Any, None)
     try:
         while True:
-            asked: Load = rebuilding.send(answer)
+            asked: LoadBlob = rebuilding.send(answer)
             answer = await store.blob(asked.blob.sha256)
     except StopIteration as end:
         return end.value
@@ -437,7 +436,7 @@ async def test_an_error_that_somebody_keeps_keeps_no_lock(file: Path, monkeypatc
 
     def fail(tables: Any) -> None:
         rows = tables._execute("SELECT * FROM meta, (VALUES (1), (2))")
-        assert rows.fetchone()[0] == VERSION
+        assert rows.fetchone()[0] == SCHEMA_VERSION
         raise error_of("SQLITE_IOERR")
 
     with pytest.raises(StoreUnavailable, match=LOOK) as kept:
@@ -522,7 +521,7 @@ def refused(*_: Any) -> Any:
 
 @pytest.mark.parametrize("made", [refused, Mute, socket.socket], ids=["no sockets", "no sending", "no receiving"])
 def test_without_rings_work_goes_on_within_a_poll(file: Path, made: Any, undisturbed: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_members, "listen", sqlite_rings.listen)
+    monkeypatch.setattr(sqlite_members, "listen", sqlite_rings.start_listening)
     monkeypatch.setattr(sqlite_rings, "started", lambda *_: None)
     monkeypatch.setattr(sqlite_rings, "_socket", None)
     monkeypatch.setattr(socket, "socket", made)

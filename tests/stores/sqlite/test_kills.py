@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.base import Filter, Post
+from perdure.stores.protocol import HeadFilter, Post
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite.world import WAIT_S, database, key, opening, several, tell
 
@@ -19,8 +19,8 @@ EXECUTIONS = 12
 
 ENGINE = """
 import asyncio, os, random, secrets, sys
-from perdure.core.mail import Ack
-from perdure.stores.base import Committed
+from perdure.core.envelopes import Ack
+from perdure.stores.protocol import Committed
 from tests.stores.sqlite.world import *
 
 steps, rng = int(sys.argv[2]), random.Random(sys.argv[3])
@@ -34,7 +34,7 @@ async def work(store, me, epoch, assignment):
         ends, parks = version + 1 == steps, rng.random() < 0.3
         fields = {"status": "completed"} if ends else {"wake_at_s": 0.0} if parks else {}
         mail = (letter(key("mailbox"), token),)
-        change = step(head.key, version, row=token.encode(), epoch=epoch, holder=me, creates=False, release=ends or parks, acks=acks, sends=mail, **fields)
+        change = step(head.key, version, row=token.encode(), epoch=epoch, holder=me, creates=False, release=ends or parks, acks=acks, messages=mail, **fields)
         (answer,) = await store.commit([change])
         if not isinstance(answer, Committed):
             return
@@ -107,11 +107,11 @@ def done(file: Path) -> bool:
 def test_whatever_is_killed_nothing_is_lost_or_done_twice(tmp_path: Path, seed: int, kills: int, steps: int) -> None:
     file = tmp_path / "perdure.db"
     store = SqliteStore(file)
-    asyncio.run(store.commit([Post(sends=(opening(key("mailbox")),)), *(Post(sends=(opening(each),)) for each in several(EXECUTIONS))]))
+    asyncio.run(store.commit([Post(messages=(opening(key("mailbox")),)), *(Post(messages=(opening(each),)) for each in several(EXECUTIONS))]))
     with database(file) as connection:
         connection.execute("UPDATE heads SET program = 'of nobody', status = 'completed' WHERE id = 'mailbox'")
     acknowledged, died = chaos(file, seed, kills, steps)
-    heads = asyncio.run(store.heads(Filter(limit=1_000)))
+    heads = asyncio.run(store.heads(HeadFilter(limit=1_000)))
     rows = Counter[str]()
     for head in heads:
         log = asyncio.run(store.read(head.key))
@@ -120,9 +120,9 @@ def test_whatever_is_killed_nothing_is_lost_or_done_twice(tmp_path: Path, seed: 
         rows.update(row.decode() for row in log.rows)
     assert max(rows.values()) == 1
     assert set(acknowledged) <= rows.keys(), "what was acknowledged is there"
-    letters = [mail.key for mail in asyncio.run(store.mail(key("mailbox")))]
+    letters = [mail.key for mail in asyncio.run(store.messages(key("mailbox")))]
     assert sorted(letters) == sorted([*rows, "start"]), "what was sent with a step is there with it, once"
-    assert all(asyncio.run(store.mail(each)) == [] for each in several(EXECUTIONS))
+    assert all(asyncio.run(store.messages(each)) == [] for each in several(EXECUTIONS))
     with database(file) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     tell(f"{died} engines died, {len(acknowledged)} of {EXECUTIONS * steps} steps were acknowledged before")

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from perdure.core.paths import Key
-from perdure.stores.base import Claim, Commit, Filter
 from perdure.stores.memory import MemoryStore
-from perdure.stores.sqlite.reading import read_heads
+from perdure.stores.protocol import Claim, Commit, HeadFilter
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.conformance import Clock, World
-from perdure.testing.conformance.world import NAMES, key
+from perdure.stores.sqlite.store_rows import read_heads
+from perdure.testing.conformance import Clock, StoreWorld
+from perdure.testing.conformance.store_world import NAMES, key
 from tests.stores.lanes import SINCE, serve_lanes
 from tests.stores.sqlite.world import claim, step, tell
 
@@ -41,7 +41,7 @@ def parked(key: Key, status: str = "waiting", rows: int = 1, **fields: Any) -> l
 async def test_lanes_that_were_served_long_ago_are_forgotten(store: SqliteStore, tmp_path: Path) -> None:
     clock = store._clock
     assert isinstance(clock, Clock)
-    await serve_lanes(World(store, clock, 1))
+    await serve_lanes(StoreWorld(store, clock, 1))
     with closing(sqlite3.connect(tmp_path / "perdure.db")) as connection:
         found = connection.execute("SELECT queue, count(*), max(lane = 'again') FROM lanes GROUP BY queue").fetchall()
     assert found == [("mails", SINCE + 1, 1), ("pay", SINCE + 1, 1)]
@@ -53,7 +53,7 @@ async def test_a_prefix_is_exact_whatever_is_in_it(store: SqliteStore) -> None:
     ids = {*(name for name in NAMES if len(name) < 100), *("".join(rng.choices(letters, k=rng.randrange(5))) for _ in range(300))}
     await store.commit([parked(key(id))[0] for id in ids])
     for prefix in [*ids, *letters, highest * 3, "a" + highest, "\ud7ff" * 2]:
-        found = await store.heads(Filter(id_prefix=prefix, limit=10_000))
+        found = await store.heads(HeadFilter(id_prefix=prefix, limit=10_000))
         assert {head.key.id for head in found} == {id for id in ids if id.startswith(prefix)}, ascii(prefix)
 
 
@@ -74,7 +74,7 @@ async def test_lists_are_those_of_the_memory_store_whatever_is_asked_for(store: 
         return rng.choice(values) if rng.random() < chance else None
 
     for _ in range(400):
-        which = Filter(
+        which = HeadFilter(
             tenant=perhaps(0.3, *tenants, "nobody"),
             workflow=perhaps(0.4, *workflows, "none"),
             statuses=perhaps(0.4, *(frozenset(rng.sample([*STATUSES, "none"], count)) for count in range(4))),
@@ -110,25 +110,25 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("which", "count"),
     [
-        (Filter(), 100),
-        (Filter(statuses=frozenset({"needs_attention"})), 4),
-        (Filter(statuses=frozenset({"needs_attention", "running"})), 100),
-        (Filter(statuses=frozenset({"none"})), 0),
-        (Filter(workflow="rare"), 5),
-        (Filter(workflow="order"), 100),
-        (Filter(tenant="default"), 100),
-        (Filter(tenant="nobody"), 0),
-        (Filter(workflow="order", statuses=frozenset({"needs_attention"})), 4),
-        (Filter(tenant="default", workflow="rare", statuses=frozenset(STATUSES)), 5),
-        (Filter(id_prefix=f"{4_096:032x}"[:-2]), 100),
-        (Filter(id_prefix=f"{4_096:032x}", workflow="order"), 1),
-        (Filter(keys=(Key("default", "order", f"{5:032x}"),)), 1),
-        (Filter(root=Key("default", "order", f"{5:032x}")), 1),
-        (Filter(older_than=Key("default", "order", f"{1000:032x}"), statuses=frozenset({"running"})), 100),
-        (Filter(created_from_s=4e9), 0),
+        (HeadFilter(), 100),
+        (HeadFilter(statuses=frozenset({"needs_attention"})), 4),
+        (HeadFilter(statuses=frozenset({"needs_attention", "running"})), 100),
+        (HeadFilter(statuses=frozenset({"none"})), 0),
+        (HeadFilter(workflow="rare"), 5),
+        (HeadFilter(workflow="order"), 100),
+        (HeadFilter(tenant="default"), 100),
+        (HeadFilter(tenant="nobody"), 0),
+        (HeadFilter(workflow="order", statuses=frozenset({"needs_attention"})), 4),
+        (HeadFilter(tenant="default", workflow="rare", statuses=frozenset(STATUSES)), 5),
+        (HeadFilter(id_prefix=f"{4_096:032x}"[:-2]), 100),
+        (HeadFilter(id_prefix=f"{4_096:032x}", workflow="order"), 1),
+        (HeadFilter(keys=(Key("default", "order", f"{5:032x}"),)), 1),
+        (HeadFilter(root=Key("default", "order", f"{5:032x}")), 1),
+        (HeadFilter(older_than=Key("default", "order", f"{1000:032x}"), statuses=frozenset({"running"})), 100),
+        (HeadFilter(created_from_s=4e9), 0),
     ],
 )
-def test_a_list_looks_at_little_more_than_it_tells(many: Path, which: Filter, count: int) -> None:
+def test_a_list_looks_at_little_more_than_it_tells(many: Path, which: HeadFilter, count: int) -> None:
     steps = 0
 
     def one_more() -> None:

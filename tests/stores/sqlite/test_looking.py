@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.stores.base import Commit, Filter, Post
-from perdure.stores.sqlite.looking import SqliteLook
-from perdure.stores.sqlite.opening import file_to_look_at
+from perdure.stores.protocol import Commit, HeadFilter, Post
+from perdure.stores.sqlite.database_setup import read_only_file
+from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite import next_version
 from tests.stores.sqlite.world import key, letter, opening
@@ -19,21 +19,21 @@ from tests.stores.sqlite.world import key, letter, opening
 async def fill(store: SqliteStore) -> None:
     """An execution with a log, mail and a blob, held by somebody."""
     epoch = (await store.renew("holder", 60.0, b"about")).epoch
-    await store.commit([Post(sends=(opening(key()), letter(key())), blobs=(("a" * 64, b"blob"),))])
+    await store.commit([Post(messages=(opening(key()), letter(key())), blobs=(("a" * 64, b"blob"),))])
     await store.commit([Commit(key=key(), epoch=epoch, holder="holder", version=0, program="order@1", root=key(), row=b"row", count=1)])
 
 
 async def test_a_look_shows_what_the_store_shows(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "p.db")
     await fill(store)
-    look = SqliteLook(tmp_path / "p.db")
+    look = ReadOnlySqliteStore(tmp_path / "p.db")
     assert await look.heads() == await store.heads()
-    assert await look.heads(Filter(tenant="nobody")) == []
+    assert await look.heads(HeadFilter(tenant="nobody")) == []
     assert await look.read(key()) == await store.read(key())
-    assert await look.mail(key()) == await store.mail(key())
+    assert await look.messages(key()) == await store.messages(key())
     assert await look.blob("a" * 64) == b"blob" and await look.blob("b" * 64) is None
     assert await look.leases() == await store.leases() != []
-    assert (await look.moment()).epoch == (await store.moment()).epoch
+    assert (await look.store_time()).epoch == (await store.store_time()).epoch
     await look.close()
     await store.close()
 
@@ -45,8 +45,8 @@ async def test_looking_changes_no_byte_of_the_file_and_is_seen_by_nobody(tmp_pat
     file = tmp_path / "p.db"
     before = sha256(file.read_bytes()).digest()
     lives = sorted((tmp_path / "p.db.processes").iterdir())
-    look = SqliteLook(file)
-    for asked in (look.heads(), look.read(key()), look.mail(key()), look.leases(), look.moment()):
+    look = ReadOnlySqliteStore(file)
+    for asked in (look.heads(), look.read(key()), look.messages(key()), look.leases(), look.store_time()):
         await asked
     assert sorted((tmp_path / "p.db.processes").iterdir()) == lives
     await look.close()
@@ -57,7 +57,7 @@ async def test_looking_changes_no_byte_of_the_file_and_is_seen_by_nobody(tmp_pat
 
 def test_sqlite_refuses_to_write_what_is_only_looked_at(tmp_path: Path) -> None:
     asyncio.run(SqliteStore(tmp_path / "p.db").close())
-    connection = file_to_look_at(tmp_path / "p.db").connect()
+    connection = read_only_file(tmp_path / "p.db").connect()
     for statement in ("DELETE FROM heads", "UPDATE meta SET epoch = 5", "CREATE TABLE more (x)"):
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             connection.execute(statement)
@@ -66,7 +66,7 @@ def test_sqlite_refuses_to_write_what_is_only_looked_at(tmp_path: Path) -> None:
 
 async def test_a_look_sees_what_is_written_meanwhile(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "p.db")
-    look = SqliteLook(tmp_path / "p.db")
+    look = ReadOnlySqliteStore(tmp_path / "p.db")
     assert await look.heads() == []
     await fill(store)
     assert [head.key for head in await look.heads()] == [key()]
@@ -76,7 +76,7 @@ async def test_a_look_sees_what_is_written_meanwhile(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_not_made_and_an_older_one_not_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="there is no file"):
-        SqliteLook(tmp_path / "none.db")
+        ReadOnlySqliteStore(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []
     asyncio.run(SqliteStore(tmp_path / "old.db").close())
     with sqlite3.connect(tmp_path / "old.db") as older:
@@ -84,4 +84,4 @@ def test_a_file_that_is_not_there_is_not_made_and_an_older_one_not_upgraded(tmp_
     older.close()
     next_version.plant(monkeypatch)
     with pytest.raises(StoreError, match="perdure db upgrade"):
-        SqliteLook(tmp_path / "old.db")
+        ReadOnlySqliteStore(tmp_path / "old.db")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from perdure.cli.commands import root
-from perdure.stores.sqlite.backup import backup
-from perdure.stores.sqlite.modes import make_database_file
+from perdure.cli.command_list import root
+from perdure.stores.sqlite.backup import back_up
+from perdure.stores.sqlite.file_permissions import make_database_file
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite.test_looking import fill
 
@@ -38,7 +38,7 @@ async def test_a_new_database_and_all_beside_it_are_their_owner_s_alone(tmp_path
     found = modes(file.parent)
     assert {"p.db", "p.db-wal", "p.db-shm", "p.db.processes"} <= set(found)
     assert {name: mode for name, mode in found.items() if mode != ("700" if name == "p.db.processes" else "600")} == {}
-    backup(file, tmp_path / "copy.db")
+    back_up(file, tmp_path / "copy.db")
     assert modes(tmp_path)["copy.db"] == "600"
     await store.close()
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
-from perdure.stores.base import Post
-from perdure.stores.sqlite import opening as sqlite_opening
-from perdure.stores.sqlite.file import DatabaseFile
-from perdure.stores.sqlite.opening import check, make_beside, open_database
-from perdure.stores.sqlite.schema import VERSION
+from perdure.stores.protocol import Post
+from perdure.stores.sqlite import database_setup as sqlite_opening
+from perdure.stores.sqlite.database_file import DatabaseFile
+from perdure.stores.sqlite.database_setup import check_database, create_beside_application_tables, open_database
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.conformance.world import opening
+from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
+from perdure.testing.conformance.store_world import start_message
 from tests.stores.sqlite.world import Child, database, run, several
 
 
@@ -28,7 +28,7 @@ def made(file: Path, heads: int = 0) -> None:
 
     async def make() -> None:
         store = SqliteStore(file, synchronous="OFF")
-        await store.commit([Post(sends=tuple(opening(each) for each in several(heads)))])
+        await store.commit([Post(messages=tuple(start_message(each) for each in several(heads)))])
         await store.close()
 
     asyncio.run(make())
@@ -58,12 +58,12 @@ def test_tables_are_made_beside_those_of_another_program_which_keeps_its_own(fil
         connection.execute("CREATE TABLE accounts (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, cents INTEGER)")
         connection.execute("INSERT INTO accounts (name, cents) VALUES ('Ada', 5000)")
     for _ in range(2):
-        make_beside(file)
+        create_beside_application_tables(file)
     made(file, 3)
     with database(file) as connection:
         assert connection.execute("SELECT * FROM accounts").fetchall() == [(1, "Ada", 5000)]
         assert connection.execute("SELECT count(*) FROM heads").fetchone() == (3,)
-    assert check(file).damage == () and check(file).version == VERSION
+    assert check_database(file).damage == () and check_database(file).version == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_where_there_is_no_room_for_its_tables_nothing_is_changed(file: Path, st
         connection.execute(statement)
     content = file.read_bytes()
     with pytest.raises(StoreError, match=said):
-        make_beside(file)
+        create_beside_application_tables(file)
     assert file.read_bytes() == content
 
 
@@ -90,7 +90,7 @@ def test_the_tables_of_a_newer_perdure_are_refused_and_left_alone(file: Path) ->
     with database(file) as connection:
         connection.execute("PRAGMA user_version = 77")
     content = file.read_bytes()
-    with pytest.raises(StoreError, match=rf"written by a newer Perdure \(its tables are of version 77, known here is {VERSION}\); upgrade"):
+    with pytest.raises(StoreError, match=rf"written by a newer Perdure \(its tables are of version 77, known here is {SCHEMA_VERSION}\); upgrade"):
         SqliteStore(file)
     assert file.read_bytes() == content
 
@@ -259,12 +259,12 @@ def test_who_comes_while_another_makes_the_file_finds_it_well_at_any_moment(tmp_
 def test_a_check_tells_how_a_file_is_and_changes_nothing(file: Path) -> None:
     with Child(file) as child:
         child.ask("store.renew('one', 60)")
-        child.ask("store.commit([Post(sends=(opening(key(str(number))),)) for number in range(500)])")
-        health = check(file)
-        assert (health.version, health.version_known, health.epoch, health.mode) == (VERSION, VERSION, 1, "wal")
+        child.ask("store.commit([Post(messages=(opening(key(str(number))),)) for number in range(500)])")
+        health = check_database(file)
+        assert (health.version, health.version_known, health.epoch, health.mode) == (SCHEMA_VERSION, SCHEMA_VERSION, 1, "wal")
         assert (health.damage, health.processes) == ((), (child.pid,))
         assert health.wal_bytes > 0 and health.size_bytes > 100_000
-    assert check(file).processes == ()
+    assert check_database(file).processes == ()
 
 
 def test_a_check_finds_damage_wherever_it_is(file: Path) -> None:
@@ -275,12 +275,12 @@ def test_a_check_finds_damage_wherever_it_is(file: Path) -> None:
     for page in range(first, len(content), 4096):
         file.write_bytes(content[:page] + b"\xa5" * 4096 + content[page + 4096 :])
         with suppress(StoreDamaged):  # the tables can't even be listed
-            assert check(file).damage, page
+            assert check_database(file).damage, page
 
 
 def test_there_is_nothing_to_check_where_there_is_no_file(file: Path) -> None:
     with pytest.raises(StoreError, match="there is no file"):
-        check(file)
+        check_database(file)
     assert not file.exists()
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.stores.base import Committed, Conflict, Filter, Post, Superseded
-from perdure.stores.sqlite import lives as sqlite_lives
-from perdure.stores.sqlite import rings as sqlite_rings
+from perdure.stores.protocol import Committed, Conflict, HeadFilter, Post, Superseded
+from perdure.stores.sqlite import notifications as sqlite_rings
+from perdure.stores.sqlite import process_liveness as sqlite_lives
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing.conformance.world import key, opening
+from perdure.testing.conformance.store_world import key, start_message
 from tests.stores.sqlite.world import WAIT_S, Child, claim, database, several, step, tell, until
 
 
@@ -71,7 +71,7 @@ async def test_what_a_killed_process_held_goes_on_elsewhere_at_once(file: Path, 
     await store.renew("one", 60)
     with Child(file) as child:
         await holding(child, "two", "1", "2", lease_s=10_000)
-        child.ask("store.commit([Post(sends=(letter(queue()),))])")
+        child.ask("store.commit([Post(messages=(letter(queue()),))])")
         assert len(child.ask("store.claim(claim('two'))").work) == 1
         assert (await store.claim(claim())).executions == ()
         bell.forget()
@@ -191,7 +191,7 @@ def test_where_files_cannot_be_locked_that_is_said(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(StoreError, match=r"files can't be locked in .* \(No locks available\); put the database on a local disk"):
-        sqlite_lives.Life(tmp_path / "processes")
+        sqlite_lives.ProcessLock(tmp_path / "processes")
     assert [*(tmp_path / "processes").iterdir()] == []
 
 
@@ -199,13 +199,13 @@ def test_where_files_cannot_be_locked_that_is_said(tmp_path: Path, monkeypatch: 
 
 
 async def test_processes_ring_each_other_as_stores_of_one_process_do(file: Path, store: SqliteStore) -> None:
-    wake, news = Bell(store.on_wake), Bell(store.on_news)
+    wake, news = Bell(store.on_wake), Bell(store.on_change)
     await store.renew("one", 60)
     with Child(file) as child:
-        child.ask("store.commit([Post(sends=(opening(key()),))])")
+        child.ask("store.commit([Post(messages=(opening(key()),))])")
         wake.wait()
         wake.forget()
-        child.ask("store.commit([Post(sends=(letter(queue()),))])")
+        child.ask("store.commit([Post(messages=(letter(queue()),))])")
         wake.wait()
         news.forget()
         child.ask("store.commit([step(key('2'), news=True)])")
@@ -228,11 +228,11 @@ async def test_mail_for_what_a_process_holds_rings_that_process_alone(file: Path
         await store.commit([step(key("mine"))])
         bell.forget()
         holder.ask("rings.clear()")
-        sender.ask("store.commit([Post(sends=(letter(key('1')),))])")
+        sender.ask("store.commit([Post(messages=(letter(key('1')),))])")
         until(lambda: holder.ask("len(rings)") == 1, "the holder is rung")
         bell.forget()
         assert bell.times_s == []
-        sender.ask("store.commit([Post(sends=(letter(key('mine')),))])")
+        sender.ask("store.commit([Post(messages=(letter(key('mine')),))])")
         bell.wait()
         assert holder.ask("len(rings)") == 1
 
@@ -241,7 +241,7 @@ async def test_what_was_read_after_listening_has_not_changed_without_a_ring(file
     with Child(file) as child:
         for version in range(20):
             listener = SqliteStore(file)
-            news = Bell(listener.on_news)
+            news = Bell(listener.on_change)
             log = await listener.read(key())
             assert (log.head.version if log else 0) == version
             child.ask(f"store.commit([step(key(), {version}, news=True)])")
@@ -257,7 +257,7 @@ async def test_strays_ring_nobody(file: Path, store: SqliteStore) -> None:
         for datagram in (b"", b"x", b"x" * 8, b"x" * 9, b"x" * 60_000, store._presence._bell.token, store._presence._bell.token + b"xx"):
             stray.sendto(datagram, ("127.0.0.1", store._presence._bell.port))
     bell.forget()
-    sqlite_rings.ring(store._presence._bell, sqlite_rings.WAKE)
+    sqlite_rings.notify(store._presence._bell, sqlite_rings.WAKE_UP)
     bell.wait()
 
 
@@ -267,7 +267,7 @@ async def test_without_a_loopback_all_works_but_the_rings(file: Path, monkeypatc
     one, two = SqliteStore(file), SqliteStore(file)
     bell = Bell(one.on_wake)
     await one.renew("one", 60)
-    await two.commit([Post(sends=(opening(key()),))])
+    await two.commit([Post(messages=(start_message(key()),))])
     assert len((await one.claim(claim())).executions) == 1
     assert bell.times_s == []
     await one.close()
@@ -295,7 +295,7 @@ async def test_a_ring_comes_within_milliseconds_of_the_commit(file: Path, store:
         child.ask("store.commit([])")
         for number in range(60):
             bell.forget()
-            committed_s = child.ask(f"timed(store.commit([Post(sends=(opening(key('{number}')),))]))")
+            committed_s = child.ask(f"timed(store.commit([Post(messages=(opening(key('{number}')),))]))")
             delays_s.append(max(bell.wait() - committed_s, 0.0))
     delays_s.sort()
     tell(f"rings came {delays_s[30] * 1e3:.2f} ms (median), {delays_s[58] * 1e3:.2f} ms (p99) after the commit")
@@ -307,7 +307,7 @@ async def test_a_ring_comes_within_milliseconds_of_the_commit(file: Path, store:
 
 CLAIMS = """
 import asyncio, sys
-from perdure.core.mail import Ack
+from perdure.core.envelopes import Ack
 from tests.stores.sqlite.world import *
 
 async def main():
@@ -328,7 +328,7 @@ asyncio.run(main())
 
 def test_no_two_processes_are_given_the_same(file: Path) -> None:
     store = SqliteStore(file)
-    asyncio.run(store.commit([Post(sends=(opening(each),)) for each in several(600)]))
+    asyncio.run(store.commit([Post(messages=(start_message(each),)) for each in several(600)]))
     command, cwd = [sys.executable, "-c", CLAIMS, str(file)], Path(__file__).parents[3]
     children = [subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=cwd) for name in ("a", "b", "c")]
     for child in children:
@@ -337,7 +337,7 @@ def test_no_two_processes_are_given_the_same(file: Path) -> None:
         child.stdin.flush()
     given = [child.communicate(timeout=4 * WAIT_S)[0].split() for child in children]
     assert sorted(id for ids in given for id in ids) == sorted(each.id for each in several(600))
-    assert {head.version for head in asyncio.run(store.heads(Filter(limit=1_000)))} == {1}
+    assert {head.version for head in asyncio.run(store.heads(HeadFilter(limit=1_000)))} == {1}
     asyncio.run(store.close())
     tell(f"each got {[len(ids) for ids in given]}")
 
@@ -350,7 +350,7 @@ async def test_an_epoch_that_another_process_begins_is_known_at_once(file: Path,
     (answer,) = await store.commit([step(key(), 1)])
     assert answer == Superseded(epoch)
     assert (await store.claim(claim())).executions == ()
-    assert (await store.moment()).epoch == (await store.renew("one", 60)).epoch == epoch
+    assert (await store.store_time()).epoch == (await store.renew("one", 60)).epoch == epoch
     assert len((await store.claim(claim(epoch=epoch))).executions) == 1
 
 

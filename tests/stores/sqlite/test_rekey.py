@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import SealedPayload, StoreError, StoreUnavailable
-from perdure.core.mail import Send
-from perdure.stores.base import Commit, Committed, Post
-from perdure.stores.codecs import Codec, Compressed
-from perdure.stores.coded import CodedStore
+from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
+from perdure.stores.payload_codec import Compressed, PayloadCodec
+from perdure.stores.protocol import Commit, Committed, Post
 from perdure.stores.sqlite import rekey as rekeying
-from perdure.stores.sqlite import turns
-from perdure.stores.sqlite.backup import backup
-from perdure.stores.sqlite.opening import check
+from perdure.stores.sqlite import write_lock_queue
+from perdure.stores.sqlite.backup import back_up
+from perdure.stores.sqlite.database_setup import check_database
 from perdure.stores.sqlite.rekey import KeyUse, key_uses, rekey
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite import next_version
@@ -42,22 +42,22 @@ def blob(number: int) -> tuple[str, bytes]:
     return sha256(payload).hexdigest(), payload
 
 
-async def fill(file: Path, codec: Codec | None, executions: int = 20, rows: int = 5) -> None:
+async def fill(file: Path, codec: PayloadCodec | None, executions: int = 20, rows: int = 5) -> None:
     """Executions, one of them compacted, with mail and blobs."""
     inner = SqliteStore(file, synchronous="OFF")
-    store = inner if codec is None else CodedStore(inner, codec)
+    store = inner if codec is None else EncodedStore(inner, codec)
     changes: list[Commit | Post] = [step(each, version, row=SECRET + b"%d" % version) for each in several(executions) for version in range(rows)]
-    changes += [Post(sends=(letter(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
+    changes += [Post(messages=(letter(queue(), f"{SECRET!r} {number}"),), blobs=(blob(number),)) for number in range(executions)]
     changes += [step(key("0"), rows, row=b"last", compacted=SECRET + b" compacted")]
     assert all(isinstance(answer, Committed) for answer in await store.commit(changes))
     await inner.close()
 
 
-async def content(file: Path, codec: Codec | None, blobs: int = 20) -> list[Any]:
+async def content(file: Path, codec: PayloadCodec | None, blobs: int = 20) -> list[Any]:
     inner = SqliteStore(file, synchronous="OFF")
-    store = inner if codec is None else CodedStore(inner, codec)
+    store = inner if codec is None else EncodedStore(inner, codec)
     found: list[Any] = [await store.read(head.key) for head in await store.heads()]
-    found += [await store.mail(queue()), [await store.blob(blob(number)[0]) for number in range(blobs)]]
+    found += [await store.messages(queue()), [await store.blob(blob(number)[0]) for number in range(blobs)]]
     await inner.close()
     return found
 
@@ -75,7 +75,7 @@ async def test_everything_comes_under_the_newest_key_whatever_it_was_under_befor
     assert rekey(file, Encrypted(NEW | OLD)).done == 137
     assert rekey(file, Encrypted(NEW | OLD)).done == 0
     assert await content(file, Encrypted(NEW, required=True)) == seen
-    assert check(file).damage == ()
+    assert check_database(file).damage == ()
     with database(file) as connection:
         names = {name for (name,) in connection.execute("SELECT sha256 FROM blobs")}
     assert names == {Encrypted(NEW).names(blob(number)[0])[0] for number in range(20)}
@@ -92,14 +92,14 @@ async def test_what_was_plain_is_wiped_from_the_file_and_its_log(file: Path) -> 
     assert SECRET in raw(file, file.with_name("perdure.db-wal"))
     assert rekey(file, Encrypted(OLD)).wiped
     assert blob(1)[1][:30] not in raw(file, file.with_name("perdure.db-wal"))
-    backup(file, file.with_name("backup.db"))
+    back_up(file, file.with_name("backup.db"))
     assert blob(1)[1][:30] not in raw(file.with_name("backup.db"))
     await reader.close()
 
 
 async def test_what_was_deleted_before_is_wiped_by_making_the_file_anew(file: Path) -> None:
     store = SqliteStore(file, synchronous="OFF")
-    await store.commit([Post(sends=(letter(queue(), "kept"), *(Send(queue(), str(number), SECRET * 20) for number in range(200))))])
+    await store.commit([Post(messages=(letter(queue(), "kept"), *(OutgoingMessage(queue(), str(number), SECRET * 20) for number in range(200))))])
     await store.close()
     with database(file) as connection:
         connection.execute("PRAGMA secure_delete = OFF")  # as SQLite is, unless who built it had another idea
@@ -134,7 +134,7 @@ async def test_where_encryption_is_required_what_is_plain_is_not_taken_for_true(
 async def test_what_an_engine_writes_between_reading_and_replacing_is_not_overwritten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(file, Encrypted(OLD), 3)
     with database(file) as other:
-        begin = turns.begin_in_turn
+        begin = write_lock_queue.begin_write
 
         def changed_before(*given: Any) -> None:
             other.execute("UPDATE log SET row = x'01' WHERE rowid = 7")
@@ -151,7 +151,7 @@ async def test_what_an_engine_writes_between_reading_and_replacing_is_not_overwr
 
 async def test_a_blob_is_found_while_it_gets_its_new_name(file: Path) -> None:
     await fill(file, Encrypted(OLD), 1)
-    store = CodedStore(SqliteStore(file), Encrypted(NEW | OLD))
+    store = EncodedStore(SqliteStore(file), Encrypted(NEW | OLD))
     found = store.inner.blob
 
     async def renamed_meanwhile(name: str) -> bytes | None:
@@ -168,7 +168,7 @@ async def test_a_blob_is_found_while_it_gets_its_new_name(file: Path) -> None:
 
 async def test_what_engines_with_an_older_first_key_write_meanwhile_is_told_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(file, Encrypted(OLD), 3)
-    store, version = CodedStore(SqliteStore(file, synchronous="OFF"), Encrypted(OLD | NEW)), 0
+    store, version = EncodedStore(SqliteStore(file, synchronous="OFF"), Encrypted(OLD | NEW)), 0
 
     def written(*_: object) -> None:
         nonlocal version
@@ -218,9 +218,9 @@ print("done", flush=True)
 WRITER = """
 import asyncio, sys
 from hashlib import sha256
-from perdure.stores.base import Committed
+from perdure.stores.protocol import Committed
 from tests.stores.sqlite.world import *
-from perdure.stores.coded import CodedStore
+from perdure.stores.encoded_store import CodedStore
 from perdure.stores.encryption import Encrypted, parse_keys
 
 async def main():
@@ -230,7 +230,7 @@ async def main():
         payload = b"blob %d" % version * 500
         name = sha256(payload).hexdigest()
         sends, compacted = (letter(queue(), f"mail {version}"),), b"compacted %d" % version if version % 50 == 49 else None
-        (answer,) = await store.commit([step(key("busy"), version, row=b"row %d" % version, sends=sends, blobs=((name, payload),), compacted=compacted)])
+        (answer,) = await store.commit([step(key("busy"), version, row=b"row %d" % version, messages=sends, blobs=((name, payload),), compacted=compacted)])
         assert isinstance(answer, Committed), answer
         version = answer.version
         log = await store.read(key("busy"))
@@ -301,7 +301,7 @@ async def test_killed_again_and_again_it_is_resumed_and_engines_lose_nothing(fil
     assert [log for log in logs if log is not busy] == seen[:-2] and blobs == seen[-1]
     assert mail[: len(seen[-2])] == seen[-2] and len(mail) == len(seen[-2]) + busy.head.version
     assert busy.head.version >= acknowledged[-1]
-    assert check(file).damage == ()
+    assert check_database(file).damage == ()
     tell(f"left after each kill: {left}; {busy.head.version} commits of another process meanwhile")
 
 
@@ -310,7 +310,7 @@ def under_old(file: Path) -> int:
 
 
 async def test_a_reader_that_holds_an_old_moment_sees_the_old_payloads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "EMPTY_MAX_S", 0.2)
+    monkeypatch.setattr(write_lock_queue, "EMPTY_MAX_S", 0.2)
     await fill(file, Encrypted(OLD), 2)
     with database(file) as reader:
         reader.execute("BEGIN")

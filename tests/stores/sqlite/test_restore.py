@@ -18,18 +18,24 @@ from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
-from perdure.stores.base import Commit, Filter
-from perdure.stores.sqlite.backup import backup
-from perdure.stores.sqlite.looking import SqliteLook
-from perdure.stores.sqlite.opening import check, upgrade
+from perdure.stores.protocol import Commit, HeadFilter
+from perdure.stores.sqlite.backup import back_up, restore
+from perdure.stores.sqlite.database_setup import check_database, upgrade_database
+from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.rekey import key_uses
-from perdure.stores.sqlite.restore import restore
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.write_ahead_log import mismatch
+from perdure.stores.sqlite.write_ahead_log import log_mismatch
 from tests.stores.sqlite.killed import in_a_child, killed_at
 from tests.stores.sqlite.world import Child, database, key, several, step
 
-OPENERS: list[Callable[[Path], object]] = [SqliteStore, SqliteLook, check, upgrade, key_uses, lambda file: backup(file, file.with_name("other.db"))]
+OPENERS: list[Callable[[Path], object]] = [
+    SqliteStore,
+    ReadOnlySqliteStore,
+    check_database,
+    upgrade_database,
+    key_uses,
+    lambda file: back_up(file, file.with_name("other.db")),
+]
 
 
 def wal(file: Path) -> Path:
@@ -60,14 +66,14 @@ def ids(file: Path) -> dict[str, int]:
     """The executions of a database, with their versions."""
     store = SqliteStore(file, synchronous="OFF")
     try:
-        return {head.key.id: head.version for head in asyncio.run(store.heads(Filter(limit=1_000)))}
+        return {head.key.id: head.version for head in asyncio.run(store.heads(HeadFilter(limit=1_000)))}
     finally:
         asyncio.run(store.close())
 
 
 def saved(file: Path, target: Path) -> Path:
     """A backup."""
-    backup(file, target)
+    back_up(file, target)
     return target
 
 
@@ -102,12 +108,12 @@ def test_an_older_or_a_newer_copy_of_the_same_database_is_not_mixed_with_its_log
     asyncio.run(SqliteStore(file).close())
     newer = Path(shutil.copy(file, file.with_name("newer")))
     killed(file, [step(key("c"))], [step(key("c"), 1)])
-    assert mismatch(file, wal(file)) == ""
-    assert "it goes on behind transaction" in mismatch(older, wal(file))
+    assert log_mismatch(file, wal(file)) == ""
+    assert "it goes on behind transaction" in log_mismatch(older, wal(file))
     killed(newer, [step(key("d"))])
     asyncio.run(SqliteStore(newer).close())
-    assert "it ends at transaction" in mismatch(newer, log)
-    assert mismatch(older, log) == "", "the log was begun on that very copy"
+    assert "it ends at transaction" in log_mismatch(newer, log)
+    assert log_mismatch(older, log) == "", "the log was begun on that very copy"
 
 
 def test_a_database_that_was_copied_with_its_log_is_opened(crashed: Path) -> None:
@@ -135,7 +141,7 @@ async def test_a_user_s_transaction_is_counted_once_whatever_lies_in_it(file: Pa
         user.execute("CREATE TABLE sales (number INTEGER)")
         assert user.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
         await sell(user, store, key("b"), times=3, ends="COMMIT")
-        assert mismatch(file, wal(file)) == ""
+        assert log_mismatch(file, wal(file)) == ""
         (counted,) = user.execute("SELECT writes FROM meta").fetchone()
         await sell(user, store, key("c"), times=2, ends="ROLLBACK")
         await sell(user, store, key("d"), times=2, ends="COMMIT")
@@ -165,7 +171,7 @@ async def test_a_log_always_belongs_to_its_own_database_whatever_carries_it_over
                     row = bytes(rng.choice([10, 9_000]))
                     await rng.choice(stores).commit([step(one, versions[one], row=row) for one in chosen])
                     versions.update({one: versions[one] + 1 for one in chosen})
-            assert mismatch(file, wal(file)) == "", f"seed {seed}"
+            assert log_mismatch(file, wal(file)) == "", f"seed {seed}"
     for store in stores:
         await store.close()
 
@@ -175,7 +181,7 @@ def test_a_log_that_was_never_whole_belongs_to_any_database(crashed: Path) -> No
     shutil.copy(crashed.with_name("backup.db"), crashed)
     for torn in (b"", content[:20], content[:16] + b"other salts, so that nothing fits" + content[49:], content[:500]):
         wal(crashed).write_bytes(torn)
-        assert mismatch(crashed, wal(crashed)) == ""
+        assert log_mismatch(crashed, wal(crashed)) == ""
 
 
 async def test_a_process_whose_database_was_overwritten_stops_and_leaves_what_is_there_now(file: Path) -> None:
@@ -203,7 +209,7 @@ def test_what_is_restored_has_a_later_epoch_than_the_database_and_the_backup_had
     done = restore(crashed.with_name("backup.db"), crashed, replace=True)
     assert (done.epoch, done.executions) == (7_777_777_778, 10)
     store = SqliteStore(crashed)
-    assert asyncio.run(store.moment()).epoch == done.epoch
+    assert asyncio.run(store.store_time()).epoch == done.epoch
     asyncio.run(store.close())
 
 
@@ -247,7 +253,7 @@ def by_a_store(file: Path) -> Iterator[None]:
 
 @contextmanager
 def by_a_look(file: Path) -> Iterator[None]:
-    look = SqliteLook(file)
+    look = ReadOnlySqliteStore(file)
     asyncio.run(look.heads())
     yield
     asyncio.run(look.close())
@@ -270,7 +276,7 @@ def test_a_database_that_is_in_use_is_not_replaced(crashed: Path, used: Callable
 
 def found_in(file: Path) -> str:
     """Which database is there."""
-    if mismatch(file, wal(file)):
+    if log_mismatch(file, wal(file)):
         with pytest.raises(StoreDamaged, match="do not belong together"):
             ids(file)
         return "refused"
@@ -307,6 +313,6 @@ def test_engines_decide_nothing_more_that_they_began_before_it(crashed: Path) ->
     restore(crashed.with_name("backup.db"), crashed, replace=True)
     with Child(crashed) as child:
         assert "Superseded" in repr(child.ask("store.commit([step(key('0'), 1)])"))
-        epoch = child.ask("store.moment()").epoch
+        epoch = child.ask("store.store_time()").epoch
         child.ask("store.renew('two', 60)")
         assert len(child.ask(f"store.claim(claim('two', {epoch}))").executions) == 10, "what a dead process held goes on"

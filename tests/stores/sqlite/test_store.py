@@ -11,16 +11,31 @@ from typing import Any
 
 import pytest
 
+from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import StoreUnavailable
-from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
-from perdure.stores.base import ALL, Answer, Claim, Claimed, Committed, Filter, Head, Lease, Limits, Log, Moment, Post, QueueStand, Store
-from perdure.stores.blob_removal import BlobRemoval
-from perdure.stores.sqlite import members as sqlite_members
+from perdure.stores.blob_marks import BlobRemoval
+from perdure.stores.protocol import (
+    ALL_HEADS,
+    ChangeAnswer,
+    Claim,
+    Claimed,
+    Committed,
+    Head,
+    HeadFilter,
+    HolderStatus,
+    Post,
+    QueueLimits,
+    QueueStatus,
+    Store,
+    StoredLog,
+    StoreTime,
+)
+from perdure.stores.secret_vault import Vault
+from perdure.stores.sqlite import holders as sqlite_members
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.vault import Vault
 from perdure.testing.conformance import Clock, StoreConformance
-from perdure.testing.conformance.world import key, letter, opening, queue
+from perdure.testing.conformance.store_world import key, plain_message, queue, start_message
 from tests.stores import test_differential as walk
 from tests.stores.sqlite.world import Child, claim, several, step
 
@@ -47,44 +62,44 @@ class InTurns:
     def vault(self) -> Vault:
         return next(self._turns).vault
 
-    async def commit(self, changes: Any) -> list[Answer]:
+    async def commit(self, changes: Any) -> list[ChangeAnswer]:
         return await next(self._turns).commit(changes)
 
     async def claim(self, claim: Claim) -> Claimed:
         return await next(self._turns).claim(claim)
 
-    async def limit(self, queue: str, limits: Limits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         await next(self._turns).limit(queue, limits)
 
-    async def queues(self) -> list[QueueStand]:
+    async def queues(self) -> list[QueueStatus]:
         return await next(self._turns).queues()
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         return await next(self._turns).read(key, after)
 
-    async def heads(self, which: Filter = ALL) -> list[Head]:
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         return await next(self._turns).heads(which)
 
-    async def mail(self, to: Address) -> list[Mail]:
-        return await next(self._turns).mail(to)
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        return await next(self._turns).messages(to)
 
-    async def there(self, mail: Sequence[Ack]) -> list[bool]:
-        return await next(self._turns).there(mail)
+    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+        return await next(self._turns).are_queued(mail)
 
-    async def moment(self) -> Moment:
-        return await next(self._turns).moment()
+    async def store_time(self) -> StoreTime:
+        return await next(self._turns).store_time()
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         return await next(self._turns).renew(holder, lease_s, about)
 
-    async def leases(self) -> list[Lease]:
+    async def leases(self) -> list[HolderStatus]:
         return await next(self._turns).leases()
 
     async def relay(self, limit: int = 100) -> int:
         return await next(self._turns).relay(limit)
 
-    async def sweep(self, limit: int = 100) -> list[Mail]:
-        return await next(self._turns).sweep(limit)
+    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
+        return await next(self._turns).drop_expired(limit)
 
     async def raise_epoch(self) -> int:
         return await next(self._turns).raise_epoch()
@@ -102,8 +117,8 @@ class InTurns:
     def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._on([store.on_wake(ring) for store in self.stores])
 
-    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
-        return self._on([store.on_news(ring) for store in self.stores])
+    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._on([store.on_change(ring) for store in self.stores])
 
     def _on(self, stops: list[Callable[[], None]]) -> Callable[[], None]:
         def stop() -> None:
@@ -149,7 +164,7 @@ async def test_what_was_acknowledged_is_there_when_the_file_is_opened_again(file
     clock = Clock()
     before = SqliteStore(file, clock)
     await before.renew("one", 60)
-    await before.commit([Post(sends=(opening(key()), letter(key("waiting")), letter(queue())), blobs=(("blob", b"bytes"),))])
+    await before.commit([Post(messages=(start_message(key()), plain_message(key("waiting")), plain_message(queue())), blobs=(("blob", b"bytes"),))])
     await before.claim(claim())
     await before.commit([step(key("2")), step(key("2"), 1)])
     epoch = await before.raise_epoch()
@@ -157,13 +172,13 @@ async def test_what_was_acknowledged_is_there_when_the_file_is_opened_again(file
     await before.close()
     after = SqliteStore(file, clock)
     assert await everything(after) == seen
-    assert (await after.renew("two", 60)).epoch == (await after.moment()).epoch == epoch
+    assert (await after.renew("two", 60)).epoch == (await after.store_time()).epoch == epoch
     await after.close()
 
 
-async def everything(store: Store) -> tuple[list[Head], list[Log | None], list[object], bytes | None]:
+async def everything(store: Store) -> tuple[list[Head], list[StoredLog | None], list[object], bytes | None]:
     logs = [await store.read(head.key) for head in await store.heads()]
-    mail = [await store.mail(to) for to in (key(), key("2"), key("waiting"), queue())]
+    mail = [await store.messages(to) for to in (key(), key("2"), key("waiting"), queue())]
     return await store.heads(), logs, [*mail], await store.blob("blob")
 
 
@@ -171,7 +186,7 @@ async def test_all_holders_are_dead_when_the_file_is_opened_again(file: Path) ->
     before = SqliteStore(file, Clock())
     await before.renew("one", 60)
     await before.renew("two", 60)
-    await before.commit([Post(sends=(opening(key("1")), letter(queue())))])
+    await before.commit([Post(messages=(start_message(key("1")), plain_message(queue())))])
     await before.claim(claim())
     await before.commit([step(key("2"))])
     await before.close()
@@ -189,13 +204,13 @@ async def test_all_holders_are_dead_when_the_file_is_opened_again(file: Path) ->
 
 async def test_numbers_of_mail_go_on_when_the_file_is_opened_again(file: Path) -> None:
     before = SqliteStore(file, Clock())
-    await before.commit([Post(sends=(letter(key()),))])
-    (first,) = await before.mail(key())
+    await before.commit([Post(messages=(plain_message(key()),))])
+    (first,) = await before.messages(key())
     await before.commit([Post(acks=(Ack(key(), first.key),))])
     await before.close()
     after = SqliteStore(file, Clock())
-    await after.commit([Post(sends=(letter(key()),))])
-    assert [mail.number > first.number for mail in await after.mail(key())] == [True]
+    await after.commit([Post(messages=(plain_message(key()),))])
+    assert [mail.number > first.number for mail in await after.messages(key())] == [True]
     await after.close()
 
 
@@ -220,7 +235,7 @@ async def test_what_a_lone_process_left_in_its_log_is_recovered_by_the_next(file
         child.signal(signal.SIGKILL)
     assert file.with_name("perdure.db-wal").stat().st_size > 100_000
     store = SqliteStore(file)
-    assert len(await store.heads(Filter(limit=10_000))) == 200
+    assert len(await store.heads(HeadFilter(limit=10_000))) == 200
     await store.close()
     assert not file.with_name("perdure.db-wal").exists()
 
@@ -260,7 +275,7 @@ def test_a_store_may_be_used_in_one_event_loop_after_another(file: Path) -> None
 
 async def test_a_holder_is_renewed_by_another_thread_while_the_loop_is_busy_or_stands_still(file: Path) -> None:
     store = SqliteStore(file)
-    renewed: list[Moment] = []
+    renewed: list[StoreTime] = []
 
     def renew(times: int) -> threading.Thread:
         async def again() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.sqlite import time as sqlite_time
+from perdure.stores.sqlite import steady_clock as sqlite_time
+from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock, boot_id, later_anchor, steady_time
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.time import Anchor, SteadyClock, boot_id, later, reckoned
 
 
 class Clocks:
@@ -110,12 +110,12 @@ def test_an_anchor_of_another_boot_is_of_no_use() -> None:
 def test_where_boots_have_no_names_an_anchor_of_an_earlier_one_is_never_ahead() -> None:
     before = Anchor(1e9, 400.0, "")
     for up_s in (1.0, 399.0, 401.0, 1e6):  # It is at least so long ago.
-        assert reckoned(before, 0.0, up_s) <= 1e9 + up_s
+        assert steady_time(before, 0.0, up_s) <= 1e9 + up_s
 
 
 def test_an_older_anchor_turns_nothing_back() -> None:
     older, newer = Anchor(1e9, 500.0, "boot"), Anchor(1e9 + 10, 510.0, "boot")
-    assert later(older, newer) == later(newer, older) == newer
+    assert later_anchor(older, newer) == later_anchor(newer, older) == newer
     clocks = Clocks()
     clock = clocks.process()
     clocks.advance(100)
@@ -143,7 +143,7 @@ def test_stores_of_different_processes_share_the_anchor_through_the_file(tmp_pat
         clocks.advance(10)
         three = store()
         for late in (one, two, three):
-            assert (await late.moment()).now_s == pytest.approx(1e9 + 9)
+            assert (await late.store_time()).now_s == pytest.approx(1e9 + 9)
         assert (await two.renew("two", 60)).now_s == pytest.approx(1e9 + 9)
         for each in (one, two, three):
             await each.close()

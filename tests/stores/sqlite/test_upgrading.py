@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.stores.sqlite.looking import SqliteLook
-from perdure.stores.sqlite.opening import check, upgrade
-from perdure.stores.sqlite.schema import OLDEST, VERSION, Step
+from perdure.stores.sqlite.database_setup import check_database, upgrade_database
+from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.table_schema import OLDEST_SCHEMA_VERSION, SCHEMA_VERSION, SchemaStep
 from perdure.testing.conformance import Clock
-from perdure.testing.conformance.world import key
+from perdure.testing.conformance.store_world import key
 from tests.stores.sqlite import next_version
 from tests.stores.sqlite.next_version import NEXT
 from tests.stores.sqlite.test_looking import fill
@@ -62,16 +62,16 @@ async def test_a_file_is_upgraded_with_all_that_is_in_it_and_once(file: Path, pl
     await store.close()
     with database(file) as connection:
         assert connection.execute("SELECT note FROM heads").fetchall() == [(key().id,)]
-    assert upgrade(file) == [] and check(file).damage == ()
+    assert upgrade_database(file) == [] and check_database(file).damage == ()
     assert not file.with_name("perdure.db.lock").exists()
 
 
-@pytest.mark.parametrize("older", range(1, OLDEST))
+@pytest.mark.parametrize("older", range(1, OLDEST_SCHEMA_VERSION))
 def test_a_file_of_a_development_version_is_refused_and_stays_as_it_is(file: Path, older: int) -> None:
     with database(file) as connection:
         connection.execute(f"PRAGMA user_version = {older}")
     before = file.read_bytes()
-    for attempt in (SqliteStore, upgrade, check, SqliteLook):
+    for attempt in (SqliteStore, upgrade_database, check_database, ReadOnlySqliteStore):
         with pytest.raises(StoreError, match=rf"was written by a development version of Perdure \(its tables are of version {older}, .*name a new file"):
             attempt(file)
     assert file.read_bytes() == before
@@ -91,8 +91,10 @@ def test_a_file_whose_tables_are_not_what_their_version_says_is_refused_and_stay
     with database(file) as connection:
         connection.execute(change)
     before = content(file)
-    for attempt in (SqliteStore, SqliteLook):
-        with pytest.raises(StoreError, match=rf"has tables of version {VERSION} that differ from those of this Perdure, at {where}: .*; name a new file"):
+    for attempt in (SqliteStore, ReadOnlySqliteStore):
+        with pytest.raises(
+            StoreError, match=rf"has tables of version {SCHEMA_VERSION} that differ from those of this Perdure, at {where}: .*; name a new file"
+        ):
             attempt(file)
     assert content(file) == before
 
@@ -107,28 +109,30 @@ def test_tables_and_indexes_of_others_do_not_matter(file: Path) -> None:
 def test_a_file_that_another_process_is_upgrading_stays_as_it_is(file: Path, planted: pytest.MonkeyPatch) -> None:
     lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    for attempt in (SqliteStore, upgrade):
+    for attempt in (SqliteStore, upgrade_database):
         with pytest.raises(StoreError, match="must be upgraded, and another process has it open; end all that use it, and run `perdure db upgrade`"):
             attempt(file)
-    assert version(file) == VERSION
+    assert version(file) == SCHEMA_VERSION
     os.close(lock)
-    assert upgrade(file) == [f"version {NEXT}: let executions have a note"]
+    assert upgrade_database(file) == [f"version {NEXT}: let executions have a note"]
 
 
 def test_a_file_that_other_processes_have_open_stays_as_it_is_and_they_are_named(file: Path, planted: pytest.MonkeyPatch) -> None:
     with Child(file) as child:
         child.ask("store.renew('one', 60)")
         with pytest.raises(StoreError, match=f"process {child.pid} has it open"):
-            upgrade(file)
-        assert version(file) == VERSION
-    assert upgrade(file) == [f"version {NEXT}: let executions have a note"]
+            upgrade_database(file)
+        assert version(file) == SCHEMA_VERSION
+    assert upgrade_database(file) == [f"version {NEXT}: let executions have a note"]
 
 
 async def test_a_store_whose_file_is_upgraded_under_it_says_so(file: Path) -> None:
     store = SqliteStore(file, synchronous="OFF")
     with database(file) as connection:
         connection.execute("UPDATE meta SET version = version + 1")
-    with pytest.raises(StoreError, match=rf"was upgraded while it was open \(its tables are of version {VERSION + 1} now, known here is {VERSION}\)"):
+    with pytest.raises(
+        StoreError, match=rf"was upgraded while it was open \(its tables are of version {SCHEMA_VERSION + 1} now, known here is {SCHEMA_VERSION}\)"
+    ):
         await store.renew("one", 60)
     await store.close()
 
@@ -139,18 +143,18 @@ def test_a_step_that_fails_leaves_the_version_before(file: Path, monkeypatch: py
         raise sqlite3.OperationalError("planted")
 
     before = content(file)
-    next_version.plant(monkeypatch, Step(NEXT, "fail", fail))
+    next_version.plant(monkeypatch, SchemaStep(NEXT, "fail", fail))
     with pytest.raises(StoreError, match="planted"):
-        upgrade(file)
+        upgrade_database(file)
     assert content(file) == before
-    assert version(file) == VERSION
+    assert version(file) == SCHEMA_VERSION
 
 
 STOPPED_IN_THE_MIDDLE = """
 import sys
 from pathlib import Path
 import pytest
-from perdure.stores.sqlite.opening import upgrade
+from perdure.stores.sqlite.database_setup import upgrade
 from tests.stores.sqlite import next_version
 
 def stand_still(connection):
@@ -165,7 +169,7 @@ UPGRADING = """
 import sys
 from pathlib import Path
 import pytest
-from perdure.stores.sqlite.opening import upgrade
+from perdure.stores.sqlite.database_setup import upgrade
 from tests.stores.sqlite import next_version
 
 next_version.plant(pytest.MonkeyPatch())
@@ -179,7 +183,7 @@ def test_an_upgrade_that_is_killed_leaves_the_version_before_and_another_waits_f
         assert first.stdout is not None and first.stdout.readline() == "done, but not committed\n"
         with subprocess.Popen([sys.executable, "-c", UPGRADING, str(file)], stdout=subprocess.PIPE, text=True, cwd=here) as second:
             until(lambda: f"{file}.lock" in opened_by(second.pid), "the second waits for the lock")
-            assert version(file) == VERSION
+            assert version(file) == SCHEMA_VERSION
             first.send_signal(signal.SIGKILL)
             assert second.communicate()[0].startswith(f"['version {NEXT}: ")
     assert version(file) == NEXT

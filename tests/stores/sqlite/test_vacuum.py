@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.async_upkeep import AsyncUpkeep
+from perdure.async_maintenance import AsyncUpkeep
 from perdure.core import events as e
-from perdure.core import log, values
+from perdure.core import log_format, values
 from perdure.core.errors import StoreError
-from perdure.core.ops import Ok
+from perdure.core.operations import Success
 from perdure.core.paths import Key
-from perdure.stores.base import Commit, Committed, Filter
-from perdure.stores.sqlite.opening import check, make_beside
+from perdure.stores.protocol import Commit, Committed, HeadFilter
+from perdure.stores.sqlite.database_setup import check_database, create_beside_application_tables
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.vacuum import vacuum
 from tests.stores.sqlite.killed import begun, killed_at
@@ -26,8 +26,11 @@ ENDED_S = 1_000_000_000.0
 def ended(number: int, size: int) -> Commit:
     """An execution that ended long ago."""
     key = Key("default", "plain", f"n{number:03}")
-    events: list[e.Event] = [e.Started(1, ENDED_S, values.encode("x" * size, "the input")), e.Ended("completed", Ok(values.encode(number, "it")), ENDED_S)]
-    row, state = log.encode(events), {"status": "completed", "ended_at_s": ENDED_S, "release": True, "creates": True}
+    events: list[e.Event] = [
+        e.StartedEvent(1, ENDED_S, values.encode("x" * size, "the input")),
+        e.EndedEvent("completed", Success(values.encode(number, "it")), ENDED_S),
+    ]
+    row, state = log_format.encode_row(events), {"status": "completed", "ended_at_s": ENDED_S, "release": True, "creates": True}
     return Commit(key=key, epoch=1, holder="one", version=0, program="plain@1", root=key, row=row, count=2, **state)  # type: ignore[arg-type]  # as they are named
 
 
@@ -58,7 +61,7 @@ def versions(file: Path) -> list[int]:
         store = SqliteStore(file, synchronous="OFF")
         try:
             assert await AsyncUpkeep(store).verify() == []
-            return [head.version for head in await store.heads(Filter(limit=1_000))]
+            return [head.version for head in await store.heads(HeadFilter(limit=1_000))]
         finally:
             await store.close()
 
@@ -93,13 +96,13 @@ def test_others_write_meanwhile_and_lose_nothing(file: Path) -> None:
     vacuum(file)
     with database(file) as connection:
         assert connection.execute("SELECT count(*) FROM log JOIN heads ON number = execution WHERE id = 'busy'").fetchone() == (1_000,)
-    assert check(file).damage == () and check(file).free_bytes == 0
+    assert check_database(file).damage == () and check_database(file).free_bytes == 0
 
 
 def test_the_database_of_another_program_is_not_made_anew_for_it(file: Path) -> None:
     with database(file) as connection:
         connection.execute("CREATE TABLE accounts (number)")
-    make_beside(file)
+    create_beside_application_tables(file)
     with pytest.raises(StoreError, match="was not made for giving pages back"):
         vacuum(file)
 
@@ -116,12 +119,12 @@ def test_killed_anywhere_each_execution_is_removed_or_not_and_the_rest_follows(t
     for forget_ids, left in ((False, {2, 3}), (True, {2})):
         for number in count(offset, EVERY):
             died = killed_at(number, lambda forget_ids=forget_ids: (prune(file, forget_ids), vacuum(file)))  # type: ignore[misc]  # mypy can't infer the default
-            assert check(file).damage == ()
+            assert check_database(file).damage == ()
             assert set(versions(file)) <= left
             prune(file, forget_ids)
             vacuum(file)
             assert versions(file) == ([] if forget_ids else [3] * 12)
-            assert check(file).free_bytes == 0
+            assert check_database(file).free_bytes == 0
             for one in tmp_path.glob("perdure.db-*"):
                 one.unlink()
             file.write_bytes(content)

@@ -17,15 +17,15 @@ import pytest
 
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.stores.base import Committed
+from perdure.stores.protocol import Committed
 from perdure.stores.sqlite import checkpoints as sqlite_checkpoints
-from perdure.stores.sqlite import writer as sqlite_writer
-from perdure.stores.sqlite.file import DatabaseFile
+from perdure.stores.sqlite import group_commit as sqlite_writer
+from perdure.stores.sqlite.database_file import DatabaseFile
+from perdure.stores.sqlite.group_commit import FILE_CHECK_S
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.turns import IMPATIENCE_S, PATIENCE_S, RETRY_S, TURN_S, Turns
-from perdure.stores.sqlite.writer import CHECK_S
+from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S, WAITER_GRACE_S, WAITER_IGNORED_S, WRITE_SLICE_S, WriteLockQueue
 from perdure.testing.conformance import Clock
-from perdure.testing.conformance.world import key
+from perdure.testing.conformance.store_world import key
 from tests.stores.sqlite.world import WAIT_S, Child, claim, database, several, step, tell
 
 
@@ -206,7 +206,7 @@ class Turn:
     """A process that writes, and another that may wait, in a time of their own."""
 
     def __init__(self, directory: Path) -> None:
-        self.writing, self.waiting = Turns(directory / "new"), Turns(directory / "new")
+        self.writing, self.waiting = WriteLockQueue(directory / "new"), WriteLockQueue(directory / "new")
         self.now_s = 100.0
         assert not self.writing.gives_way(self.now_s)
 
@@ -222,35 +222,35 @@ class Turn:
         """Whether it still gives way after so long."""
         ends_s = self.now_s + for_s
         while self.now_s < ends_s and self.writing.gives_way(self.now_s):
-            self.now_s += RETRY_S
+            self.now_s += LOCK_RETRY_S
         return self.writing.gives_way(self.now_s)
 
 
 def test_who_has_had_its_turn_gives_way_to_who_waits_until_nobody_does(tmp_path: Path) -> None:
     turn = Turn(tmp_path)
-    assert not turn.write_on(TURN_S * 2), "nobody waits"
+    assert not turn.write_on(WRITE_SLICE_S * 2), "nobody waits"
     turn.waiting.wait()
     turn.waiting.wait()
-    assert not turn.write_on(TURN_S / 2)
-    assert turn.write_on(TURN_S)
-    assert turn.give_way(PATIENCE_S / 2)
+    assert not turn.write_on(WRITE_SLICE_S / 2)
+    assert turn.write_on(WRITE_SLICE_S)
+    assert turn.give_way(WAITER_GRACE_S / 2)
     turn.waiting.go()
-    assert not turn.give_way(RETRY_S)
+    assert not turn.give_way(LOCK_RETRY_S)
     turn.waiting.wait()
-    assert not turn.write_on(TURN_S / 2), "and begins a turn anew"
-    assert turn.write_on(TURN_S)
+    assert not turn.write_on(WRITE_SLICE_S / 2), "and begins a turn anew"
+    assert turn.write_on(WRITE_SLICE_S)
     turn.waiting.close()
-    assert not turn.give_way(RETRY_S), "who dies no longer waits"
+    assert not turn.give_way(LOCK_RETRY_S), "who dies no longer waits"
     turn.writing.close()
 
 
 def test_who_waits_and_never_comes_costs_little(tmp_path: Path) -> None:
     turn = Turn(tmp_path)
     turn.waiting.wait()
-    assert turn.write_on(TURN_S * 2)
-    assert not turn.give_way(PATIENCE_S * 2)
-    assert not turn.write_on(IMPATIENCE_S / 2)
-    assert turn.write_on(IMPATIENCE_S)
+    assert turn.write_on(WRITE_SLICE_S * 2)
+    assert not turn.give_way(WAITER_GRACE_S * 2)
+    assert not turn.write_on(WAITER_IGNORED_S / 2)
+    assert turn.write_on(WAITER_IGNORED_S)
     turn.waiting.close()
     turn.writing.close()
 
@@ -258,12 +258,12 @@ def test_who_waits_and_never_comes_costs_little(tmp_path: Path) -> None:
 def test_who_waits_itself_and_who_pauses_gives_way_to_nobody(tmp_path: Path) -> None:
     turn = Turn(tmp_path)
     turn.waiting.wait()
-    turn.write_on(TURN_S / 2)
-    turn.now_s += 2 * TURN_S
+    turn.write_on(WRITE_SLICE_S / 2)
+    turn.now_s += 2 * WRITE_SLICE_S
     assert not turn.writing.gives_way(turn.now_s), "in its pause anybody could have come"
     turn.writing.wait()
-    assert not turn.write_on(TURN_S * 2)
-    other = Turns(tmp_path / "new")
+    assert not turn.write_on(WRITE_SLICE_S * 2)
+    other = WriteLockQueue(tmp_path / "new")
     assert other._somebody_waits()
     turn.writing.close()
     turn.waiting.close()
@@ -413,7 +413,7 @@ async def test_a_connection_that_fails_to_read_is_made_anew(file: Path, statemen
 
 def move(file: Path, to: Path) -> None:
     file.replace(to)
-    time.sleep(2 * CHECK_S)
+    time.sleep(2 * FILE_CHECK_S)
 
 
 async def test_a_file_that_is_deleted_is_missed_and_nothing_takes_its_place(file: Path, store: SqliteStore) -> None:

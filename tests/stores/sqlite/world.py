@@ -12,9 +12,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from perdure.core.mail import Ack, Mail, Opening, Send
-from perdure.core.paths import Key, Queue
-from perdure.stores.base import Assignment, Claim, Claimed, Commit, Committed, Conflict, Filter, Head, Lease, Log, Moment, Post, Superseded
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.paths import Key, QueueAddress
+from perdure.stores.protocol import (
+    Claim,
+    Claimed,
+    ClaimedExecution,
+    Commit,
+    Committed,
+    Conflict,
+    Head,
+    HeadFilter,
+    HolderStatus,
+    Post,
+    StoredLog,
+    StoreTime,
+    Superseded,
+)
 from perdure.stores.sqlite.store import SqliteStore
 
 WAIT_S = 30.0
@@ -26,41 +40,41 @@ def key(id: str = "1", tenant: str = "acme", workflow: str = "order") -> Key:
     return Key(tenant, workflow, id)
 
 
-def queue(name: str = "pay") -> Queue:
+def queue(name: str = "pay") -> QueueAddress:
     """A queue."""
-    return Queue("acme", name)
+    return QueueAddress("acme", name)
 
 
-def letter(to: Key | Queue, name: str = "letter") -> Send:
+def letter(to: Key | QueueAddress, name: str = "letter") -> OutgoingMessage:
     """A message that opens nothing."""
-    return Send(to, name, name.encode())
+    return OutgoingMessage(to, name, name.encode())
 
 
-def opening(key: Key) -> Send:
+def opening(key: Key) -> OutgoingMessage:
     """The message that starts an execution."""
-    return Send(key, "start", b"start", opens=Opening("order", key))
+    return OutgoingMessage(key, "start", b"start", opens=NewExecution("order", key))
 
 
 NAMES = {
     one.__name__: one
     for one in (
         Ack,
-        Mail,
-        Opening,
-        Send,
+        QueuedMessage,
+        NewExecution,
+        OutgoingMessage,
         Key,
-        Queue,
-        Assignment,
+        QueueAddress,
+        ClaimedExecution,
         Claim,
         Claimed,
         Commit,
         Committed,
         Conflict,
-        Filter,
+        HeadFilter,
         Head,
-        Lease,
-        Log,
-        Moment,
+        HolderStatus,
+        StoredLog,
+        StoreTime,
         Post,
         Superseded,
     )

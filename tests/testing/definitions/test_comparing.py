@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from perdure.testing.definitions import Facts, Prediction, Ran, Undone, differs, random_case
+from tests.proof.definitions import Facts, Prediction, Ran, Undone, differs, random_case
 
 RAN = (Ran("a", (), 1, tries=2), Ran("b", ("b[0]",), None, "exhausted"), Ran("b", ("b[1]",), "x"))
 UNDONE = (Undone("c", ()), Undone("b", ("b[1]",), "x"), Undone("a", (), 1))

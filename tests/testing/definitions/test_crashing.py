@@ -2,9 +2,8 @@
 
 import pytest
 
-from perdure.testing.definitions.comparing import differs
-from perdure.testing.definitions.crashing import crashed_everywhere, steady_case
-from perdure.testing.definitions.running import WorldRunner
+from tests.proof.definitions.comparison import differs
+from tests.proof.definitions.runner import WorldRunner, crashed_everywhere, steady_case
 
 SEEDS = range(4)
 PROVED = 400

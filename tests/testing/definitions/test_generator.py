@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.programs.format.canonical import canonical
-from perdure.programs.format.check import checked
-from perdure.programs.format.compile import compiled
-from perdure.programs.graph.ir import ALWAYS, IR
-from perdure.testing import definitions
-from perdure.testing.definitions import random_case, random_definition
-from perdure.testing.definitions.shape import Shape, Step, inside, listed, shaped
+from perdure.definitions.format.canonical_form import canonical_document
+from perdure.definitions.format.compiler import compile_definition
+from perdure.definitions.format.validator import definition_findings
+from perdure.definitions.graph.ir import ALWAYS, IR
+from tests.proof import definitions
+from tests.proof.definitions import random_case, random_definition
+from tests.proof.definitions.shape import Shape, Step, inside, listed, shaped
 
 SEEDS = range(60)
 DIGEST = """
 from hashlib import sha256
 from random import Random
 import msgspec
-from perdure.testing.definitions import random_case
+from tests.proof.definitions import random_case
 print(sha256(msgspec.json.encode([random_case(Random(seed), 12) for seed in range(15)])).hexdigest())
 """
 
@@ -81,9 +81,9 @@ def test_a_seed_gives_the_same_definition_in_every_process(hash_seed: str) -> No
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_definition_is_valid_and_canonical_and_both_readings_of_its_shape_agree(seed: int) -> None:
     definition = random_definition(Random(seed), 4 + seed % 20)
-    assert canonical(definition) == definition
-    assert [finding for finding in checked(definition) if finding.severity == "error"] == []
-    ir = compiled(definition)
+    assert canonical_document(definition) == definition
+    assert [finding for finding in definition_findings(definition) if finding.severity == "error"] == []
+    ir = compile_definition(definition)
     assert edges(ir) == read(definition)
     assert cycles(ir) == {(cycle.head, cycle.members) for shape in shapes(definition) for cycle in shape.cycles}
 

@@ -5,16 +5,15 @@ from random import Random
 from msgspec.structs import replace
 
 from perdure.core import events as e
-from perdure.definition import Definition
-from perdure.expr import condition, template
-from perdure.testing.definitions.comparing import differs
-from perdure.testing.definitions.facts import Facts, Json, Ran, Script, Undone
-from perdure.testing.definitions.partial import differs_from_part
-from perdure.testing.definitions.replaying import evaluating, replayed
-from perdure.testing.definitions.running import WorldRunner
-from perdure.testing.definitions.sequential import predict
-from perdure.testing.definitions.steady import steady
+from perdure.definition_workflow import Definition
+from perdure.definitions.expr import condition, template
 from perdure.testing.world import World
+from tests.proof.definitions.comparison import differs, differs_from_part
+from tests.proof.definitions.facts import Facts, Json, Ran, Script, Undone
+from tests.proof.definitions.log_checks import evaluating, replayed
+from tests.proof.definitions.plans import steady
+from tests.proof.definitions.prediction import predict
+from tests.proof.definitions.runner import WorldRunner
 
 
 class Scope:
@@ -28,11 +27,11 @@ class Scope:
 
 def test_evaluations_are_seen_and_what_is_constant_is_not_counted() -> None:
     with evaluating() as evaluated:
-        assert template.compiled("@input").evaluate(Scope()) == 7
-        assert template.compiled([1, "2"]).evaluate(Scope()) == [1, "2"]
-        assert condition.compiled({"ref": "@input", "eq": 7}).evaluate(Scope())
+        assert template.compile_template("@input").evaluate(Scope()) == 7
+        assert template.compile_template([1, "2"]).evaluate(Scope()) == [1, "2"]
+        assert condition.compile_condition({"ref": "@input", "eq": 7}).evaluate(Scope())
     assert evaluated == ["Template of input", "Condition of input"]
-    template.compiled("@input").evaluate(Scope())
+    template.compile_template("@input").evaluate(Scope())
     assert len(evaluated) == 2
 
 
@@ -43,7 +42,7 @@ def test_a_log_of_another_definition_does_not_replay() -> None:
         assert run.result() is None
         events, payload = run._log(), world.machine.payload
         assert replayed(definition.graph, run.key, events, payload) == []
-        others = [replace(event, path=(("other", 1),)) if isinstance(event, e.Opened | e.Settled) else event for event in events]
+        others = [replace(event, path=(("other", 1),)) if isinstance(event, e.OpenedEvent | e.SettledEvent) else event for event in events]
         assert "other" in " ".join(replayed(definition.graph, run.key, others, payload))
 
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from perdure.testing.definitions import Decision, Script, differs, predict, random_case
-from perdure.testing.definitions.running import DoesNotEnd, WorldRunner
+from tests.proof.definitions import Decision, Script, differs, predict, random_case
+from tests.proof.definitions.runner import DoesNotEnd, WorldRunner
 
 
 def is_as_predicted(seed: int, size: int, runner: WorldRunner) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.testing.definitions import Decision, Message, Prediction, Script, Stuck, predict
+from tests.proof.definitions import Decision, Message, Prediction, Script, Stuck, predict
 
 Step = dict[str, Any]
 

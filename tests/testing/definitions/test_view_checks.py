@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.core import events as e
-from perdure.core.ops import Keep
+from perdure.core.operations import KeepOperation
 from perdure.core.paths import Key
-from perdure.definition import Definition
-from perdure.programs.graph import view
-from perdure.testing.definitions import random_case
-from perdure.testing.definitions.running import played
-from perdure.testing.definitions.view_checks import problems
+from perdure.definition_workflow import Definition
+from perdure.definitions.graph import execution_view
 from perdure.testing.world import World
+from tests.proof.definitions import random_case
+from tests.proof.definitions.log_checks import problems
+from tests.proof.definitions.runner import played
 
 
 def differences(seed: int, size: int, every: int = 1) -> list[str]:
@@ -48,7 +48,7 @@ def small() -> tuple[Key, Sequence[e.Event], World]:
 
 def test_a_log_that_does_not_replay_has_no_view() -> None:
     key, events, world = small()
-    others = [replace(event, path=(("other", 1),)) if isinstance(event, e.Opened) and isinstance(event.op, Keep) else event for event in events]
+    others = [replace(event, path=(("other", 1),)) if isinstance(event, e.OpenedEvent) and isinstance(event.op, KeepOperation) else event for event in events]
     (found,) = problems(key, others, world.machine.payload)
     assert "can't be shown" in found and "other" in found and "perdure export" in found
 
@@ -58,16 +58,16 @@ def test_a_log_that_does_not_replay_has_no_view() -> None:
     [
         ("states", {"one": "completed"}, "two is open, and its state is None"),
         ("steps", [], "two is open, and is shown as None"),
-        ("tokens", view.Tokens(2, 0, 1, {}, [], ["one/two"], {}), "0 approvals are asked for, and 1 counted"),
+        ("tokens", execution_view.TokenCounts(2, 0, 1, {}, [], ["one/two"], {}), "0 approvals are asked for, and 1 counted"),
     ],
 )
 def test_a_view_that_does_not_agree_is_found(monkeypatch: pytest.MonkeyPatch, field: str, value: object, complaint: str) -> None:
     key, events, world = small()
-    before = view._View.made
-    monkeypatch.setattr(view._View, "made", lambda made: replace(before(made), **{field: value}))
+    before = execution_view._ViewBuilder.made
+    monkeypatch.setattr(execution_view._ViewBuilder, "made", lambda made: replace(before(made), **{field: value}))
     assert complaint in "\n".join(problems(key, events[: log_of_the_start(events)], world.machine.payload))
 
 
 def log_of_the_start(events: Sequence[e.Event]) -> int:
     """How many events there are before the first that settles something."""
-    return next(number for number, event in enumerate(events) if isinstance(event, e.Settled))
+    return next(number for number, event in enumerate(events) if isinstance(event, e.SettledEvent))

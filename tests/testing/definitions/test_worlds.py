@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from perdure.testing.definitions.worlds import drawn_definitions, simulate_definitions
-from perdure.testing.options import Kind
-from perdure.testing.simulator import Report, main
+from tests.proof.definitions.worlds import drawn_definitions, simulate_definitions
+from tests.proof.simulator import Report, main
+from tests.proof.world_options import Kind
 from tests.sampling import some
 
 SEEDS_OF_ALL_FAULTS = (0, 2, 8, 9)
@@ -64,7 +64,7 @@ def test_the_command_runs_worlds_of_definitions(capsys: pytest.CaptureFixture[st
     assert main(["--definitions", "--seed", "1", "--worlds", "2", "--no-faults"]) == 0
     assert "2 worlds from seed 1 as predicted" in capsys.readouterr().out
     assert main(["--definitions", "--seed", "2", "--always-suspend"]) == 0
-    assert "python -m perdure.testing.simulator --definitions --seed 2 --always-suspend" in capsys.readouterr().out
+    assert "python -m tests.proof.simulator --definitions --seed 2 --always-suspend" in capsys.readouterr().out
 
 
 @pytest.mark.prove

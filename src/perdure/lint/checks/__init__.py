@@ -7,10 +7,10 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from perdure.lint.code import Function
+from perdure.lint.workflow_code import WorkflowFunction
 
 
-class Found(NamedTuple):
+class Violation(NamedTuple):
     """A place, the code of its kind, and what is wrong there."""
 
     code: str
@@ -18,4 +18,4 @@ class Found(NamedTuple):
     what: str
 
 
-Check = Callable[[Function], Iterator[Found]]
+Check = Callable[[WorkflowFunction], Iterator[Violation]]

@@ -11,9 +11,9 @@ from threading import Event, Lock, Thread
 from time import sleep
 
 from perdure.core.errors import StoreError
-from perdure.stores.sqlite.file import TROUBLE, DatabaseFile
-from perdure.stores.sqlite.threads import started
-from perdure.stores.sqlite.turns import RETRY_S
+from perdure.stores.sqlite.database_file import DATABASE_ERRORS, DatabaseFile
+from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
+from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S
 
 PASSIVE_BYTES = 4 * 2**20
 """By how much the log grows between two checkpoints, about."""
@@ -21,7 +21,7 @@ RESTART_BYTES = 3 * 2**20
 """From which size it is begun anew, though writers wait for that. A log that is written over is also much faster than one that grows."""
 TRUNCATE_BYTES = 64 * 2**20
 """From which size the file is then made smaller too."""
-TRIES = 20
+RESTART_ATTEMPTS = 20
 """How often that is tried, each millisecond, while others write or read."""
 CHANGES_MIN, CHANGES_MAX = 50, 20_000
 
@@ -45,7 +45,7 @@ class Checkpoints:
         if self._changes >= self._changes_max and not self._asked.is_set():
             if self._thread is None:
                 self._changes = 0
-                self._thread = started(self._work, "perdure-checkpoints")
+                self._thread = start_daemon_thread(self._work, "perdure-checkpoints")
             self._asked.set()
 
     def quiet(self) -> None:
@@ -73,7 +73,7 @@ class Checkpoints:
             with self._lock:
                 try:
                     grown_bytes = self._checkpoint()
-                except (*TROUBLE, StoreError):
+                except (*DATABASE_ERRORS, StoreError):
                     continue  # whatever is wrong, writing tells it; the log is there still, for the next
             self._changes_max = min(max(changes * PASSIVE_BYTES // max(grown_bytes, 1), CHANGES_MIN), CHANGES_MAX)
 
@@ -98,9 +98,9 @@ class Checkpoints:
     def _begin_anew(self, connection: sqlite3.Connection, mode: str) -> bool:
         """Carry over the rest while nobody writes, so that the log begins anew; False if others have kept it from that."""
         with self._alone():
-            for _ in range(TRIES):
+            for _ in range(RESTART_ATTEMPTS):
                 (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
                 if not busy:
                     return True
-                sleep(RETRY_S)
+                sleep(LOCK_RETRY_S)
         return False

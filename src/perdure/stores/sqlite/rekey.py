@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.core import wire
+from perdure.core import payload_header
 from perdure.core.errors import SealedPayload
-from perdure.core.paths import Key, Queue
-from perdure.stores.coded import Coding
+from perdure.core.paths import Key, QueueAddress
+from perdure.stores.encoded_store import PayloadSealer
 from perdure.stores.encryption import Encrypted
-from perdure.stores.sqlite.file import DatabaseFile
-from perdure.stores.sqlite.opening import existing, expect_version
-from perdure.stores.sqlite.turns import Turns, begin_in_turn, emptied
+from perdure.stores.sqlite.database_file import DatabaseFile
+from perdure.stores.sqlite.database_setup import existing_file, expect_schema_version
+from perdure.stores.sqlite.write_lock_queue import WriteLockQueue, begin_write, empty_write_ahead_log
 
 BATCH_ROWS, BATCH_BYTES = 200, 2**20
 PASSES_MAX = 3
 """How often the file is walked if engines go on writing with another key."""
 WAIT_MAX_S = 30.0
-HEADER_BYTES = 2 + wire.SPAN_BYTES + 2 + 64
+HEADER_BYTES = 2 + payload_header.SPAN_BYTES + 2 + 64
 """What has to be read of a payload to know its key."""
 
 KINDS = {"log": "log", "mail": "mail", "blob": "blobs"}
@@ -37,9 +37,9 @@ COLUMNS = {"log": "row", "mail": "body", "blob": "bytes"}
 LOG = """SELECT log.rowid, log.row, heads.address, log.version,
     coalesce((SELECT max(before.version) FROM log AS before WHERE before.execution = log.execution AND before.version < log.version), 0)
     FROM log JOIN heads ON heads.number = log.execution WHERE log.rowid > ? AND log.rowid <= ? ORDER BY log.rowid"""
-MAIL = "SELECT number, body, address, key FROM mail WHERE number > ? AND number <= ? ORDER BY number"
+MESSAGES = "SELECT number, body, address, key FROM mail WHERE number > ? AND number <= ? ORDER BY number"
 BLOBS = "SELECT rowid, bytes, sha256 FROM blobs WHERE rowid > ? AND rowid <= ? ORDER BY rowid"
-WALKS = {"log": LOG, "mail": MAIL, "blob": BLOBS}
+PAYLOAD_QUERIES = {"log": LOG, "mail": MESSAGES, "blob": BLOBS}
 REPLACE = {
     "log": "UPDATE log SET row = ? WHERE rowid = ? AND row = ?",
     "mail": "UPDATE mail SET body = ? WHERE number = ? AND body = ?",
@@ -63,7 +63,7 @@ class KeyUse(msgspec.Struct, frozen=True):
         return self.log + self.mail + self.blob
 
 
-class Rekeyed(msgspec.Struct, frozen=True):
+class RekeyResult(msgspec.Struct, frozen=True):
     """What was done: how many payloads were encrypted anew, whether what was overwritten is wiped from the write-ahead log, too, how many
     are under another key still, and why some can't be read."""
 
@@ -73,7 +73,7 @@ class Rekeyed(msgspec.Struct, frozen=True):
     refused: tuple[str, ...]
 
 
-class _Change(NamedTuple):
+class _PayloadChange(NamedTuple):
     """A payload that is to be replaced: its row, what it was and what it becomes; a blob may get another name."""
 
     row: int
@@ -89,18 +89,18 @@ def key_uses(path: Path) -> list[KeyUse]:
     Raises:
         StoreError: the file can't be read, or its tables are of another version.
     """
-    file = existing(path)
+    file = existing_file(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
-        expect_version(file, connection)
+        expect_schema_version(file, connection)
         found: Counter[tuple[str | None, str]] = Counter()
         for kind, table in KINDS.items():
             for (header,) in connection.execute(f"SELECT substr({COLUMNS[kind]}, 1, {HEADER_BYTES}) FROM {table}"):
-                found[wire.key_id(header), kind] += 1
+                found[payload_header.encryption_key_id(header), kind] += 1
     uses = [KeyUse(id, *(found[id, kind] for kind in KINDS)) for id in {id for id, _ in found}]
     return sorted(uses, key=lambda use: (-use.total, str(use.key_id)))
 
 
-def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> Rekeyed:
+def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = lambda *_: None, *, vacuum: bool = False) -> RekeyResult:
     """Encrypt all that is not under the first key of `codec` under that; `told` hears of each batch: the kind, how many were looked at, and of how many.
 
     What was overwritten is wiped from the file. With `vacuum` it is made anew afterwards, so that nothing is left of what was deleted
@@ -109,11 +109,11 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
     Raises:
         StoreError: the file can't be used, its tables are of another version, or others have it locked for too long.
     """
-    file = existing(path)
+    file = existing_file(path)
     with file.said_clearly(), closing(file.connect(wait_s=WAIT_MAX_S)) as connection:
-        expect_version(file, connection)
+        expect_schema_version(file, connection)
         connection.execute("PRAGMA secure_delete = ON")
-        walk = _Walk(file, connection, codec, told)
+        walk = _RekeyPass(file, connection, codec, told)
         try:
             for _ in range(PASSES_MAX):
                 walk.refused.clear()
@@ -124,22 +124,22 @@ def rekey(path: Path, codec: Encrypted, told: Callable[[str, int, int], None] = 
                     break
             if vacuum:
                 connection.execute("VACUUM")
-            wiped = emptied(connection)
+            wiped = empty_write_ahead_log(connection)
         finally:
             walk.turns.close()
-    return Rekeyed(walk.done, wiped, left, tuple(walk.refused))
+    return RekeyResult(walk.done, wiped, left, tuple(walk.refused))
 
 
-class _Walk:
+class _RekeyPass:
     """One process that walks a file."""
 
     def __init__(self, file: DatabaseFile, connection: sqlite3.Connection, codec: Encrypted, told: Callable[[str, int, int], None]) -> None:
-        self.turns = Turns(file.processes)
+        self.turns = WriteLockQueue(file.processes)
         self.done = 0
         self.refused: list[str] = []
         self._file, self._connection, self._told = file, connection, told
         self._newest = codec.ids[0]
-        self._coding = Coding(codec)
+        self._coding = PayloadSealer(codec)
 
     def through(self, kind: str) -> None:
         """Walk the payloads of a kind that there are now."""
@@ -148,7 +148,9 @@ class _Walk:
         while batch := list(self._batch(kind, after, last)):
             after, seen = batch[-1][0], seen + len(batch)
             began_s = time.monotonic()
-            changes = [change for row in batch if wire.key_id(row[1][:HEADER_BYTES]) != self._newest and (change := self._changed(kind, row))]
+            changes = [
+                change for row in batch if payload_header.encryption_key_id(row[1][:HEADER_BYTES]) != self._newest and (change := self._changed(kind, row))
+            ]
             if changes:
                 self.done += self._replace(kind, changes)
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -158,13 +160,13 @@ class _Walk:
     def _batch(self, kind: str, after: int, last: int) -> Iterator[tuple[Any, ...]]:
         """The next rows, which are few, or not large in all."""
         size_bytes = 0
-        for number, row in enumerate(self._connection.execute(WALKS[kind], (after, last)), 1):
+        for number, row in enumerate(self._connection.execute(PAYLOAD_QUERIES[kind], (after, last)), 1):
             yield row
             size_bytes += len(row[1])
             if number >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
                 return
 
-    def _changed(self, kind: str, row: tuple[Any, ...]) -> _Change | None:
+    def _changed(self, kind: str, row: tuple[Any, ...]) -> _PayloadChange | None:
         """What becomes of a payload; None of one that can't be read."""
         number, stored, place, *rest = row
         try:
@@ -172,29 +174,29 @@ class _Walk:
                 case "log", [int(version), int(before)]:
                     key = Key(*msgspec.json.decode(str(place)))
                     raw, span = self._coding.open_row(key, stored)
-                    return _Change(number, stored, self._coding.seal_row(key, *(span or (before, version)), raw))
+                    return _PayloadChange(number, stored, self._coding.seal_row(key, *(span or (before, version)), raw))
                 case "mail", [str(name)]:
                     parts = msgspec.json.decode(str(place))
-                    to = Key(*parts) if len(parts) == 3 else Queue(*parts)
-                    return _Change(number, stored, self._coding.seal_mail(to, name, self._coding.open_mail(to, name, stored)))
+                    to = Key(*parts) if len(parts) == 3 else QueueAddress(*parts)
+                    return _PayloadChange(number, stored, self._coding.seal_mail(to, name, self._coding.open_mail(to, name, stored)))
                 case _:
                     return self._changed_blob(number, stored, str(place))
         except SealedPayload as refusal:
             self.refused.append(str(refusal))
             return None
 
-    def _changed_blob(self, number: int, stored: bytes, name: str) -> _Change:
+    def _changed_blob(self, number: int, stored: bytes, name: str) -> _PayloadChange:
         """A blob gets the name that the newest key makes of its hash."""
         payload = self._coding.open_blob(name, stored)
         names = self._coding.names(sha256(payload).hexdigest())
         renamed = names[0] if name in names else name
-        return _Change(number, stored, self._coding.seal_blob(renamed, payload), name, renamed)
+        return _PayloadChange(number, stored, self._coding.seal_blob(renamed, payload), name, renamed)
 
-    def _replace(self, kind: str, changes: list[_Change]) -> int:
+    def _replace(self, kind: str, changes: list[_PayloadChange]) -> int:
         """Replace what is still as it was read, in one transaction."""
-        begin_in_turn(self._connection, self.turns, WAIT_MAX_S)
+        begin_write(self._connection, self.turns, WAIT_MAX_S)
         try:
-            expect_version(self._file, self._connection)
+            expect_schema_version(self._file, self._connection)
             replaced = sum(self._replaced(kind, change) for change in changes)
             self._connection.execute("COMMIT")
         except BaseException:
@@ -203,7 +205,7 @@ class _Walk:
             raise
         return replaced
 
-    def _replaced(self, kind: str, change: _Change) -> int:
+    def _replaced(self, kind: str, change: _PayloadChange) -> int:
         if change.name == change.renamed:
             return self._connection.execute(REPLACE[kind], (change.after, change.row, change.before)).rowcount
         self._connection.execute(KEEP_BLOB, (change.renamed, change.after))

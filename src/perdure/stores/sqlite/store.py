@@ -17,49 +17,49 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+from perdure.core.envelopes import Ack, QueuedMessage
 from perdure.core.errors import StoreError, StoreUnavailable
-from perdure.core.mail import Ack, Mail
 from perdure.core.paths import Address, Key
-from perdure.stores.base import (
-    ALL,
-    Answer,
+from perdure.stores.protocol import (
+    ALL_HEADS,
+    ChangeAnswer,
     Claim,
     Claimed,
     Commit,
     Committed,
-    Filter,
-    Guard,
     Head,
-    Lease,
-    Limits,
-    Log,
-    Moment,
+    HeadFilter,
+    HolderStatus,
     Post,
-    QueueStand,
-    Raised,
-    Refused,
+    QueueLimits,
+    QueueStatus,
+    StoredLog,
+    StoreTime,
     Superseded,
+    TransactionGuard,
+    TransactionRaised,
+    TransactionRefused,
 )
-from perdure.stores.sqlite.backup import Copies
-from perdure.stores.sqlite.blob_removal import SqliteBlobRemoval
+from perdure.stores.sqlite.backup import BackupCopies
+from perdure.stores.sqlite.blobs import SqliteBlobRemoval
 from perdure.stores.sqlite.checkpoints import Checkpoints
-from perdure.stores.sqlite.claims import known, next_at, ready
-from perdure.stores.sqlite.file import SYNCHRONOUS, TROUBLE, DatabaseFile, Execute, is_busy
-from perdure.stores.sqlite.fork import Forkable, closed, opened
-from perdure.stores.sqlite.heralds import Heralds
-from perdure.stores.sqlite.joined import SqliteJoined, joined
-from perdure.stores.sqlite.lives import watch
-from perdure.stores.sqlite.members import HOLDERS, Presence, forgettable, leases, standing
-from perdure.stores.sqlite.opening import open_database
-from perdure.stores.sqlite.queues import stands
-from perdure.stores.sqlite.readers import Readers
-from perdure.stores.sqlite.reading import is_there, read_blob, read_heads, read_log, read_mail, read_removed_at, text
-from perdure.stores.sqlite.rings import MEMBERS, NEWS, WAKE, ring
-from perdure.stores.sqlite.tables import META, Tables
-from perdure.stores.sqlite.time import Anchor, SteadyClock
-from perdure.stores.sqlite.turns import RETRY_S
+from perdure.stores.sqlite.claim_queries import find_ready, next_ready_at, with_full_names
+from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, DatabaseFile, Execute, is_busy
+from perdure.stores.sqlite.database_setup import open_database
+from perdure.stores.sqlite.forks_and_threads import Forkable, unwatch_forks, watch_forks
+from perdure.stores.sqlite.group_commit import WRITE_WAIT_MAX_S, GroupCommitWriter
+from perdure.stores.sqlite.holders import HOLDERS, OwnProcess, execution_leases, holder_liveness, holders_without_claims
+from perdure.stores.sqlite.limited_queues import queue_statuses
+from perdure.stores.sqlite.notifications import CHANGE, MEMBERSHIP, WAKE_UP, notify
+from perdure.stores.sqlite.process_liveness import watch_process
+from perdure.stores.sqlite.read_only_store import ReadConnections
+from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
+from perdure.stores.sqlite.store_rows import address_text, is_queued, read_blob, read_heads, read_log, read_messages, read_removed_at
+from perdure.stores.sqlite.store_tables import READ_META, SqliteTables
+from perdure.stores.sqlite.transaction_watcher import TransactionWatcher
+from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, join_user_transaction
 from perdure.stores.sqlite.vault import SqliteVault
-from perdure.stores.sqlite.writer import WAIT_MAX_S, Writer
+from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S
 
 T = TypeVar("T")
 
@@ -84,27 +84,27 @@ class SqliteStore:
         self._clock = clock or SteadyClock()
         self._lease_clock = monotonic or clock or time.monotonic
         self._file = DatabaseFile(Path(path).absolute(), synchronous)
-        self._presence = Presence(self._file.processes, self._heard)
+        self._presence = OwnProcess(self._file.processes, self._heard)
         self._rings: list[Callable[[], None]] = []
         self._news_rings: list[Callable[[], None]] = []
         self._unannounced = False
         self._watched: dict[str, Callable[[], None]] = {}
         self._watching = Lock()
         self._refusal: StoreError | None = None
-        self._readers = Readers(self._file)
-        self._writer = Writer(self._file, self._lay, self._written)
+        self._readers = ReadConnections(self._file)
+        self._writer = GroupCommitWriter(self._file, self._lay, self._written)
         self._checkpoints = Checkpoints(self._file, self._writer.alone)
-        self._copies = Copies(self._file)
+        self._copies = BackupCopies(self._file)
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
-        self._heralds = Heralds(self._readers, lambda tables: self._written(tables, 0))
+        self._heralds = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
         self._writer.adopt(open_database(self._file))
-        opened(self)
+        watch_forks(self)
 
     # What the protocol asks for.
 
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[Answer]:
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         asked = tuple(changes)
         return await self._write(lambda tables: tables.change(asked), len(asked))
@@ -114,62 +114,62 @@ class SqliteStore:
         idle = await self._read(lambda execute: self._idle(execute, claim))
         return await self._write(lambda tables: tables.claim(claim)) if idle is None else idle
 
-    async def read(self, key: Key, after: int = 0) -> Log | None:
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
         return await self._read(lambda execute: read_log(execute, key, after))
 
-    async def heads(self, which: Filter = ALL) -> list[Head]:
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
         return await self._read(lambda execute: read_heads(execute, which))
 
-    async def mail(self, to: Address) -> list[Mail]:
-        """See `Store.mail`."""
-        return await self._read(lambda execute: read_mail(execute, to))
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        """See `Store.messages`."""
+        return await self._read(lambda execute: read_messages(execute, to))
 
-    async def there(self, mail: Sequence[Ack]) -> list[bool]:
-        """See `Store.there`."""
-        return await self._read(lambda execute: [is_there(execute, text(one.to), one.key) for one in mail])
+    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+        """See `Store.are_queued`."""
+        return await self._read(lambda execute: [is_queued(execute, address_text(one.to), one.key) for one in mail])
 
-    async def moment(self) -> Moment:
-        """See `Store.moment`."""
+    async def store_time(self) -> StoreTime:
+        """See `Store.store_time`."""
 
-        def look(execute: Execute) -> Moment:
-            epoch, _, _, *anchor = execute(META).fetchone()
+        def look(execute: Execute) -> StoreTime:
+            epoch, _, _, *anchor = execute(READ_META).fetchone()
             if isinstance(self._clock, SteadyClock):
                 self._clock.follow(Anchor(*anchor))
-            return Moment(self._clock(), epoch)
+            return StoreTime(self._clock(), epoch)
 
         return await self._read(look)
 
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> Moment:
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """See `Store.renew`."""
         if lease_s > 0:
             self._appear()
         return await self._write(lambda tables: tables.renew(holder, lease_s, about))
 
-    async def leases(self) -> list[Lease]:
+    async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""
-        return await self._read(lambda execute: leases(execute, self._presence, self._lease_clock()))
+        return await self._read(lambda execute: execution_leases(execute, self._presence, self._lease_clock()))
 
     async def relay(self, limit: int = 100) -> int:
         """There is one reach, so nothing ever leaves it."""
         return 0
 
-    async def limit(self, queue: str, limits: Limits | None) -> None:
+    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
         """See `Store.limit`."""
         await self._write(lambda tables: tables.limit(queue, limits))
 
-    async def queues(self) -> list[QueueStand]:
+    async def queues(self) -> list[QueueStatus]:
         """See `Store.queues`."""
-        return await self._read(lambda execute: stands(execute, standing(execute, self._presence, self._lease_clock()).living, self._clock()))
+        return await self._read(lambda execute: queue_statuses(execute, holder_liveness(execute, self._presence, self._lease_clock()).living, self._clock()))
 
-    async def sweep(self, limit: int = 100) -> list[Mail]:
-        """See `Store.sweep`."""
-        return await self._write(lambda tables: tables.sweep(limit))
+    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
+        """See `Store.drop_expired`."""
+        return await self._write(lambda tables: tables.drop_expired(limit))
 
     async def raise_epoch(self) -> int:
         """See `Store.raise_epoch`."""
-        return await self._write(Tables.raise_epoch)
+        return await self._write(SqliteTables.raise_epoch)
 
     async def blob(self, sha256: str) -> bytes | None:
         """See `Store.blob`."""
@@ -183,7 +183,7 @@ class SqliteStore:
         """See `Store.on_wake`."""
         return self._enlist(self._rings, ring)
 
-    def on_news(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
         """See `Store.on_news`."""
         return self._enlist(self._news_rings, ring)
 
@@ -204,24 +204,26 @@ class SqliteStore:
         self._readers.close()
         self.go_on()
         self._presence.end()
-        closed(self)
+        unwatch_forks(self)
 
     # Beyond the protocol.
 
-    async def transact(self, guard: Guard, work: Callable[[Any], Coroutine[Any, Any, Post]]) -> Committed | Superseded | Refused | Raised:
-        """See `Transacting.transact`. What `work` awaits besides its transaction is an error: all that write wait for it."""
+    async def transact(
+        self, guard: TransactionGuard, work: Callable[[Any], Coroutine[Any, Any, Post]]
+    ) -> Committed | Superseded | TransactionRefused | TransactionRaised:
+        """See `TransactionalStore.transact`. What `work` awaits besides its transaction is an error: all that write wait for it."""
         return await self._write(lambda tables: tables.transact(guard, work))
 
     async def meet(self) -> None:
-        """See `Joining.meet`. A connection to the file is known by the file."""
+        """See `JoinsUserTransactions.meet`. A connection to the file is known by the file."""
 
     @asynccontextmanager
-    async def join(self, connection: Any) -> AsyncIterator[SqliteJoined]:
-        """See `Joining.join`. Nobody else writes from here on until the transaction ends."""
+    async def join(self, connection: Any) -> AsyncIterator[SqliteUserTransactionStore]:
+        """See `JoinsUserTransactions.join`. Nobody else writes from here on until the transaction ends."""
         self._must_be_open()
         with self._file.said_clearly():
             self._file.check()
-        async with joined(connection, self._file, self._lay_for_another, self._clock) as within:
+        async with join_user_transaction(connection, self._file, self._lay_for_another, self._clock) as within:
             yield within
         if within.posted is not None:
             self._heralds.expect(within.posted, within.tables)
@@ -237,11 +239,11 @@ class SqliteStore:
 
     # Writing and reading.
 
-    def _write(self, do: Callable[[Tables], T], changes: int = 1) -> Coroutine[Any, Any, T]:
+    def _write(self, do: Callable[[SqliteTables], T], changes: int = 1) -> Coroutine[Any, Any, T]:
         self._must_be_open()
         return self._announce(do, changes) if self._unannounced else self._writer.write(do, changes)
 
-    async def _announce(self, do: Callable[[Tables], T], changes: int) -> T:
+    async def _announce(self, do: Callable[[SqliteTables], T], changes: int) -> T:
         """Write, and have the other processes know of this one."""
         self._appear()
         self._unannounced = False
@@ -259,33 +261,33 @@ class SqliteStore:
         while True:
             try:
                 return self._readers.read(read)
-            except TROUBLE as error:
-                if not is_busy(error) or time.monotonic() - began_s > WAIT_MAX_S:
+            except DATABASE_ERRORS as error:
+                if not is_busy(error) or time.monotonic() - began_s > WRITE_WAIT_MAX_S:
                     raise self._file.trouble(error) from error
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(LOCK_RETRY_S)
 
     def _idle(self, execute: Execute, claim: Claim) -> Claimed | None:
         """The answer to a claim that gets nothing; None if it gets something, or if there is something to be cleaned up."""
         now_s = self._clock()
-        stands = standing(execute, self._presence, self._lease_clock())
+        stands = holder_liveness(execute, self._presence, self._lease_clock())
         (epoch,) = execute("SELECT epoch FROM meta").fetchone()
         if claim.epoch != epoch or claim.holder not in stands.living:
             return Claimed(now_s)
-        claim = known(execute, claim)
-        if forgettable(execute, stands.gone) or ready(execute, claim, stands, now_s):
+        claim = with_full_names(execute, claim)
+        if holders_without_claims(execute, stands.gone) or find_ready(execute, claim, stands, now_s):
             return None
-        return Claimed(now_s, next_at_s=next_at(execute, claim, now_s))
+        return Claimed(now_s, next_at_s=next_ready_at(execute, claim, now_s))
 
     def _must_be_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
 
-    def _lay(self, connection: sqlite3.Connection) -> Tables:
-        return Tables(connection, self._presence, self._clock, self._lease_clock)
+    def _lay(self, connection: sqlite3.Connection) -> SqliteTables:
+        return SqliteTables(connection, self._presence, self._clock, self._lease_clock)
 
-    def _lay_for_another(self, connection: sqlite3.Connection) -> Tables:
+    def _lay_for_another(self, connection: sqlite3.Connection) -> SqliteTables:
         """The tables on a connection that is not ours, in a transaction that tells nobody of this process."""
-        return Tables(connection, Presence(self._file.processes, lambda _: None), self._clock, self._lease_clock)
+        return SqliteTables(connection, OwnProcess(self._file.processes, lambda _: None), self._clock, self._lease_clock)
 
     # Rings and deaths.
 
@@ -302,7 +304,7 @@ class SqliteStore:
         with self._file.said_clearly():
             self._presence.appear()
 
-    def _written(self, tables: Tables, changes: int) -> None:
+    def _written(self, tables: SqliteTables, changes: int) -> None:
         """A transaction is durable: whoever waits for what it stirred is rung, each process once."""
         self._checkpoints.wrote(changes)
         members, stirred, own = tables.members, tables.stirred, self._presence.name
@@ -314,24 +316,24 @@ class SqliteStore:
         woken = {members.holders.get(holder) for holder in stirred.holders}
         everyone = stirred.everyone or not woken <= members.processes.keys()
         if everyone or own in woken:
-            _ring_all(self._rings)
+            _notify_all(self._rings)
         if stirred.news:
-            _ring_all(self._news_rings)
+            _notify_all(self._news_rings)
         for name, process in members.processes.items():
             if name != own and process.bell is not None:
                 wakes = process.wakes and (everyone or name in woken)
-                if about := wakes * WAKE | (stirred.news and process.news) * NEWS | (stirred.members and process.wakes) * MEMBERS:
-                    ring(process.bell, about)
+                if about := wakes * WAKE_UP | (stirred.news and process.news) * CHANGE | (stirred.members and process.wakes) * MEMBERSHIP:
+                    notify(process.bell, about)
 
     def _heard(self, about: int) -> None:
         """Another process has rung."""
-        if about & MEMBERS and self._rings and self._refusal is None:
-            with suppress(*TROUBLE, StoreError):  # It is found out at the next transaction.
+        if about & MEMBERSHIP and self._rings and self._refusal is None:
+            with suppress(*DATABASE_ERRORS, StoreError):  # It is found out at the next transaction.
                 self._watch_over(self._readers.read(lambda execute: {process for _, process, _ in execute(HOLDERS)}))
-        if about & WAKE:
-            _ring_all(self._rings)
-        if about & NEWS:
-            _ring_all(self._news_rings)
+        if about & WAKE_UP:
+            _notify_all(self._rings)
+        if about & CHANGE:
+            _notify_all(self._news_rings)
 
     def _watch_over(self, processes: set[str | None]) -> None:
         """Be told when one of these processes dies, if there is somebody to tell."""
@@ -342,12 +344,12 @@ class SqliteStore:
                 self._watched.pop(gone)()
             for name in processes - self._watched.keys() - {None, self._presence.name}:
                 if name is not None and self._refusal is None:
-                    self._watched[name] = watch(self._file.processes / name, partial(self._died, name))
+                    self._watched[name] = watch_process(self._file.processes / name, partial(self._died, name))
 
     def _died(self, name: str) -> None:
         with self._watching:
             self._watched.pop(name, None)
-        _ring_all(self._rings)
+        _notify_all(self._rings)
 
     # Forks: see `sqlite_fork`.
 
@@ -369,7 +371,7 @@ class SqliteStore:
         self._presence.abandon()
 
 
-def _ring_all(rings: list[Callable[[], None]]) -> None:
+def _notify_all(rings: list[Callable[[], None]]) -> None:
     for each in tuple(rings):
         try:
             each()

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
-from perdure.stores.sqlite.file import DatabaseFile, Execute
-from perdure.stores.sqlite.tables import Tables
-from perdure.stores.sqlite.turns import emptied
-from perdure.stores.vault import Sealed
+from perdure.stores.secret_vault import SealedValue
+from perdure.stores.sqlite.database_file import DatabaseFile, Execute
+from perdure.stores.sqlite.store_tables import SqliteTables
+from perdure.stores.sqlite.write_lock_queue import empty_write_ahead_log
 
 READ = "SELECT tenant, name, version, sealed, set_at_s FROM vault WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR name = ?2) ORDER BY tenant, name"
 FIRST = "INSERT INTO vault (tenant, name, version, sealed, set_at_s) VALUES (?, ?, 1, ?, ?) ON CONFLICT (tenant, name) DO NOTHING"
@@ -22,9 +22,9 @@ class SqliteVault:
     def __init__(self, file: DatabaseFile, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]) -> None:
         self._file, self._read, self._write = file, read, write
 
-    async def read(self, tenant: str | None = None, name: str | None = None) -> list[Sealed]:
+    async def read(self, tenant: str | None = None, name: str | None = None) -> list[SealedValue]:
         """See `Vault.read`."""
-        found: list[Sealed] = await self._read(lambda execute: [Sealed(*row) for row in execute(READ, (tenant, name))])
+        found: list[SealedValue] = await self._read(lambda execute: [SealedValue(*row) for row in execute(READ, (tenant, name))])
         return found
 
     async def keep(self, tenant: str, name: str, version: int, sealed: bytes) -> bool:
@@ -46,7 +46,7 @@ class SqliteVault:
         return await asyncio.to_thread(_emptied, self._file)
 
     async def _written(self, do: Callable[[Execute, float], bool]) -> bool:
-        def write(tables: Tables) -> bool:
+        def write(tables: SqliteTables) -> bool:
             return tables.vault(do)
 
         return bool(await self._write(write))
@@ -62,4 +62,4 @@ def _overwriting(execute: Execute, sql: str, arguments: tuple[object, ...]) -> b
 
 def _emptied(file: DatabaseFile) -> bool:
     with file.said_clearly(), closing(file.connect()) as connection:
-        return emptied(connection)
+        return empty_write_ahead_log(connection)

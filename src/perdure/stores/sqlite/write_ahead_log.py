@@ -34,22 +34,22 @@ COLUMNS, FILE, WRITES = 9, 7, 8
 """How many columns the table `meta` has, and which of them are the stamp."""
 
 
-class Stamp(NamedTuple):
+class DatabaseStamp(NamedTuple):
     """The name of a database, and how many transactions it has had."""
 
     file: str
     writes: int
 
 
-class _Span(NamedTuple):
+class _StampSpan(NamedTuple):
     """The stamps in a log: that of its first transaction, and the last one; `salts` are others when the log was begun anew."""
 
-    first: Stamp
-    last: Stamp
+    first: DatabaseStamp
+    last: DatabaseStamp
     salts: bytes
 
 
-def mismatch(path: Path, wal: Path) -> str:
+def log_mismatch(path: Path, wal: Path) -> str:
     """Why the log does not belong to the database; empty if it does, if there is nothing in it, or if there is no telling."""
     why = ""
     for attempt in range(TRIES):
@@ -67,7 +67,7 @@ def mismatch(path: Path, wal: Path) -> str:
     return why
 
 
-def _difference(before: Stamp, span: _Span, after: Stamp) -> str:
+def _difference(before: DatabaseStamp, span: _StampSpan, after: DatabaseStamp) -> str:
     """`before` and `after` are the database's stamps before and after the log was read."""
     if {span.first.file, span.last.file} != {before.file} or before.file != after.file:
         return "it was written for another database"
@@ -88,20 +88,20 @@ def _size(path: Path) -> int:
 # The database.
 
 
-def _stamp(path: Path) -> tuple[Stamp, int] | None:
+def _stamp(path: Path) -> tuple[DatabaseStamp, int] | None:
     """The stamp in the database alone, with the page on which it is; None if it has none. Whatever else is wrong with it, opening it says."""
     try:
         with closing(sqlite3.connect(f"file:{quote(bytes(path))}?mode=ro&immutable=1", uri=True)) as connection:
             row = connection.execute(STAMP).fetchone()
     except (sqlite3.Error, MemoryError):
         return None
-    return None if row is None or row[2] is None else (Stamp(str(row[0]), int(row[1])), int(row[2]))
+    return None if row is None or row[2] is None else (DatabaseStamp(str(row[0]), int(row[1])), int(row[2]))
 
 
 # The log: a header, and frames, each of which has a header and a page. See https://www.sqlite.org/fileformat2.html#walformat.
 
 
-def _span(wal: Path, page: int, thorough: bool) -> _Span | None:
+def _span(wal: Path, page: int, thorough: bool) -> _StampSpan | None:
     """The stamps in the log, which are on this page; None if it has none.
 
     The last is looked for from the end, unless that is to be done `thorough`ly: behind the end, frames may be left of a transaction that was rolled back.
@@ -111,17 +111,17 @@ def _span(wal: Path, page: int, thorough: bool) -> _Span | None:
     except OSError:
         return None
     try:
-        log = _Log(descriptor)
+        log = _LogReader(descriptor)
         first = log.first(page) if log.is_whole else None
         if first is None:
             return None
         last = max(log.stamps(page), key=lambda one: one.writes, default=first) if thorough else next(log.backwards(page), first)
-        return _Span(first, last, log.salts)
+        return _StampSpan(first, last, log.salts)
     finally:
         os.close(descriptor)
 
 
-class _Log:
+class _LogReader:
     """A write-ahead log that is open for reading."""
 
     def __init__(self, descriptor: int) -> None:
@@ -131,11 +131,11 @@ class _Log:
         if self.is_whole:
             magic, _, self._page_bytes, _ = unpack(">4I", header[:16])
             self.salts = header[16:24]
-            self._sum: Callable[[bytes, tuple[int, int]], tuple[int, int]] = _sum_of("big" if magic & BIG_ENDIAN else "little")
+            self._sum: Callable[[bytes, tuple[int, int]], tuple[int, int]] = _checksum_of("big" if magic & BIG_ENDIAN else "little")
             self._began = self._sum(header[:24], (0, 0))
             self.is_whole = self._began == unpack(">2I", header[24:])
 
-    def first(self, page: int) -> Stamp | None:
+    def first(self, page: int) -> DatabaseStamp | None:
         """The first stamp in frames that are whole."""
         sums = self._began
         for number in range(CHECKED_FRAMES_MAX):
@@ -150,7 +150,7 @@ class _Log:
                 return stamp
         return None
 
-    def stamps(self, page: int) -> Iterator[Stamp]:
+    def stamps(self, page: int) -> Iterator[DatabaseStamp]:
         """All stamps, also those of transactions that were not finished."""
         number = 0
         while self._is_of_this_log(number):
@@ -158,7 +158,7 @@ class _Log:
                 yield stamp
             number += 1
 
-    def backwards(self, page: int) -> Iterator[Stamp]:
+    def backwards(self, page: int) -> Iterator[DatabaseStamp]:
         """The stamps, from the last that was written."""
         behind = 1
         while self._is_of_this_log(behind - 1):
@@ -174,7 +174,7 @@ class _Log:
     def _is_of_this_log(self, number: int) -> bool:
         return self._read(number, FRAME_HEADER_BYTES)[8:16] == self.salts
 
-    def _stamp(self, number: int, page: int) -> Stamp | None:
+    def _stamp(self, number: int, page: int) -> DatabaseStamp | None:
         """The stamp in a frame, if it has this page."""
         if int.from_bytes(self._read(number, 4)) != page:
             return None
@@ -184,7 +184,7 @@ class _Log:
         return os.pread(self._descriptor, count, HEADER_BYTES + number * (FRAME_HEADER_BYTES + self._page_bytes))
 
 
-def _sum_of(order: str) -> Callable[[bytes, tuple[int, int]], tuple[int, int]]:
+def _checksum_of(order: str) -> Callable[[bytes, tuple[int, int]], tuple[int, int]]:
     """How checksums are made of words in this order of bytes."""
 
     def add(content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
@@ -203,7 +203,7 @@ def _sum_of(order: str) -> Callable[[bytes, tuple[int, int]], tuple[int, int]]:
 # A page of a table that has one row. See https://www.sqlite.org/fileformat2.html#b_tree_pages.
 
 
-def _stamp_of(page: bytes) -> Stamp | None:
+def _stamp_of(page: bytes) -> DatabaseStamp | None:
     """The stamp in the row of the table `meta`; None if this is no page of it."""
     if len(page) < 10 or page[0] != LEAF_OF_TABLE or int.from_bytes(page[3:5]) != 1:
         return None
@@ -213,7 +213,7 @@ def _stamp_of(page: bytes) -> Stamp | None:
         return None
 
 
-def _stamp_of_row(page: bytes, at: int) -> Stamp | None:
+def _stamp_of_row(page: bytes, at: int) -> DatabaseStamp | None:
     for _ in range(2):  # the length of the row, and its number
         _, at = _varint(page, at)
     length, position = _varint(page, at)
@@ -227,7 +227,7 @@ def _stamp_of_row(page: bytes, at: int) -> Stamp | None:
     file = page[starts : starts + _width(kinds[FILE])].decode()
     starts += _width(kinds[FILE])
     writes = kinds[WRITES] - 8 if kinds[WRITES] in (8, 9) else int.from_bytes(page[starts : starts + _width(kinds[WRITES])], signed=True)
-    return Stamp(file, writes)
+    return DatabaseStamp(file, writes)
 
 
 def _varint(page: bytes, at: int) -> tuple[int, int]:

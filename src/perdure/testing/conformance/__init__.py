@@ -12,22 +12,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure.stores.base import Store
-from perdure.testing.conformance.blob_removal import RemovalOfBlobs
-from perdure.testing.conformance.changes import Changes
-from perdure.testing.conformance.holding import Holding
-from perdure.testing.conformance.looking import Looking
-from perdure.testing.conformance.mailing import Mailing
-from perdure.testing.conformance.queues import Queues
-from perdure.testing.conformance.vault import Vaults
-from perdure.testing.conformance.waking import Waking
-from perdure.testing.conformance.work import Work
-from perdure.testing.conformance.world import Clock, World
+from perdure.stores.protocol import Store
+from perdure.testing.conformance.blob_and_vault_suite import BlobRemovalSuite, VaultSuite
+from perdure.testing.conformance.commit_suite import CommitSuite
+from perdure.testing.conformance.lease_suite import LeaseSuite, WakeUpSuite
+from perdure.testing.conformance.message_suite import MessageSuite
+from perdure.testing.conformance.query_suite import QuerySuite
+from perdure.testing.conformance.queue_suite import QueueSuite, TaskSuite
+from perdure.testing.conformance.store_world import Clock, StoreWorld
 
-__all__ = ["Clock", "StoreConformance", "World"]
+__all__ = ["Clock", "StoreConformance", "StoreWorld"]
 
 
-class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking, Vaults, RemovalOfBlobs):
+class StoreConformance(CommitSuite, LeaseSuite, WakeUpSuite, MessageSuite, TaskSuite, QueueSuite, QuerySuite, VaultSuite, BlobRemovalSuite):
     """The suite. Its tests need pytest-asyncio, in its mode `auto`."""
 
     async def make(self, clock: Clock) -> Store:
@@ -35,9 +32,9 @@ class StoreConformance(Changes, Holding, Waking, Mailing, Work, Queues, Looking,
         raise NotImplementedError("say in make() how your store is made")
 
     @pytest.fixture
-    async def world(self) -> AsyncIterator[World]:
+    async def world(self) -> AsyncIterator[StoreWorld]:
         """A new store with its clock."""
         clock = Clock()
         store = await self.make(clock)
-        yield World(store, clock, epoch=(await store.moment()).epoch)
+        yield StoreWorld(store, clock, epoch=(await store.store_time()).epoch)
         await store.close()

@@ -1,0 +1,259 @@
+"""The commands for people who are asked: `approvals`, `approve`, `reject`, and `decide`, which uses a signed link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.root_command import CliCommand
+from perdure.cli.shared_options import F, GlobalOptions, filter_options, format_option, id_arguments, json_option
+
+if TYPE_CHECKING:
+    from perdure.core.errors import PerdureError
+    from perdure.sync_client import Approval, Client
+
+APPROVALS_MAX = 10_000
+"""How many approvals are looked at, for which of them an id of their execution is enough."""
+
+
+def _person_options(command: F) -> F:
+    command = click.option("--group", "groups", multiple=True, metavar="G", help="A group that they are in.")(command)
+    return click.option("--as", "by", metavar="NAME", help="Who decides; else PERDURE_USER, else who is logged in.")(command)
+
+
+def _form_options(command: F) -> F:
+    command = click.option("-i", "pairs", metavar="KEY=VALUE", multiple=True, help="A field of the form.")(command)
+    return click.option("--value", metavar="JSON", help="The form as filled in.")(command)
+
+
+def _decision_options(command: F) -> F:
+    command = click.option("--lifetime", default="7d", show_default=True, metavar="TIME", help="How long the link can be used.")(command)
+    command = click.option("--link", is_flag=True, help="Decide nothing, but print a link with which whoever has it can (see PERDURE_SECRET).")(command)
+    command = click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision is kept.")(command)
+    command = click.option("--no-wait", is_flag=True, help="Leave the decision for an engine to take, and don't wait for that.")(command)
+    command = click.option("--comment", default="", metavar="TEXT", help="Said to whoever asks.")(command)
+    command = click.option("--place", metavar="P", help="Which one, where an execution asks for several.")(command)
+    return id_arguments(filter_options(_person_options(command)))
+
+
+@click.command("approvals", cls=CliCommand)
+@click.argument("id", required=False)
+@click.option("--for", "by", metavar="NAME", help="Only those on which this person may decide, and has not.")
+@click.option("--group", "groups", multiple=True, metavar="G", help="A group that they are in.")
+@click.option("--place", metavar="P", help="With an ID: which one, where an execution asks for several.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
+@json_option
+@format_option()
+@click.pass_obj
+def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, groups: tuple[str, ...], place: str | None, limit: int, **given: Any) -> None:
+    """List the approvals that wait, or show the one of ID, with its details and form."""
+    import time
+
+    from perdure.cli import bulk_actions, output, record_views
+
+    if id is None and place is not None:
+        raise click.UsageError("--place is for one: name its ID")
+    if id is not None and (by is not None or groups):
+        raise click.UsageError("--for and --group choose among all: leave ID out")
+    form = "json" if given["as_json"] else given["format"]
+    with settings.client() as client:
+        if id is not None:
+            bulk_actions.one_by_one([id], lambda text: _show(client, settings, text, place, form), explain=_decision_error)
+            return
+        everything = client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant)
+        listed = everything if by is None and not groups else client.approvals(by or "", groups=groups, limit=limit, tenant=settings.tenant)
+        names = record_views.approval_names(everything)
+        shown = listed[:limit]
+        output.print_list(form, (names.get(one.key, one.id) for one in shown), shown, lambda: record_views.approval_table(shown, names, time.time()))
+
+
+def _show(client: Client, settings: GlobalOptions, text: str, place: str | None, form: str) -> None:
+    import time
+
+    from perdure.cli import output, record_views
+    from perdure.cli.terminal import screen
+
+    one = client.approval(text, place=place, tenant=settings.tenant)
+    if form == "table":
+        names = record_views.approval_names(client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant))
+        output.show_lines(record_views.approval_details(one, names.get(one.key, ""), time.time()), screen())
+    elif form == "ids":
+        click.echo(one.id)
+    else:
+        click.echo(output.indented_json(output.as_data(one)) if form == "json" else output.compact_json(output.as_data(one)))
+
+
+@click.command("approve", cls=CliCommand)
+@_decision_options
+@_form_options
+@click.pass_obj
+def approve(settings: GlobalOptions, /, **given: Any) -> None:
+    """Decide for approvals, each named by its ID in perdure approvals, or by the execution that asks.
+
+    With --all: for all that are asked by executions of a --workflow, or of a --prefix, --since a time, and on which this person may decide.
+    """
+    _decide(settings, given, True)
+
+
+@click.command("reject", cls=CliCommand)
+@_decision_options
+@click.pass_obj
+def reject(settings: GlobalOptions, /, **given: Any) -> None:
+    """Decide against approvals. What holds of perdure approve holds here."""
+    _decide(settings, {"value": None, "pairs": (), **given}, False)
+
+
+@click.command("decide", cls=CliCommand)
+@click.argument("link")
+@_form_options
+@click.option("--comment", default="", metavar="TEXT", help="Said to whoever asks.")
+@click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision is kept.")
+@click.pass_obj
+def decide(settings: GlobalOptions, /, *, link: str, value: str | None, pairs: tuple[str, ...], comment: str, timeout: str | None) -> None:
+    """Give the answer that a signed LINK stands for; - reads it from standard input. It is held against PERDURE_SECRET."""
+    from perdure.cli import bulk_actions
+    from perdure.cli.execution_lookup import ids_of
+
+    def use(signed: str) -> None:
+        client.decide_by_link(signed, value=_form_value(None, value, pairs), comment=comment, timeout=timeout)
+        click.echo("the answer of the link is taken")
+
+    with settings.client() as client:
+        bulk_actions.one_by_one(ids_of([link]), use, explain=_decision_error)
+
+
+def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
+    from perdure.cli import bulk_actions, terminal_text
+    from perdure.cli.execution_lookup import ids_of
+
+    bulk_actions.check_filter(given)
+    if given["place"] is not None and given["everything"]:
+        raise click.UsageError("--place is for ids: leave --all out")
+    by, verb = given["by"] or _current_user(), "approve" if yes else "reject"
+
+    def answer(one: Approval) -> None:
+        if given["dry_run"]:
+            click.echo(f"{_described(one)} {bulk_actions.dry_run_text(verb)}")
+        elif given["link"]:
+            click.echo(client.approval_link(one, by=by, approve=yes, lifetime=given["lifetime"], tenant=settings.tenant))
+        else:
+            if not given["no_wait"] and not any(engine.alive for engine in client.engines()):
+                click.echo("perdure: no engine is running; the decision is kept until one takes it\n--no-wait does not wait for that", err=True)
+            how = {
+                "by": by,
+                "comment": given["comment"],
+                "groups": given["groups"],
+                "wait": not given["no_wait"],
+                "timeout": given["timeout"],
+                "means": "command",
+            }
+            if yes:
+                client.approve(one, value=_form_value(one.form, given["value"], given["pairs"]), **how)
+            else:
+                client.reject(one, **how)
+            how_it_is = f"{'approved' if yes else 'rejected'} by {terminal_text.clean(by)}"
+            click.echo(f"{_described(one)} is {how_it_is}{', which is recorded and takes effect when an engine runs' if given['no_wait'] else ''}")
+
+    with settings.client() as client:
+        if not given["everything"]:
+            asked = ids_of(given["ids"])
+            bulk_actions.one_by_one(asked, lambda text: answer(client.approval(text, place=given["place"], tenant=settings.tenant)), explain=_decision_error)
+            return
+        found = [one for one in client.approvals(by, groups=given["groups"], limit=APPROVALS_MAX, tenant=settings.tenant) if _matches_filter(one, given)]
+        bulk_actions.confirm(len(found), verb, given, "approval")
+        bulk_actions.one_by_one(found, answer, len(found), explain=_decision_error)
+
+
+def decide_for_executions(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
+    """Decide the one approval of each execution that is meant; where several are asked, the one that is named. Without `wait`, engines take it later."""
+    from perdure.cli import bulk_actions, terminal_text
+    from perdure.cli.execution_lookup import ids_of
+    from perdure.cli.terminal_text import execution_name
+    from perdure.core.errors import Ambiguous
+
+    def told(text: str) -> None:
+        try:
+            _ = client.approval(text, place=given["place"], tenant=settings.tenant)
+        except Ambiguous:
+            key = client.find(text, tenant=settings.tenant)
+            places = [one.place for one in client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant) if one.asked_by == key]
+            raise CommandExit(
+                ExitCode.INPUT, f"{execution_name(key)} waits for several approvals: {', '.join(map(terminal_text.clean, places))}\n--approval STEP chooses one"
+            ) from None
+        _decide(settings, {**_RESUME_DEFAULTS, **given, "ids": (text,), "no_wait": not given["wait"]}, yes)
+
+    with settings.client() as client:
+        bulk_actions.one_by_one(ids_of(given["ids"]), told, explain=_decision_error)
+
+
+_RESUME_DEFAULTS: dict[str, Any] = {"everything": False, "groups": (), "link": False, "lifetime": "7d", "value": None, "pairs": ()}
+"""The options of a decision that `resume` does not have."""
+
+
+def _matches_filter(one: Approval, given: dict[str, Any]) -> bool:
+    """Whether the filter means this approval, by the execution that asks and by when it did."""
+    import time
+
+    from perdure.code.durations import duration_seconds
+
+    asks = one.asked_by or one.key
+    since_s = 0.0 if given["since"] is None else time.time() - duration_seconds(given["since"], "--since")
+    return given["workflow"] in (None, asks.workflow) and asks.id.startswith(given["prefix"]) and one.asked_at_s >= since_s
+
+
+def _form_value(form: dict[str, Any] | None, value: str | None, pairs: tuple[str, ...]) -> Any:
+    """The form as it was filled in: as one value, or field by field; where the form wants text, text it is."""
+    from perdure.cli import argument_values, record_views
+    from perdure.core.errors import BadValue
+
+    if not pairs:
+        return None if value is None else argument_values.parse_value(value)
+    if value is not None:
+        raise BadValue("-i", pairs[0], "to be combined with --value; give one of the two")
+    texts = {field.name for field in record_views.form_fields(form) if field.kind == "text"}
+    return argument_values.parse_pairs(pairs, dict.fromkeys(texts, str))
+
+
+def _current_user() -> str:
+    """Who types this."""
+    import getpass
+    import os
+
+    try:
+        return os.environ.get("PERDURE_USER") or getpass.getuser()
+    except (OSError, KeyError) as error:  # a process without a name
+        raise click.UsageError("say who decides: --as NAME, or PERDURE_USER") from error
+
+
+def _described(one: Approval) -> str:
+    from perdure.cli import terminal_text
+    from perdure.cli.terminal_text import execution_name
+
+    return f"{execution_name(one.asked_by or one.key)} ({terminal_text.clean(terminal_text.first_line(one.title))})"
+
+
+def _decision_error(error: PerdureError) -> str:
+    """What went wrong with a decision, and what to do."""
+    from perdure.cli.terminal_text import error_message, safe_lines
+    from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, NotFound, Timeout
+    from perdure.core.paths import Key
+
+    match error:
+        case DecisionRefused(why=why):
+            return safe_lines(f"the decision does not count: {why}", "--as NAME and --group NAME say who decides; perdure approvals ID shows who may")
+        case AlreadyDecided():
+            return safe_lines(str(error).partition(";")[0], "perdure approvals lists those that wait")
+        case HasEnded(key=Key() as key, status=status):
+            return safe_lines(f"{key.id} is decided: {status}", "perdure approvals lists those that wait")
+        case Ambiguous(text=text):
+            return safe_lines(f"{text} means several approvals", "perdure approvals lists them, each with an ID of its own; --place NAME chooses, too")
+        case NotFound():
+            return safe_lines(str(error).partition(";")[0], "perdure approvals lists those that wait")
+        case Timeout(timeout_s=timeout_s):
+            return safe_lines(f"no engine has taken the decision within {timeout_s:g} s", "it is kept, and taken by the next engine that runs")
+        case BadValue(what="what was filled in"):
+            return safe_lines(str(error), "perdure approvals ID shows the form; -i KEY=VALUE or --value JSON fills it in")
+        case _:
+            return error_message(error)

@@ -1,0 +1,121 @@
+"""Values from the command line: JSON where it parses, text where it does not, and named ones as `key=value`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
+
+from perdure.core.attribute_filter import parse_attribute_value
+from perdure.core.attributes import AttributeValue
+from perdure.core.errors import BadValue
+
+
+def parse_value(text: str, hint: Any = Any) -> Any:
+    """What `text` says as JSON (``3``, ``true``, ``{"a": 1}``), else the text itself.
+
+    Where text is hinted at, ``007`` and ``true`` stay what they are; only ``"in quotes"`` is read.
+    """
+    try:
+        read = _json(text)
+    except ValueError:
+        return text
+    return text if hint is str and not isinstance(read, str) else read
+
+
+def workflow_arguments(given: Mapping[str, Any], parameters: Sequence[Parameter]) -> tuple[list[Any], dict[str, Any]]:
+    """The input of a workflow, by position and by name, from what the command line says.
+
+    `given` has `arguments`, `pairs` (``key=value``) and a `source`, a file of JSON (``-``: standard input). `parameters` are the workflow's, as far
+    as they are known.
+
+    Raises:
+        BadValue: what can't be read; the file and the command line both give arguments by position.
+    """
+    positional = [parse_value(text, _hint(parameters, number)) for number, text in enumerate(given["arguments"])]
+    keywords = parse_pairs(given["pairs"], {one.name: one.annotation for one in parameters})
+    source = given["source"]
+    match _document(source) if source is not None else {}:
+        case list(items):
+            if positional:
+                raise BadValue("--input", source, "to be combined with arguments by position, for it holds an array; give one of the two")
+            positional = items
+        case dict(members):
+            keywords = {**members, **keywords}
+        case other:
+            raise BadValue("--input", other, "an object (arguments by name) or an array (arguments by position)")
+    return positional, keywords
+
+
+def workflow_parameters(fn: Callable[..., Any]) -> list[Parameter]:
+    """What a workflow's function takes, beside its context; hints that can't be resolved say nothing."""
+    try:
+        found = signature(fn, eval_str=True)
+    except Exception:  # whatever is in the caller's hints
+        found = signature(fn)
+    return list(found.parameters.values())[1:]
+
+
+def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``key=value`` says, key by key.
+
+    Raises:
+        BadValue: it says nothing of the kind, or one key twice.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, text = pair.partition("=")
+        if not sign or not key:
+            raise BadValue("-i", pair, "of the form key=value")
+        if key in found:
+            raise BadValue("-i", pair, f"the only value of {key}; give each key once")
+        found[key] = parse_value(text, hints.get(key, Any))
+    return found
+
+
+def parse_attributes(pairs: Sequence[str]) -> dict[str, AttributeValue]:
+    """What ``name=value`` says, name by name, where values are written as in conditions.
+
+    Raises:
+        BadValue: it says nothing of the kind, or one name twice.
+    """
+    found: dict[str, AttributeValue] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or not name:
+            raise BadValue("--attribute", pair, "of the form name=value")
+        if name in found:
+            raise BadValue("--attribute", pair, f"the only value of {name}; give each name once")
+        found[name] = parse_attribute_value(text, name)
+    return found
+
+
+def _hint(parameters: Sequence[Parameter], number: int) -> Any:
+    """What is hinted at the argument of this position."""
+    places = [one for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    if number < len(places):
+        return places[number].annotation
+    return next((one.annotation for one in parameters if one.kind is Parameter.VAR_POSITIONAL), Any)
+
+
+def _document(source: str) -> Any:
+    where = "standard input" if source == "-" else source
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
+        return _json(text)
+    except OSError as error:
+        raise BadValue("--input", source, f"a file that can be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BadValue("--input", where, f"JSON: {error}") from error
+
+
+def _json(text: str) -> Any:
+    from json import loads
+
+    return loads(text, parse_constant=_no_json)
+
+
+def _no_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")

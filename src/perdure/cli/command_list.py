@@ -1,0 +1,28 @@
+"""All commands, in the order of the help."""
+
+from perdure.cli.approval_commands import approvals, approve, decide, reject
+from perdure.cli.check_commands import check, verify
+from perdure.cli.control_commands import cancel, evict, fork, pause, preset, rerun, resume, retry, send, terminate, undo
+from perdure.cli.database_commands import db, doctor
+from perdure.cli.dead_letter_commands import dead_letter_queue, dead_letters, discard, requeue
+from perdure.cli.definition_commands import compile_, diff, fmt, kinds, schema, tools, validate
+from perdure.cli.fake_llm_command import fake_llm
+from perdure.cli.graph_commands import graph, patch
+from perdure.cli.lint_command import lint
+from perdure.cli.prune_commands import archives, prune
+from perdure.cli.queue_commands import limit, queues
+from perdure.cli.root_command import root
+from perdure.cli.run_commands import run, start, worker
+from perdure.cli.secret_commands import secret
+from perdure.cli.transfer_commands import export, import_, replay
+from perdure.cli.view_commands import engines, events, logs, ls, query, result, show, stream
+
+__all__ = ["root"]
+
+root.section("Run", (run, start, worker))
+root.section("Look", (ls, show, graph, events, archives, logs, result, query, stream, queues, engines))
+root.section("Act", (send, cancel, terminate, undo, pause, resume, patch))
+root.section("Mend", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
+root.section("Decide", (approvals, approve, reject, decide))
+root.section("Keep up", (limit, doctor, verify, export, import_, prune, secret, db))
+root.section("Write", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

@@ -1,0 +1,238 @@
+"""The commands that tell executions something: `send`, `cancel`, `terminate`, `undo`, `pause`, `resume`, `evict`, `retry`.
+
+The commands that make another execution of one, or give it what it would have worked for: `rerun`, `fork`, `preset`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.root_command import CliCommand
+from perdure.cli.run_commands import ARGUMENTS_HELP
+from perdure.cli.shared_options import (
+    F,
+    GlobalOptions,
+    filter_options,
+    id_argument,
+    id_arguments,
+    input_options,
+    json_option,
+    replacement_input,
+    status_option,
+    value_format,
+    where_option,
+)
+
+if TYPE_CHECKING:
+    from perdure.sync_client import Client, Handle, Selection
+if TYPE_CHECKING:
+    from perdure.sync_client import Client, Handle
+
+
+@click.command("send", cls=CliCommand)
+@id_argument
+@click.argument("signal")
+@click.argument("body", required=False)
+@click.option("--key", metavar="TEXT", help="Sent again with the same key within 24 hours, it arrives once.")
+@click.option("--ask", is_flag=True, help="Wait for the reply of the workflow, and print it.")
+@click.option("--timeout", metavar="TIME", help="How long to wait for it at most.")
+@value_format
+@click.pass_obj
+def send(settings: GlobalOptions, /, *, id: str, signal: str, body: str | None, key: str | None, ask: bool, timeout: str | None, format: str) -> None:
+    """Send an execution a message. BODY is JSON where it parses, else text.
+
+    It is durable when the command returns, and waits until the workflow listens to it.
+    """
+    from perdure.cli import argument_values, execution_lookup, output
+    from perdure.core.errors import BadValue
+
+    content = None if body is None else argument_values.parse_value(body)
+    if ask and key is not None:
+        raise BadValue("--key", key, "to be combined with --ask, which waits for a reply to a message of its own")
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        if ask:
+            output.print_value(handle.ask(signal, content, timeout=timeout), format)
+        else:
+            handle.send(signal, content, key=key)
+
+
+def action_options(command: F) -> F:
+    """Which executions, why, and whether to wait."""
+    command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
+    command = click.option("--wait", is_flag=True, help="Wait until it has taken effect.")(command)
+    command = click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")(command)
+    return id_arguments(filter_options(status_option(where_option("With --all: only those that are found")(command))))
+
+
+def run_action(settings: GlobalOptions, given: dict[str, Any], done: str, **how: Any) -> None:
+    """Have each execution that is meant do what the command is called, which is also the name of the method of a handle and of a selection."""
+    from perdure.cli import bulk_actions
+    from perdure.cli.terminal_text import execution_name
+
+    verb = click.get_current_context().info_name or ""
+    said = done if given["wait"] else f"is told to {verb}"
+
+    def do_all(them: Handle[Any] | Selection) -> Any:
+        return getattr(them, verb)(given["reason"], **how, wait=given["wait"], timeout=given["timeout"])
+
+    def do(_: Client, handle: Handle[Any]) -> None:
+        do_all(handle)
+        click.echo(f"{execution_name(handle.key)} {said}")
+
+    bulk_actions.run_on_executions(settings, given, bulk_actions.BulkAction(verb, do, do_all, said))
+
+
+@click.command("cancel", cls=CliCommand)
+@action_options
+@click.option("--no-undo", is_flag=True, help="Leave what they have done as it is.")
+@click.pass_obj
+def cancel(settings: GlobalOptions, /, *, no_undo: bool, **given: Any) -> None:
+    """Have executions unwind, undo what they have done, and end as cancelled."""
+    run_action(settings, given, "is cancelled", undo=not no_undo)
+
+
+@click.command("terminate", cls=CliCommand)
+@action_options
+@click.pass_obj
+def terminate(settings: GlobalOptions, /, **given: Any) -> None:
+    """End executions at once, as cancelled; the workflows get no say."""
+    run_action(settings, given, "is terminated")
+
+
+@click.command("undo", cls=CliCommand)
+@action_options
+@click.pass_obj
+def undo(settings: GlobalOptions, /, **given: Any) -> None:
+    """Undo what completed executions have done; their results stay. Of failed and cancelled ones, what could not be undone when they ended."""
+    run_action(settings, given, "is undone")
+
+
+@click.command("pause", cls=CliCommand)
+@action_options
+@click.pass_obj
+def pause(settings: GlobalOptions, /, **given: Any) -> None:
+    """Have executions begin nothing more until they are resumed."""
+    run_action(settings, given, "is paused")
+
+
+@click.command("evict", cls=CliCommand)
+@action_options
+@click.pass_obj
+def evict(settings: GlobalOptions, /, **given: Any) -> None:
+    """Have executions leave the engine that has them, and go on from their logs.
+
+    Async steps in progress there are cancelled and begun again, which is not counted; sync ones are finished first.
+    """
+    run_action(settings, given, "is evicted")
+
+
+@click.command("resume", cls=CliCommand)
+@action_options
+@click.option(
+    "--decision",
+    type=click.Choice(["approve", "reject", "deny"]),
+    help="Answer the approval that they wait for, where deny is another word for reject; --reason is the comment.",
+)
+@click.option("--approval", metavar="STEP", help="With --decision: which one, where several are asked.")
+@click.option("--as", "by", metavar="NAME", help="With --decision: who decides; else PERDURE_USER, else who is logged in.")
+@click.pass_obj
+def resume(settings: GlobalOptions, /, *, decision: str | None, approval: str | None, by: str | None, **given: Any) -> None:
+    """Have executions go on that are paused, or that needed attention; or with --decision, that wait for an approval."""
+    if decision is None:
+        if approval is not None or by is not None:
+            raise click.UsageError(f"--{'as' if approval is None else 'approval'} goes with --decision")
+        run_action(settings, given, "goes on")
+        return
+    from perdure.cli.approval_commands import decide_for_executions
+
+    if given["everything"]:
+        raise click.UsageError("--decision is for ids: leave --all out, or use perdure approve --all")
+    decide_for_executions(settings, {**given, "by": by, "place": approval, "comment": given["reason"]}, decision == "approve")
+
+
+@click.command("retry", cls=CliCommand)
+@action_options
+@click.option("--from", "step", metavar="STEP", help="Do again what was done from this step on, as perdure show calls it.")
+@click.pass_obj
+def retry(settings: GlobalOptions, /, *, step: str | None, **given: Any) -> None:
+    """Have executions go on that have failed, from what failed; what had succeeded is not done again.
+
+    One that needs attention goes on from where it stands.
+    """
+    run_action(settings, given, "goes on", from_step=step)
+
+
+def _new_execution_options(command: F) -> F:
+    """What the new execution is called, in which version it is, whether to wait for it."""
+    command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
+    command = click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")(command)
+    command = click.option("--version", type=click.IntRange(0), metavar="N", help="The version of the workflow; 0 is that of the engine.")(command)
+    command = click.option("--id", "new", metavar="NEW", help="The id of the new execution.")(command)
+    return value_format(json_option(command))
+
+
+@click.command("rerun", cls=CliCommand)
+@id_argument
+@_new_execution_options
+@click.pass_obj
+def rerun(settings: GlobalOptions, /, *, id: str, new: str | None, version: int | None, **given: Any) -> None:
+    """Begin a new execution with the same input as another. Its key is printed."""
+    from perdure.cli import execution_lookup
+
+    with settings.client() as client:
+        _print_new_execution(client, execution_lookup.handle_of(client, settings, id).rerun(id=new, version=version), given)
+
+
+@click.command("fork", cls=CliCommand, epilog=f"{ARGUMENTS_HELP} Given any, they are the whole input, by position or by name.")
+@id_argument
+@input_options
+@click.option("--from", "step", metavar="STEP", help="Only with what was begun before this step, as perdure show calls it.")
+@_new_execution_options
+@click.pass_obj
+def fork(settings: GlobalOptions, /, *, id: str, step: str | None, new: str | None, version: int | None, **given: Any) -> None:
+    """Begin a new execution with the results that another one has reached.
+
+    What is given as input takes the place of the other's. Its key is printed.
+    """
+    from perdure.cli import execution_lookup
+
+    wanted = replacement_input(given)
+    with settings.client() as client:
+        _print_new_execution(client, execution_lookup.handle_of(client, settings, id).fork(step, input=wanted, id=new, version=version), given)
+
+
+@click.command("preset", cls=CliCommand)
+@id_argument
+@click.argument("step")
+@click.argument("value", required=False)
+@click.pass_obj
+def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None) -> None:
+    """Give the result of a STEP in place of its work: of one that is open, or is yet to come, or has failed.
+
+    VALUE is JSON where it parses, else text; nothing is none. STEP is a path, as perdure show and perdure events have it.
+    """
+    from perdure.cli import argument_values, execution_lookup, terminal_text
+    from perdure.cli.terminal_text import execution_name
+
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        handle.preset(step, None if value is None else argument_values.parse_value(value))
+        click.echo(f"{execution_name(handle.key)} is told the result of {terminal_text.clean(step)}")
+
+
+def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, Any]) -> None:
+    """Say which execution there is now, or wait for what it returns."""
+    from perdure.cli import output
+    from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
+    from perdure.cli.terminal_text import execution_name
+
+    form = "json" if given["as_json"] else given["format"]
+    if not given["wait"]:
+        output.print_value({**handle.key._asdict(), "created": handle.created} if form == "json" else execution_name(handle.key), form)
+    if (program := unknown_program(handle.summary(), known_programs(client))) is not None:
+        click.echo(f"perdure: no engine here knows {program}, so it waits\nperdure worker FILE.py starts one", err=True)
+    if given["wait"]:
+        output.print_value(wait_for_result(handle, given["timeout"]), form)

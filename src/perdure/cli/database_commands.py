@@ -1,0 +1,182 @@
+"""The commands that look after the database: `doctor`, `db`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.root_command import CliCommand, CliGroup
+from perdure.cli.shared_options import GlobalOptions, format_option
+
+if TYPE_CHECKING:
+    from perdure.cli.doctor_report import DoctorFinding
+
+
+@click.command("doctor", cls=CliCommand)
+@format_option(("table", "json", "jsonl"))
+@click.pass_obj
+def doctor(settings: GlobalOptions, /, *, format: str) -> None:
+    """Examine the database and who works on it, and say what to do."""
+    from perdure.cli import doctor_report, output
+    from perdure.cli.doctor_report import examine
+
+    found: list[DoctorFinding] = examine(settings.url(), settings.tenant)
+    output.print_list(format, (), found, lambda: doctor_report.doctor_table(found))
+    if any(one.mark == "bad" for one in found):
+        raise CommandExit(ExitCode.STORE)
+
+
+@click.group("db", cls=CliGroup)
+def db() -> None:
+    """Look after the file of the database: where it is, its tables, check, back up, restore, vacuum, upgrade, encrypt."""
+
+
+@click.command("path", cls=CliCommand)
+@click.pass_obj
+def path(settings: GlobalOptions) -> None:
+    """Print where the file is."""
+    click.echo(settings.file())
+
+
+@click.command("check", cls=CliCommand)
+@click.pass_obj
+def check(settings: GlobalOptions, /) -> None:
+    """Read all of the file, and say whether it is whole."""
+    from perdure.stores.sqlite import database_setup
+
+    file = settings.existing_file()
+    if damage := database_setup.check_database(file).damage:
+        raise CommandExit(ExitCode.STORE, f"{file} is damaged: {damage[0]}\nperdure db restore FILE --replace puts a backup in its place")
+    click.echo(f"{file} is whole")
+
+
+MODES = ("600", "660", "664", "666", "0600", "0660", "0664", "0666")
+"""The permissions that a database may be given: its owner, and whoever else may use it, has to write as well."""
+
+
+@click.command("init", cls=CliCommand)
+@click.option("--mode", metavar="OCTAL", help="Make a new file with these permissions, such as 660 for a group; without this, only its owner may read it.")
+@click.pass_obj
+def init(settings: GlobalOptions, /, mode: str | None) -> None:
+    """Make Perdure's tables beside those of a program whose database is there already; or, with --mode, a new file.
+
+    A new file gets them by itself when it is first used, and is then its owner's alone (600, in a directory of 700).
+    """
+    from perdure.stores.sqlite import database_setup
+    from perdure.stores.sqlite.database_file import DatabaseFile
+    from perdure.stores.sqlite.file_permissions import make_database_file
+
+    if mode is not None:
+        file = settings.file()
+        if mode not in MODES:
+            raise click.UsageError(f"--mode {mode} is none of {', '.join(MODES)}.")
+        if file.exists():
+            raise CommandExit(ExitCode.INPUT, f"{file} is there already\n--mode is for a new file; chmod changes the permissions of this one")
+        make_database_file(file, int(mode, 8))
+        database_setup.open_database(DatabaseFile(file.absolute())).close()
+    else:
+        file = settings.existing_file()
+        database_setup.create_beside_application_tables(file)
+    click.echo(f"{file} has Perdure's tables")
+
+
+@click.command("backup", cls=CliCommand)
+@click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
+@click.pass_obj
+def backup(settings: GlobalOptions, /, target: Path) -> None:
+    """Copy the database to a new FILE, while it is in use."""
+    from perdure.cli import terminal_text
+    from perdure.stores.sqlite.backup import back_up as copy
+
+    copy(settings.existing_file(), target)
+    click.echo(f"{target} has a copy, {terminal_text.size(target.stat().st_size)}")
+
+
+@click.command("restore", cls=CliCommand)
+@click.argument("backup", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--replace", is_flag=True, help="Replace the database that is there; what it has is lost then.")
+@click.pass_obj
+def restore(settings: GlobalOptions, /, backup: Path, *, replace: bool) -> None:
+    """Put a copy of the backup FILE in the place of the database.
+
+    The backup is checked first. What belongs to the old database goes with it, the write-ahead log too, and the copy gets a new epoch: what engines decided
+    after the backup was made does not count. Nobody may use the database meanwhile. Interrupted, it leaves the old database or the new one; run it again.
+    """
+    from perdure.cli import terminal_text
+    from perdure.stores.sqlite.backup import restore as put_back
+
+    file = settings.file()
+    done = put_back(backup, file, replace=replace)
+    click.echo(f"{file} was restored: {terminal_text.count(done.executions, 'execution')}, {terminal_text.size(done.size_bytes)}, in a new epoch")
+    if done.unreadable:
+        has = "has one row" if done.unreadable == 1 else f"has {done.unreadable:,} rows"
+        click.echo(f"the backup {has} that can't be read; perdure verify names the executions", err=True)
+
+
+@click.command("vacuum", cls=CliCommand)
+@click.pass_obj
+def vacuum(settings: GlobalOptions, /) -> None:
+    """Give what is free in the file back to the disk, a little at a time, while engines go on. Interrupted, it goes on when it is run again."""
+    from perdure.cli import terminal_text
+    from perdure.stores.sqlite.vacuum import vacuum as give_back
+
+    file = settings.existing_file()
+    done = give_back(file)
+    click.echo(
+        f"{file} had {terminal_text.size(done.before_bytes)} and has {terminal_text.size(done.after_bytes)}, of which {terminal_text.size(done.free_bytes)} free"
+    )
+    if not done.emptied:
+        click.echo("the file becomes that small once nobody reads what was there before; end what has been reading for long", err=True)
+
+
+@click.command("upgrade", cls=CliCommand)
+@click.pass_obj
+def upgrade(settings: GlobalOptions, /) -> None:
+    """Bring the tables of an older file to those of this Perdure."""
+    from perdure.stores.sqlite import database_setup
+
+    for done in database_setup.upgrade_database(settings.existing_file()) or ["nothing to do: its tables are those of this Perdure"]:
+        click.echo(done)
+
+
+@click.command("keys", cls=CliCommand)
+@format_option(("table", "json", "jsonl", "ids"))
+@click.pass_obj
+def keys(settings: GlobalOptions, /, *, format: str) -> None:
+    """List the keys that payloads are encrypted with, by their ids, and how many."""
+    from perdure.cli import database_rekey, output
+    from perdure.stores.sqlite.rekey import key_uses
+
+    found = key_uses(settings.existing_file())
+    output.print_list(format, (use.key_id for use in found if use.key_id is not None), found, lambda: database_rekey.key_table(found))
+
+
+@click.command("rekey", cls=CliCommand)
+@click.option("--vacuum", is_flag=True, help="Then make the file anew, without what was deleted before; nobody can write meanwhile.")
+@click.pass_obj
+def rekey(settings: GlobalOptions, /, *, vacuum: bool) -> None:
+    """Encrypt everything under the first key of PERDURE_KEYS, while engines go on."""
+    from perdure.cli import database_rekey
+
+    click.echo(database_rekey.reencrypt(settings.existing_file(), vacuum))
+
+
+@click.group("key", cls=CliGroup)
+def key() -> None:
+    """Make keys."""
+
+
+@click.command("new", cls=CliCommand)
+def new() -> None:
+    """Print a fresh key. It is kept nowhere; what is encrypted with a key that is lost is lost."""
+    from perdure.stores.encryption import new_key
+
+    click.echo(new_key())
+
+
+key.section("Commands", (new,))
+db.section("Commands", (path, init, check, backup, restore, vacuum, upgrade))
+db.section("Keys", (keys, rekey, key))

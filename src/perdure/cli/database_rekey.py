@@ -1,0 +1,73 @@
+"""What `db keys` and `db rekey` do: list the keys that a database is encrypted with, and encrypt it all under the newest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from perdure.cli import terminal_text
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.plain_text import TextCell, TextTable, cell
+from perdure.runtime.local_engine import configured_codec
+from perdure.stores.encryption import Encrypted
+from perdure.stores.sqlite.rekey import KeyUse, RekeyResult, rekey
+
+PROGRESS_S = 0.5
+"""How often progress is told of."""
+
+REFUSED_SHOWN = 3
+
+
+def key_table(uses: Sequence[KeyUse]) -> TextTable:
+    """A row for each key, with how much it encrypts."""
+    return TextTable(("KEY", "LOG", "MAIL", "BLOBS"), tuple(map(_key_row, uses)))
+
+
+def reencrypt(file: Path, vacuum: bool) -> str:
+    """Encrypt everything under the newest key; return what was done, in words.
+
+    Raises:
+        Outcome: there is no key, or something is left that is not encrypted under it.
+    """
+    codec = configured_codec()
+    if not isinstance(codec, Encrypted):
+        raise CommandExit(
+            ExitCode.INPUT, "PERDURE_KEYS has no key to encrypt with\nperdure db key new makes one; the newest stands first: PERDURE_KEYS=id:key,id:key"
+        )
+    done = rekey(file, codec, _progress_printer(), vacuum=vacuum)
+    said = f"{terminal_text.count(done.done, 'payload')} encrypted under the key {codec.ids[0]}"
+    if left := "\n".join(_remaining(done, codec.ids[0])):
+        raise CommandExit(ExitCode.STORE, f"{said}, and not all is well\n{left}")
+    return said
+
+
+def _key_row(use: KeyUse) -> tuple[TextCell, ...]:
+    name = TextCell("(none)", "warn") if use.key_id is None else cell(use.key_id, "strong")
+    return (name, *(TextCell(f"{count:,}") for count in (use.log, use.mail, use.blob)))
+
+
+def _remaining(done: RekeyResult, newest: str) -> Sequence[str]:
+    if done.refused:
+        return f"{terminal_text.count(len(done.refused), 'payload')} can't be read, and stay as they are:", *done.refused[:REFUSED_SHOWN]
+    if done.left:
+        left = f"{terminal_text.count(done.left, 'payload')} came meanwhile that are encrypted with another key, or with none"
+        return left, f"begin the engines and clients anew with {newest} as their first key, then run this again"
+    if not done.wiped:
+        return "the write-ahead log still has what was there before, since somebody reads it", "end what has been reading for long, then run this again"
+    return ()
+
+
+def _progress_printer() -> Callable[[str, int, int], None]:
+    """Tells of progress on standard error, now and then."""
+    told_s = time.monotonic()
+
+    def tell(kind: str, seen: int, total: int) -> None:
+        nonlocal told_s
+        if (now_s := time.monotonic()) - told_s >= PROGRESS_S or seen == total:
+            told_s = now_s
+            click.echo(f"{kind}: {seen:,} of {total:,}", err=True)
+
+    return tell

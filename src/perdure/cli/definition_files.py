@@ -1,0 +1,259 @@
+"""Sources: the files that are meant by paths, and what is in them.
+
+Definitions as the command line has them: files that are read, with the tools and workflows that they use, and what is said of those that are wrong.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from perdure.cli import terminal_text
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.core.errors import BadDefinition, BadValue
+
+if TYPE_CHECKING:
+    from perdure.cli.shared_options import RunEnvironment
+    from perdure.cli.targets import TargetTools
+    from perdure.definition_workflow import Definition
+    from perdure.definitions.format.definition_findings import DefinitionFinding
+    from perdure.definitions.graph.requirements import Requirement
+    from perdure.workflow_function import Workflow
+
+
+STDIN = "-"
+SKIPPED_DIRECTORIES = {"__pycache__", "node_modules", "site-packages"}
+
+
+def python_files(paths: Iterable[str]) -> Iterator[str]:
+    """The files that are meant, each once: those named, and every .py in and below a directory, by name.
+
+    Directories that are hidden, hold an environment or are not written by hand are left out, unless they are named themselves.
+
+    Raises:
+        FileNotFoundError: there is nothing of a name.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        for file in _files_of(path):
+            if (real := os.path.realpath(file)) not in seen:
+                seen.add(real)
+                yield file
+
+
+def _files_of(path: str) -> Iterator[str]:
+    if path == STDIN:
+        yield path
+    elif Path(path).is_dir():
+        for directory, inner, names in os.walk(path):
+            inner[:] = sorted(name for name in inner if _is_searched(Path(directory, name)))
+            yield from (os.path.normpath(Path(directory, name)) for name in sorted(names) if name.endswith(".py"))
+    elif Path(path).exists():
+        yield path
+    else:
+        raise FileNotFoundError(path)
+
+
+def _is_searched(directory: Path) -> bool:
+    return not directory.name.startswith(".") and directory.name not in SKIPPED_DIRECTORIES and not (directory / "pyvenv.cfg").exists()
+
+
+def read_source(file: str) -> bytes:
+    """What is in a file.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    if file != STDIN:
+        return Path(file).read_bytes()
+    if sys.stdin is None or sys.stdin.closed:  # a process may be started without one
+        raise OSError("it is closed")
+    return sys.stdin.buffer.read()
+
+
+SUFFIXES = (".yaml", ".yml", ".json")
+UNNAMED = "definition"
+"""What a definition on standard input is called if it does not say so."""
+
+
+def is_document(text: str) -> bool:
+    """Whether `text` says where a definition is: a file of YAML or JSON, or ``-`` for standard input."""
+    return text == STDIN or text.lower().endswith(SUFFIXES)
+
+
+def source_name(file: str) -> str:
+    """What is said of where a definition comes from."""
+    return "standard input" if file == STDIN else terminal_text.clean(file)
+
+
+def default_name(file: str) -> str:
+    """What a definition is called that has no name of its own."""
+    return UNNAMED if file == STDIN else Path(file).stem
+
+
+class UnreadableFile(Exception):
+    """A file that has no text, and why; raised and caught within the command line."""
+
+
+def read_or_exit(file: str) -> bytes:
+    """What is in a file, or on standard input; the command ends if that can't be read, or is nothing."""
+    try:
+        return read_nonempty(file)
+    except UnreadableFile as why:
+        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} can't be read: {why}\nname a file of YAML or JSON, or - for standard input") from None
+
+
+def read_nonempty(file: str) -> bytes:
+    """What is in a file, or on standard input.
+
+    Raises:
+        Unreadable: it can't be read, or is nothing.
+    """
+    try:
+        found = read_source(file)
+    except FileNotFoundError:
+        raise UnreadableFile("there is no such file") from None
+    except OSError as error:
+        raise UnreadableFile((error.strerror or str(error)).lower()) from error
+    if not found.strip():
+        raise UnreadableFile("it is empty")
+    return found
+
+
+def decode_or_exit(file: str, raw: bytes) -> str:
+    """The text of a file; the command ends if it is none."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is no text: byte {error.start} is not UTF-8\nsave the file as UTF-8") from error
+
+
+def finding_line(file: str, finding: DefinitionFinding) -> str:
+    """A finding in a line, behind where it is: ``FILE:LINE:COLUMN: what is wrong``."""
+    shown = "-" if file == STDIN else file
+    where = f"{shown}:{finding.line}:{finding.column}" if finding.line else shown
+    return terminal_text.clean(f"{where}: {'warning: ' if finding.severity == 'warning' else ''}{finding_message(finding)}")
+
+
+def finding_message(finding: DefinitionFinding) -> str:
+    """What a finding says, without its place in the file, which stands before it."""
+    return finding.message.removeprefix(f"line {finding.line}, column {finding.column}: ")
+
+
+def refuse_definition(file: str, findings: Sequence[DefinitionFinding], and_so: str = "") -> NoReturn:
+    """End the command, for the definition in a file is not valid; `and_so` says what has not happened."""
+    for one in findings:
+        click.echo(finding_line(file, one), err=True)
+    from perdure.definitions.format.shape_check import FINDINGS_MAX  # here, as most commands read no definition
+
+    errors = sum(one.severity == "error" for one in findings)
+    counted = f"{terminal_text.count(errors, 'error')}{' at least; no more are looked for' if len(findings) >= FINDINGS_MAX else ''}"
+    raise CommandExit(ExitCode.INPUT, f"{source_name(file)} is not valid: {counted}{and_so and '; '}{and_so}")
+
+
+def load_definition(
+    file: str,
+    tools: TargetTools | None = None,
+    calls: Sequence[Workflow[..., Any]] = (),
+    *,
+    and_so: str = "nothing was started",
+    place: RunEnvironment | None = None,
+    blobs: str | None = None,
+) -> Definition:
+    """The definition in a file, with what it may use and do; the command ends if there is none, or it is not valid.
+
+    `blobs` is the directory of the contents that it refers to, where there is no `place` that has them.
+    """
+    from perdure.cli.shared_options import blob_contents
+    from perdure.definition_workflow import Definition
+
+    uses: dict[str, Any] = {} if tools is None else {"tools": tools.steps}
+    uses |= {"blobs": blob_contents(blobs)} if place is None else place._asdict()
+    given = read_or_exit(file)
+    try:
+        found = Definition.of(given, calls=(*calls, *(() if tools is None else tools.workflows)), name=default_name(file), **uses)
+    except BadDefinition as error:
+        refuse_definition(file, error.findings, and_so)
+    for one in found.read.findings:
+        click.echo(finding_line(file, one), err=True)
+    return found
+
+
+def definition_arguments(definition: Definition, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The input of a definition, by name, held against what it takes before anything is started."""
+    from perdure.cli import argument_values
+
+    if given["arguments"]:
+        raise BadValue("the arguments", list(given["arguments"]), f"given by name: {definition.code.name} is a definition, so -i KEY=VALUE, or --input FILE")
+    hints = {one: str for one, about in definition.ir.input.items() if isinstance(about, dict) and about.get("type") == "string"}
+    found = {**({} if given["source"] is None else _input_mapping(given["source"])), **argument_values.parse_pairs(given["pairs"], hints)}
+    _check_input(definition, found)
+    return [], found
+
+
+def _check_input(definition: Definition, given: Mapping[str, Any]) -> None:
+    """End the command unless the definition takes what is given."""
+    from perdure.cli.terminal_text import safe_lines
+    from perdure.definitions.graph.definition_input import input_problems
+
+    ir = definition.ir
+    if found := input_problems(ir, given):
+        shown = safe_lines(f"{ir.name} does not take this input: {'; '.join(found)}", f"nothing was started; {_input_summary(ir.input, ir.required)}")
+        raise CommandExit(ExitCode.INPUT, shown)
+
+
+def _input_summary(input: Mapping[str, Any], required: Sequence[str]) -> str:
+    if not input:
+        return "it takes nothing in particular"
+    kinds = {one: about.get("type", "any") if isinstance(about, dict) else "any" for one, about in input.items()}
+    return f"it takes {', '.join(f'{one} ({kind}' + ('' if one in required else ', optional') + ')' for one, kind in kinds.items())}"
+
+
+def _input_mapping(source: str) -> dict[str, Any]:
+    from perdure.definitions.format.document_parser import parse_document
+
+    read = parse_document(read_or_exit(source))
+    if read.findings:
+        raise CommandExit(ExitCode.INPUT, "\n".join([f"--input {source_name(source)} can't be read", *(finding_line(source, one) for one in read.findings)]))
+    if not isinstance(read.document, dict):
+        raise BadValue("--input", read.document, "an object or mapping, the input by name")
+    return dict(read.document)
+
+
+def require_dependencies(definition: Definition) -> None:
+    """End the command if the definition lacks what it needs to be run here."""
+    lacking = definition.lacks()
+    if lacking:
+        said = [_missing_dependency(need, definition) for need in dict.fromkeys(lacking)]
+        hint = "--tools FILE.py has the functions, steps and workflows, --calls FILE.yaml the definitions that it calls"
+        raise CommandExit(
+            ExitCode.INPUT,
+            f"{terminal_text.clean(definition.code.name)} can't be run here: {'; '.join(map(terminal_text.clean, said))}\nnothing was started; {hint}",
+        )
+
+
+def _missing_dependency(need: Requirement, definition: Definition) -> str:
+    who = f"step {need.id}" if need.id else "on_failure"
+    if need.what == "kind":
+        return f"{who}: there is nothing here that does {need.name}"
+    if need.what == "extra":
+        return f'{who}: it takes what is not installed: pip install "perdure[{need.name}]"'
+    known = list(definition.graph.tools) if need.what == "tool" else list(definition.graph.family)
+    near = difflib.get_close_matches(need.name, known, 1)
+    return f"{who}: there is no {need.what} {need.name!r}{f', did you mean {near[0]!r}?' if near else ''}"
+
+
+def shares_stdin(target: str, source: str | None) -> bool:
+    """Whether a definition and its input would both come from standard input."""
+    return target == STDIN == source
+
+
+def is_definition_file(text: str) -> bool:
+    """Whether `text` names a definition rather than an execution."""
+    return is_document(text) or os.path.isfile(text)  # noqa: PTH113  # what is no path at all is no file

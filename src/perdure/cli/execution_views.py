@@ -1,0 +1,328 @@
+"""Lists as tables: executions, and the engines and workers that live; and the head of one execution.
+
+The steps of an execution as a tree, by path: what it does, did and waits for, how long it took, what went wrong.
+
+Public events, a line each; and the same as a story, with the errors and tracebacks of what failed.
+
+Where the tokens of a graph execution are: the counter, joins that wait, what is open, what the steps came to; and how many keys were applied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from perdure.cli import output, terminal_text
+from perdure.cli.plain_text import STATUS_STYLES, TextCell, TextTable, TreeNode, cell, state_glyph, status_cell
+from perdure.cli.terminal_text import execution_name
+from perdure.core.attribute_filter import attribute_text
+from perdure.core.errors import ErrorInfo
+from perdure.core.program import program_name, program_text
+from perdure.core.views import PublicEvent, StepView
+from perdure.definitions.graph.execution_view import TokenCounts
+from perdure.runtime.execution_results import ENDED_STATUSES
+from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
+
+FORGOTTEN_LOOPS_MAX = 5
+"""Of how many loops it is said which turns are forgotten."""
+
+
+def execution_table(listed: Sequence[ListedExecution], programs: Container[str], now_s: float) -> TextTable:
+    """Executions, a row each. `programs` are those that a living engine knows."""
+    headers = ("ID", "WORKFLOW", "STATUS", "CREATED", "TOOK", "NOTE")
+    return TextTable(headers, tuple(_execution_row(one, programs, now_s) for one in listed))
+
+
+def _execution_row(one: ListedExecution, programs: Container[str], now_s: float) -> tuple[TextCell, ...]:
+    took = "" if one.ended_at_s is None else terminal_text.duration(one.ended_at_s - one.created_at_s)
+    program = program_name(one.key.workflow, one.workflow_version)
+    return (
+        cell(one.key.id, "strong"),
+        cell(program_text(program)),
+        status_cell(one.status),
+        TextCell(terminal_text.relative_time(one.created_at_s, now_s)),
+        TextCell(took),
+        _note(one, program, programs, now_s),
+    )
+
+
+def _note(one: ListedExecution, program: str, programs: Container[str], now_s: float) -> TextCell:
+    if one.status in ENDED_STATUSES:
+        return TextCell("")
+    if program not in programs:
+        return cell(unknown_program_note(program), "warn")
+    return TextCell("" if one.due_at_s is None or one.due_at_s <= now_s else f"goes on {terminal_text.relative_time(one.due_at_s, now_s)}", "dim")
+
+
+def unknown_program_note(program: str) -> str:
+    """What is said of an execution that will not go on until somebody comes who knows its program."""
+    return f"no engine here knows {program.removesuffix('@')}"
+
+
+def engine_table(views: Sequence[HolderView], now_s: float) -> TextTable:
+    """Engines and workers, a row each."""
+    headers = ("NAME", "KIND", "WHERE", "SINCE", "HOLDS", "KNOWS")
+    return TextTable(headers, tuple(_engine_row(one, now_s) for one in views))
+
+
+def _engine_row(one: HolderView, now_s: float) -> tuple[TextCell, ...]:
+    knows = ", ".join((*(program for program in one.programs if not program.endswith("@")), *(f"queue {queue}" for queue in one.queues)))
+    since = "" if one.started_at_s is None else terminal_text.relative_time(one.started_at_s, now_s)
+    return (
+        cell(one.name, "strong"),
+        cell(one.kind),
+        cell(f"{one.host} {one.pid}" if one.pid else one.host),
+        TextCell(since) if one.alive else TextCell("gone", "warn"),
+        TextCell(str(one.executions + one.work)),
+        cell(knows),
+    )
+
+
+def execution_head(one: ExecutionStatus, programs: Container[str], now_s: float, definition: str = "") -> Iterator[tuple[TextCell, ...]]:
+    """What is to be said of one execution before its steps, in lines; with the version of its `definition`, if it has one."""
+    program = program_name(one.key.workflow, one.workflow_version)
+    lost = one.status not in ENDED_STATUSES and program not in programs
+    yield (cell(execution_name(one.key), "strong"), status_cell(one.status))
+    yield (cell(f"  {terminal_text.first_line(one.why)}", "warn" if lost else ""),)
+    if lost:
+        yield (cell(f"  start an engine that knows it: perdure worker {'FILE.yaml --tools FILE.py' if one.definition else 'FILE.py'}", "warn"),)
+    for what, text in (("definition", definition), *_status_facts(one, program, now_s)) if definition else _status_facts(one, program, now_s):
+        yield (TextCell(f"  {what:<{10 if definition else 9}}", "dim"), cell(text))
+
+
+def _status_facts(one: ExecutionStatus, program: str, now_s: float) -> Iterator[tuple[str, str]]:
+    yield "program", program_text(program)
+    if one.key.tenant != "default":
+        yield "tenant", one.key.tenant
+    yield "created", f"{terminal_text.utc_time(one.created_at_s)} UTC, {terminal_text.relative_time(one.created_at_s, now_s)}"
+    if one.ended_at_s is not None:
+        took_s = one.ended_at_s - (one.started_at_s or one.created_at_s)
+        yield "ended", f"{terminal_text.utc_time(one.ended_at_s)} UTC, after {terminal_text.duration(took_s)}"
+    elif one.due_at_s is not None and one.due_at_s > now_s:
+        yield "goes on", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
+    if one.deadline_at_s is not None and one.ended_at_s is None:
+        yield "deadline", f"{terminal_text.utc_time(one.deadline_at_s)} UTC, {terminal_text.relative_time(one.deadline_at_s, now_s)}"
+    if one.attributes:
+        yield "found by", " ".join(attribute_text(name, value) for name, value in one.attributes.items())
+    if one.unread:
+        yield "unread", f"{', '.join(f'{called} ({count})' for called, count in one.unread.items())}: nothing waits for a message of this name"
+    if one.version:
+        yield "log", f"{terminal_text.count(one.version, 'event')}; {one.settled} settled, {one.open} open"
+    for loop, turns in list(one.forgotten.items())[:FORGOTTEN_LOOPS_MAX]:
+        yield "history", f"{loop}: {'turn 1' if turns == 1 else f'turns 1–{turns:,}'} {_history(one)}"
+
+
+def _history(one: ExecutionStatus) -> str:
+    if not one.archived:
+        return "forgotten"
+    if one.archives_pruned_at_s is None:
+        return "forgotten; see perdure archives"
+    return "forgotten; they were archived, and the archives have been pruned"
+
+
+def execution_progress(one: ExecutionStatus, programs: Container[str], steps: Sequence[TreeNode], now_s: float) -> tuple[TreeNode, ...]:
+    """One execution as a tree, for a place that is drawn again and again."""
+    lines = tuple(execution_head(one, programs, now_s))
+    return (TreeNode(lines[0], tuple(TextCell("  ".join(part.text for part in line).strip()) for line in lines[1:2]), tuple(steps)),)
+
+
+UNDO_PATH = "~undo"
+"""Where that stands in a tree which undoes what was done."""
+
+QUIET_STATES = {"completed"}
+"""States that their glyph says well enough."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a step of a definition is, in words, and what one of its passages is called: an item or a turn."""
+
+    text: str
+    passage: str = "turn"
+
+
+@dataclass(frozen=True)
+class DefinitionCaptions:
+    """What is told of an execution of a definition beside its steps: which version that is, and what each step is, by its id."""
+
+    definition: str = ""
+    captions: Mapping[str, Caption] = field(default_factory=dict)
+
+
+@dataclass
+class _PathNode:
+    """A path on the way to becoming a node: the operation that stands there, if one does, and the paths below."""
+
+    step: StepView | None = None
+    below: dict[str, _PathNode] = field(default_factory=dict)
+
+
+def step_tree(steps: Iterable[StepView], now_s: float, unicode: bool = True, captions: Mapping[str, Caption] | None = None) -> tuple[TreeNode, ...]:
+    """The tree of all operations, in the order in which they were opened. A place where there is none (a branch, a turn) is only a name, and of a definition
+    what stands in its `captions`."""
+    root = _PathNode()
+    for step in steps:
+        place = root
+        for part in step.path.split("/"):
+            place = place.below.setdefault(part, _PathNode())
+        place.step = step
+    look = _TreeBuilder(now_s, unicode, captions or {})
+    return tuple(look.node(name, place) for name, place in root.below.items())
+
+
+def shortened_tree(nodes: Sequence[TreeNode], lines_max: int) -> tuple[TreeNode, ...]:
+    """The same tree in fewer lines, if it has more than `lines_max`: of what is well, only how much there is, wherever it stands together."""
+    if sum(node.lines for node in nodes) <= lines_max:
+        return tuple(nodes)
+    short: list[TreeNode] = []
+    for quiet, group in groupby(nodes, key=lambda node: node.quiet):
+        members = list(group)
+        if not quiet:
+            short += [replace(node, below=shortened_tree(node.below, 0)) for node in members]
+        elif len(members) == 1:
+            short.append(replace(members[0], below=()))
+        else:
+            short.append(TreeNode((TextCell(f"{len(members):,} completed", "dim"),), quiet=True))
+    return tuple(short)
+
+
+@dataclass(frozen=True)
+class _TreeBuilder:
+    """How places become nodes."""
+
+    now_s: float
+    unicode: bool
+    captions: Mapping[str, Caption]
+
+    def node(self, name: str, place: _PathNode, passage: str = "turn") -> TreeNode:
+        caption = self.captions.get(name.partition("#")[0])
+        look = replace(self, captions={}) if name == UNDO_PATH else self  # below it stands what undoes a step, not the step
+        below = tuple(look.node(lower, one, passage if caption is None else caption.passage) for lower, one in place.below.items())
+        shown = _path_label(name, passage)
+        step = place.step
+        quiet = all(node.quiet for node in below) and (step is None or step.state in QUIET_STATES)
+        is_open = any(node.open for node in below) or (step is not None and step.settled_at_s is None)
+        if step is None:
+            return TreeNode((cell(shown, "dim"), cell("" if caption is None else caption.text, "dim")), (), below, quiet, is_open)
+        holds = step.kind == "keep" and bool(below)  # what keeps a join, a race or a turn is nothing by itself: all of it hangs below
+        cells = [state_glyph("waiting" if holds and is_open else step.state, self.unicode), cell(shown, "strong")]
+        if not holds:
+            aim = _target_cell(name, step) if caption is None or not below else cell(caption.text, "dim")
+            cells += [aim, _state_cell(step), *_step_facts(step, self.now_s)]
+        note = None if step.error is None else cell(f"{step.error.type}: {terminal_text.first_line(step.error.message)}", "bad")
+        notes = () if note is None or _is_noted_below(note, below) else (note,)  # what failed in it is said once, where it happened
+        return TreeNode(tuple(cells), notes, below, quiet, is_open)
+
+
+def _is_noted_below(note: TextCell, below: Iterable[TreeNode]) -> bool:
+    return any(note in node.notes or _is_noted_below(note, node.below) for node in below)
+
+
+def _path_label(name: str, passage: str) -> str:
+    """A part of a path as people read it: a turn or an item by its number, a note of Perdure's own by its name."""
+    if not name.startswith("~"):
+        return name
+    return f"{passage} {name[1:]}" if name[1:].isdecimal() else name[1:]
+
+
+def _target_cell(name: str, step: StepView) -> TextCell:
+    """Kind and target, as far as the name does not say the same."""
+    if step.kind == "keep" and step.target:
+        return cell(step.target.rstrip(": "), "dim")
+    kind = "" if name.startswith(f"{step.kind}:") else step.kind
+    target = "" if step.target in name else step.target
+    return cell(f"{kind} {target}".strip(), "dim")
+
+
+def _state_cell(step: StepView) -> TextCell:
+    return TextCell("" if step.state in QUIET_STATES else step.state, STATUS_STYLES.get(step.state, ""))
+
+
+def _step_facts(step: StepView, now_s: float) -> Iterable[TextCell]:
+    if step.port and step.state in QUIET_STATES:
+        yield cell(step.port)
+    if step.attempt > 1:
+        yield TextCell(terminal_text.count(step.attempt, "try", "tries"), "warn")
+    if step.due_s is not None and step.settled_at_s is None:
+        yield TextCell(f"due {terminal_text.relative_time(step.due_s, now_s)}")
+    if step.settled_at_s is not None:
+        yield TextCell(terminal_text.duration(step.settled_at_s - step.opened_at_s), "dim")
+    else:
+        yield TextCell(f"for {terminal_text.duration(now_s - step.opened_at_s)}", "dim")
+
+
+EVENT_STYLES = {"completed": "good", "failed": "bad", "retrying": "warn", "waiting": "live", "cancelled": "dim"}
+"""By the last word of the type of an event."""
+
+TYPE_COLUMNS, SUBJECT_COLUMNS = 20, 12
+"""Events come one by one, so their columns have a width that mostly suits."""
+
+
+def event_cells(event: PublicEvent) -> tuple[TextCell, ...]:
+    """One event: its number, its time, its type, what it is about, and what it says."""
+    style = EVENT_STYLES.get(event.type.rpartition(".")[2], "")
+    said = (f"{name.removesuffix('_s')}={_data_text(name, value)}" for name, value in event.data.items())
+    return (
+        TextCell(f"{event.id:>5}", "dim"),
+        TextCell(terminal_text.utc_timestamp(event.time_s), "dim"),
+        TextCell(event.type.ljust(TYPE_COLUMNS), style),
+        TextCell(terminal_text.clean(event.subject).ljust(SUBJECT_COLUMNS), "strong"),
+        cell(", ".join(said)),
+    )
+
+
+def event_story(event: PublicEvent, error_at: Callable[[str], ErrorInfo | None]) -> Iterator[tuple[TextCell, ...]]:
+    """The lines that tell of one event; `error_at` finds errors by path (the execution's own: the empty path)."""
+    yield event_cells(event)
+    error = error_at(event.subject) if event.type in ("step.failed", "execution.failed") else None
+    if error is not None:
+        yield (TextCell(" " * 5), cell(f"{error.type}: {terminal_text.first_line(error.message)}", "bad"))
+        for line in _user_frames(error.traceback.splitlines()):
+            yield (TextCell(" " * 5), cell(line, "dim"))
+
+
+def _data_text(name: str, value: str | float) -> str:
+    return terminal_text.utc_timestamp(value) if name.endswith("_s") and not isinstance(value, str) else str(value)
+
+
+def _user_frames(traceback: Iterable[str]) -> Iterator[str]:
+    """The lines of a traceback that are about users' own code: the frames of what calls it say nothing to them."""
+    ours = False
+    for line in traceback:
+        if not line.startswith("    "):
+            ours = _PERDURE_FRAME.match(line) is not None
+        if not ours:
+            yield line
+
+
+_PERDURE_FRAME = re.compile(r'  File ".*[/\\]perdure[/\\](runtime|code|definitions|core)[/\\]')
+
+
+APPLIED_KEYS_MAX = 20
+"""How many applied keys are shown, the last ones; as JSON, all are."""
+
+OUTPUT_COLUMNS_MAX = 100
+
+
+def token_lines(tokens: TokenCounts) -> Iterator[tuple[TextCell, ...]]:
+    """What is said of them, in lines."""
+    yield TextCell("event", "dim"), TextCell(str(tokens.number), "strong")
+    yield (
+        TextCell("counter", "dim"),
+        TextCell(str(tokens.counter), "strong"),
+        TextCell(f"and {terminal_text.count(tokens.approvals, 'approval')}" if tokens.approvals else ""),
+    )
+    yield from _section("open", ((one, "") for one in tokens.open))
+    yield from _section("joins", ((target, f"reached by {', '.join(sources)}") for target, sources in tokens.joins.items()))
+    left_out = len(tokens.applied) - APPLIED_KEYS_MAX
+    yield from _section("applied", [*([(f"… {left_out:,} before", "")] if left_out > 0 else []), *((one, "") for one in tokens.applied[-APPLIED_KEYS_MAX:])])
+    yield from _section("outputs", ((id, terminal_text.truncate(output.compact_json(value), OUTPUT_COLUMNS_MAX)) for id, value in tokens.outputs.items()))
+
+
+def _section(title: str, rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Iterator[tuple[TextCell, ...]]:
+    for number, (name, said) in enumerate(rows):
+        if number == 0:
+            yield (TextCell(title, "dim"),)
+        yield TextCell(" "), cell(name, "strong"), cell(said)

@@ -1,0 +1,101 @@
+"""Exit codes: what each means, and which error leads to it. The one table; help, guide and tests read it.
+
+Errors are named and not imported, so that showing help costs nothing; a test holds the names to the classes they mean.
+"""
+
+from enum import IntEnum
+
+import click
+
+
+class ExitCode(IntEnum):
+    """How the command ended, for scripts."""
+
+    OK = 0
+    DEFECT = 1
+    INPUT = 10
+    FINDINGS = 11
+    FLAGS = 20
+    WAITS = 30
+    APPROVAL = 31
+    ATTENTION = 32
+    FAILED = 40
+    CANCELLED = 41
+    TIMEOUT = 43
+    NOT_FOUND = 44
+    EXISTS = 45
+    REFUSED = 46
+    STORE = 50
+    INTERRUPTED = 130
+    PIPE = 141
+
+
+class CommandExit(click.ClickException):
+    """The command has done what it could, and ends with this code; `message` says why, on standard error."""
+
+    def __init__(self, code: ExitCode, message: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.OK: "done",
+    ExitCode.DEFECT: "a defect of Perdure: --debug shows where",
+    ExitCode.INPUT: "bad input: an argument, a value, a target that is not there, a definition that is not valid",
+    ExitCode.FINDINGS: "something was found: by lint what is wrong, by fmt --check what is untidy, by check or replay what does not fit, by verify what is damaged",
+    ExitCode.FLAGS: "bad flags: an option or a command that does not exist, an argument too few",
+    ExitCode.WAITS: "it has not ended: it waits, runs, is paused, or is yet to start",
+    ExitCode.APPROVAL: "it waits for an approval",
+    ExitCode.ATTENTION: "it needs attention",
+    ExitCode.FAILED: "it failed",
+    ExitCode.CANCELLED: "it was cancelled",
+    ExitCode.TIMEOUT: "its deadline is over, or nobody answered in time",
+    ExitCode.NOT_FOUND: "there is no such execution",
+    ExitCode.EXISTS: "there is an execution of this id already",
+    ExitCode.REFUSED: "the decision does not count: not by this person, not again, or not with this link",
+    ExitCode.STORE: "the store can't be opened, or did not answer",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.PIPE: "whoever read the output has gone",
+}
+
+EXIT_CODE_OF_ERROR: dict[str, ExitCode] = {
+    "ProgrammingError": ExitCode.INPUT,
+    "NotFound": ExitCode.NOT_FOUND,
+    "AlreadyThere": ExitCode.EXISTS,
+    "DecisionRefused": ExitCode.REFUSED,
+    "LinkRefused": ExitCode.REFUSED,
+    "SandboxLost": ExitCode.FAILED,
+    "StoreError": ExitCode.STORE,
+    "WorkflowError": ExitCode.FAILED,
+    "TooDeep": ExitCode.FAILED,
+    "ExecutionCancelled": ExitCode.CANCELLED,
+    "DeadlineExceeded": ExitCode.TIMEOUT,
+    "Timeout": ExitCode.TIMEOUT,
+    "NeedsAttention": ExitCode.ATTENTION,
+}
+"""By the name of its class, or of the nearest of its bases that is named here."""
+
+EXIT_CODE_OF_STATUS: dict[str, ExitCode] = {
+    "completed": ExitCode.OK,
+    "failed": ExitCode.FAILED,
+    "cancelled": ExitCode.CANCELLED,
+    "needs_attention": ExitCode.ATTENTION,
+    "waiting_approval": ExitCode.APPROVAL,
+}
+"""Of an execution that is asked for its result; any other status means that it has not ended."""
+
+
+def exit_code_of_error(kind: type[BaseException]) -> ExitCode:
+    """The exit code of an error of this class."""
+    named = (EXIT_CODE_OF_ERROR[base.__name__] for base in kind.__mro__ if base.__name__ in EXIT_CODE_OF_ERROR and base.__module__.startswith("perdure."))
+    return next(named, ExitCode.DEFECT)
+
+
+def exit_code_of_status(status: str) -> ExitCode:
+    """The exit code of asking for the result of an execution with this status."""
+    return EXIT_CODE_OF_STATUS.get(status, ExitCode.WAITS)
+
+
+def exit_code_table() -> str:
+    """The codes with their meanings, a line each."""
+    return "\n".join(f"{code:>5}  {meaning}" for code, meaning in MEANINGS.items())

@@ -1,0 +1,272 @@
+"""The commands about executions of definitions: `graph`, `patch`, and what `show --tokens` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.root_command import CliCommand
+from perdure.cli.shared_options import GlobalOptions, blobs_option, id_argument
+
+if TYPE_CHECKING:
+    from perdure.cli.execution_views import DefinitionCaptions
+    from perdure.core.paths import Key
+    from perdure.definition_workflow import Definition
+    from perdure.definitions.graph.execution_view import ExecutionView
+    from perdure.service.definition_views import CurrentDefinition
+    from perdure.sync_client import Client, ExecutionStatus
+    from perdure.sync_handle import Handle
+
+
+@click.command("graph", cls=CliCommand)
+@click.argument("what", metavar="FILE|ID")
+@click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True, help="As what it is drawn.")
+@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="Of an execution: as it stood after event N of its log.")
+@blobs_option
+@click.option("-o", "--output", "target", metavar="FILE", help="The file that it is written to; else it is printed.")
+@click.pass_obj
+def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | None, blobs: str | None, target: str | None) -> None:
+    """Draw a definition, or an execution of one: its plan, and what has come of it, in one picture.
+
+    FILE is YAML or JSON, - is standard input; an ID is that of an execution, in any form.
+    """
+    import asyncio
+
+    from perdure.cli import definition_files, terminal_text
+    from perdure.cli.definition_commands import valid_definition
+    from perdure.cli.terminal import screen
+    from perdure.definitions.format.compiler import compile_definition
+    from perdure.definitions.graph import graph_drawing
+
+    if definition_files.is_definition_file(what):
+        if number is not None:
+            raise click.UsageError("--at is for an execution: a definition has not begun")
+        ir, states, taken = compile_definition(valid_definition(what, blobs).canonical), None, frozenset[int]()
+    else:
+        found = asyncio.run(_view(settings, what, number))
+        ir, states, taken = found.ir, found.states, found.taken
+    if form == "text":
+        seen = screen()
+        drawn = graph_drawing.text_drawing(ir, states, taken, columns=seen.columns if seen.terminal and target is None else COLUMNS_WITHOUT_TERMINAL)
+    else:
+        drawn = graph_drawing.mermaid_drawing(ir, states, taken) if form == "mermaid" else graph_drawing.svg_drawing_of(ir, states, taken)
+    if target is None:
+        click.echo("\n".join(map(terminal_text.clean, drawn.splitlines())) if form == "text" else drawn.rstrip("\n"))
+        return
+    try:
+        Path(target).write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise CommandExit(ExitCode.INPUT, f"{terminal_text.clean(target)} can't be written: {error.strerror}") from error
+
+
+COLUMNS_WITHOUT_TERMINAL = 160
+"""How many columns a picture takes that nobody looks at."""
+
+
+async def _view(settings: GlobalOptions, text: str, number: int | None) -> ExecutionView:
+    from perdure.cli.execution_lookup import execution_keys
+
+    async with settings.look() as looking:
+        (key,) = await execution_keys(looking, settings, [text])
+    return await _view_of(settings, key, number)
+
+
+async def _view_of(settings: GlobalOptions, key: Key, number: int | None) -> ExecutionView:
+    from perdure.core.errors import BadValue
+    from perdure.service import definition_views
+
+    async with settings.look() as looking:
+        found = await definition_views.read_execution_view(looking, key, number)
+    if found is None:
+        raise BadValue("event", number, "one behind its beginning")
+    return found
+
+
+def show_tokens(settings: GlobalOptions, key: Key, number: int | None, format: str) -> None:
+    """Print where the tokens of an execution are, or were after an event."""
+    import asyncio
+
+    from perdure.cli import output
+    from perdure.cli.execution_views import token_lines
+    from perdure.cli.terminal import screen
+
+    found = asyncio.run(_view_of(settings, key, number)).tokens
+    if format == "table":
+        output.show_lines(token_lines(found), screen())
+    else:
+        click.echo(output.indented_json(found) if format == "json" else output.compact_json(found))
+
+
+def captions_of(settings: GlobalOptions, status: ExecutionStatus) -> DefinitionCaptions:
+    """What is told of an execution beside its status and its steps: of a definition, its version, and what its steps are; of code, nothing."""
+    import asyncio
+
+    from perdure.cli.execution_views import Caption, DefinitionCaptions
+
+    if not status.definition:
+        return DefinitionCaptions()
+    from perdure.definitions.format.compiler import compile_definition
+    from perdure.definitions.graph import graph_picture
+
+    present = asyncio.run(_current_definition(settings, status.key))
+    nodes = compile_definition(present.document).nodes
+    found = {
+        node.id: Caption("; ".join([graph_picture.step_detail(node), *graph_picture.step_modifiers(node)]), "item" if node.each is not None else "turn")
+        for node in nodes
+    }
+    return DefinitionCaptions(f"{present.version} ({short_hash(present.hash)})", found)
+
+
+@click.command("patch", cls=CliCommand)
+@id_argument
+@click.argument("file", required=False, metavar="[FILE]")
+@click.option(
+    "--json-patch",
+    "patch_file",
+    metavar="FILE",
+    help="Change its present definition by a JSON Patch (RFC 6902), of its canonical form or of its nodes and edges; - is standard input.",
+)
+@click.option("--edits", "edits_file", metavar="FILE", help="Change its present definition by operations that name steps by their ids; - is standard input.")
+@click.option("--set", "pairs", multiple=True, metavar="STEP.FIELD=VALUE", help="Set a field of a step of its present definition; of itself, as .FIELD=VALUE.")
+@blobs_option
+@click.option("--base", default="", metavar="HASH", help="Only if that is still the hash of the definition by which it goes on.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is remembered.")
+@click.option("--dry-run", is_flag=True, help="Say what would be different, and change nothing.")
+@click.option("--timeout", metavar="TIME", help="How long to wait for an engine at most; the patch is kept.")
+@click.option("--no-wait", is_flag=True, help="Leave the patch for an engine to carry out, and don't wait for that.")
+@click.option("--withdraw", is_flag=True, help="Take back the patches that no engine has judged yet.")
+@click.pass_obj
+def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, reason: str, dry_run: bool, **changes: Any) -> None:
+    """Have a live execution of a definition go on by another: the one in FILE, or its present one with changes.
+
+    What has begun stays as it is. What does not fit that is refused whole. An engine judges it; where none is running, it is kept until one does.
+    """
+    import asyncio
+
+    from perdure.cli import execution_lookup, terminal_text
+    from perdure.cli.terminal_text import execution_name
+    from perdure.definitions.format import definition_diff
+
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        if changes["withdraw"]:
+            _withdraw(handle, file, changes)
+            return
+        before = asyncio.run(_current_definition(settings, handle.key))
+        chosen, described = _patched_definition(before, file, changes)
+        if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
+            raise CommandExit(
+                ExitCode.INPUT,
+                f"{execution_name(handle.key)} goes on by {before.hash} by now, not by {terminal_text.clean(base)}\nsee what has changed, and patch it again",
+            )
+        different = [
+            terminal_text.clean(one)
+            for one in definition_diff.render_changes(definition_diff.definition_changes(before.document, chosen.read.canonical)).splitlines()
+        ]
+        if not different:
+            click.echo(f"perdure: {execution_name(handle.key)} goes on by just this already; nothing was changed", err=True)
+            return
+        said = "" if dry_run else _send_patch(client, handle, chosen, {"base": before.hash, "reason": reason or described, **changes})
+        click.echo("\n".join([*different, *([said] if said else [])]))
+
+
+def _send_patch(client: Client, handle: Handle[Any], chosen: Definition, given: dict[str, Any]) -> str:
+    """Post a patch, and wait until an engine has judged it, unless that is not wanted; what is said of it."""
+    from perdure.cli.terminal_text import execution_name
+    from perdure.core.errors import Timeout
+
+    called, waits = execution_name(handle.key), not given["no_wait"]
+    kept = f"perdure patch {called} --withdraw takes it back"
+    if waits and not any(engine.alive for engine in client.engines()):
+        click.echo(f"perdure: no engine is running; the patch is kept until one carries it out\n--no-wait does not wait for that, {kept}", err=True)
+    try:
+        number = handle.patch(chosen, base=given["base"], reason=given["reason"], wait=waits, timeout=given["timeout"])
+    except Timeout as late:
+        raise CommandExit(
+            ExitCode.TIMEOUT, f"no engine has judged the patch of {called} within {late.timeout_s:g} s; the next one that runs does\n{kept}"
+        ) from late
+    except KeyboardInterrupt:
+        click.echo(f"perdure: the patch of {called} is kept, and the next engine that runs carries it out\n{kept}", err=True)
+        raise
+    version = f"{chosen.read.canonical.get('version', '1.0.0')} ({short_hash(chosen.read.hash)})"
+    return (
+        f"{called} will go on by {version} once an engine carries the patch out" if number is None else f"{called} goes on by {version} from event {number} on"
+    )
+
+
+def _withdraw(handle: Handle[Any], file: str | None, given: dict[str, Any]) -> None:
+    from perdure.cli import terminal_text
+    from perdure.cli.terminal_text import execution_name
+
+    if file is not None or any(given[one] for one in ("patch_file", "edits_file", "pairs", "no_wait")):
+        raise click.UsageError("--withdraw takes back patches that wait, and makes no other; leave the rest out")
+    if count := handle.withdraw_patches():
+        click.echo(f"{terminal_text.count(count, 'patch', 'patches')} of {execution_name(handle.key)} {'is' if count == 1 else 'are'} withdrawn")
+    else:
+        click.echo(f"perdure: no patch of {execution_name(handle.key)} waits for an engine; nothing was changed", err=True)
+
+
+def short_hash(hash: str) -> str:
+    """A hash, as short as people can still tell it from others."""
+    return hash.removeprefix("sha256:")[:12]
+
+
+async def _current_definition(settings: GlobalOptions, key: Key) -> CurrentDefinition:
+    from perdure.core.errors import BadValue
+    from perdure.service import definition_views
+
+    async with settings.look() as looking:
+        found = await definition_views.definition_of(looking, key)
+    if found is None:
+        raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
+    return found
+
+
+def _patched_definition(before: CurrentDefinition, file: str | None, changes: dict[str, Any]) -> tuple[Definition, str]:
+    """The definition by which it is to go on, and what the change says of itself."""
+    from perdure.cli import definition_files
+    from perdure.core.errors import BadDefinition
+    from perdure.definition_workflow import Definition
+    from perdure.definitions.format import patched_definition
+
+    ways = [one for one in (file, changes["patch_file"], changes["edits_file"], changes["pairs"] or None) if one is not None]
+    if len(ways) != 1:
+        raise click.UsageError("give one of FILE, --json-patch, --edits and --set" + (", not several" if ways else ""))
+    if file is not None:
+        return definition_files.load_definition(file, and_so="nothing was changed", blobs=changes["blobs"]), ""
+    source = changes["patch_file"] or changes["edits_file"] or "--set"
+    try:
+        change = _set_operations(changes["pairs"]) if changes["pairs"] else _patch_document(source)
+        return Definition.of(patched_definition.apply_patch(before.document, change)), patched_definition.patch_description(change)
+    except BadDefinition as error:
+        definition_files.refuse_definition(source, error.findings, "nothing was changed")
+
+
+def _patch_document(file: str) -> Any:
+    from perdure.cli import definition_files
+    from perdure.definitions.format.document_parser import parse_document
+
+    read = parse_document(definition_files.read_or_exit(file))
+    if read.findings:
+        definition_files.refuse_definition(file, read.findings, "nothing was changed")
+    return read.document
+
+
+def _set_operations(pairs: Sequence[str]) -> list[dict[str, Any]]:
+    """What ``step.field=value`` says, as operations."""
+    from perdure.cli import argument_values
+    from perdure.core.errors import BadValue
+    from perdure.definitions.format.definition_findings import joined_pointer
+
+    found = []
+    for pair in pairs:
+        place, sign, text = pair.partition("=")
+        id, dot, field = place.partition(".")
+        if not sign or not dot or not field:
+            raise BadValue("--set", pair, "of the form step.field=value, or .field=value for the definition itself")
+        found.append({"op": "set", **({"id": id} if id else {}), "path": joined_pointer("", *field.split(".")), "value": argument_values.parse_value(text)})
+    return found

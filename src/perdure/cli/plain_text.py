@@ -1,0 +1,154 @@
+"""From data to text: tables, trees and lines, plain. Pure functions; where a terminal is looked at, `draw` does the same with rich.
+
+A cell is text with the name of a style; both ways of drawing take the same cells, so what a pipe gets and what a terminal
+shows say the same. Everything in a cell is clean: see `words.clean`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from perdure.cli import terminal_text
+
+
+@dataclass(frozen=True)
+class TextCell:
+    """Some text and how it is meant: a style of `STYLES`, or none."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Rows under headers. Cells that are too long for the terminal are cut, in a pipe they are whole."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[TextCell, ...], ...]
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A line of a tree, with what hangs below it; `notes` are further lines of its own. A `quiet` one says
+    only that all is well; with an `open` one, something in it has not come to its end.
+    """
+
+    cells: tuple[TextCell, ...]
+    notes: tuple[TextCell, ...] = ()
+    below: tuple[TreeNode, ...] = ()
+    quiet: bool = False
+    open: bool = False
+
+    @property
+    def lines(self) -> int:
+        """How many lines it takes, with all below it."""
+        return 1 + len(self.notes) + sum(node.lines for node in self.below)
+
+
+STYLES = {
+    "good": "green",
+    "bad": "bold red",
+    "warn": "yellow",
+    "live": "cyan",
+    "dim": "dim",
+    "strong": "bold",
+}
+"""What each style is on a terminal."""
+
+STATUS_STYLES = {
+    "completed": "good",
+    "failed": "bad",
+    "cancelled": "dim",
+    "needs_attention": "warn",
+    "paused": "warn",
+    "interrupted": "warn",
+    "parked": "warn",
+    "skipped": "dim",
+    "retrying": "warn",
+    "waiting_approval": "live",
+    "performing": "live",
+    "running": "live",
+    "undoing": "live",
+    "ending": "live",
+    "abandoned": "warn",
+}
+"""How executions and steps look in each status or state; any other looks plain."""
+
+GLYPHS = {
+    "completed": ("✓", "+"),
+    "failed": ("✗", "x"),
+    "cancelled": ("⊘", "-"),
+    "performing": ("▶", ">"),
+    "ending": ("▶", ">"),
+    "abandoned": ("⚠", "?"),
+    "retrying": ("↻", "~"),
+    "interrupted": ("⚡", "!"),
+    "parked": ("‖", "="),
+    "waiting": ("…", "."),
+    "waiting_approval": ("?", "?"),
+    "skipped": ("–", "-"),
+}
+"""A mark for each state of a step: where the terminal has it, and where it has only ASCII."""
+
+
+def cell(text: object, style: str = "") -> TextCell:
+    """A cell of whatever came from outside."""
+    return TextCell(terminal_text.clean(str(text)), style)
+
+
+def status_cell(name: str) -> TextCell:
+    """The status of an execution."""
+    return TextCell(name, STATUS_STYLES.get(name, ""))
+
+
+def state_glyph(state: str, unicode: bool = True) -> TextCell:
+    """The mark of a step's state."""
+    marks = GLYPHS.get(state, ("·", "?"))
+    return TextCell(marks[0] if unicode else marks[1], STATUS_STYLES.get(state, ""))
+
+
+def table(content: TextTable) -> str:
+    """A table in columns, two blanks apart; nothing is cut, and no line ends with blanks."""
+    lines = [content.headers, *([one.text for one in row] for row in content.rows)]
+    widths = [max(terminal_text.width(line[column]) for line in lines) for column in range(len(content.headers))]
+    return "\n".join("  ".join(map(_padded, line, widths)).rstrip() for line in lines)
+
+
+def tree(nodes: Sequence[TreeNode], unicode: bool = True) -> str:
+    """A tree, with a branch drawn to each node that hangs from another."""
+    branches = BRANCHES if unicode else ASCII_BRANCHES
+    return "\n".join(line for node in nodes for line in (_lines(node, "", branches)))
+
+
+BRANCHES = ("├── ", "└── ", "│   ", "    ")
+ASCII_BRANCHES = ("|-- ", "`-- ", "|   ", "    ")
+"""What stands before a node that others follow, before the last one, and below each of these."""
+
+
+def _lines(node: TreeNode, indent: str, branches: tuple[str, str, str, str]) -> Iterator[str]:
+    """A node and what hangs below it; all but its first line begin with `indent`."""
+    yield line(node.cells)
+    for note in node.notes:
+        yield f"{indent}   {note.text}"
+    for number, lower in enumerate(node.below, 1):
+        last = number == len(node.below)
+        first, *more = _lines(lower, f"{indent}{branches[2 + last]}", branches)
+        yield f"{indent}{branches[last]}{first}"
+        yield from more
+
+
+def line(cells: Iterable[TextCell]) -> str:
+    """Cells beside each other."""
+    return "  ".join(one.text for one in cells if one.text).rstrip()
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> str:
+    """What is said of one thing: a name and its value on each line."""
+    shown = [(name, text) for name, text in pairs if text]
+    columns = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{name.ljust(columns)}  {text}" for name, text in shown)
+
+
+def _padded(text: str, columns: int) -> str:
+    return text + " " * (columns - terminal_text.width(text))

@@ -1,0 +1,167 @@
+"""The commands on what is kept of the past: `archives` lists it, `prune` removes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.root_command import CliCommand
+from perdure.cli.shared_options import GlobalOptions, format_option, id_argument, json_option
+
+if TYPE_CHECKING:
+    from perdure.core.paths import Key
+    from perdure.service.blob_collection import CollectedBlobs
+    from perdure.service.execution_bundles import Bundle
+    from perdure.service.retention import ArchiveWriter
+    from perdure.sync_client import Client
+
+
+@click.command("archives", cls=CliCommand)
+@id_argument
+@json_option
+@format_option()
+@click.pass_obj
+def archives(settings: GlobalOptions, /, *, id: str, as_json: bool, format: str) -> None:
+    """List the archives of an execution, the newest first: which turns of loops are in them, how many events and bytes, and since when.
+
+    Archives are kept if the workflow says so (archive=True, in a definition archive: true). perdure prune --archives removes them.
+    """
+    from perdure.cli import execution_lookup, output, record_views
+
+    with settings.client() as client:
+        key = execution_lookup.handle_of(client, settings, id).key
+        found = client.upkeep.archives(key)
+        form = "json" if as_json else format
+        forgotten = form == "table" and not found and client.get(key).status().forgotten
+    output.print_list(form, (one.name for one in found), found, lambda: record_views.archive_table(found))
+    if form == "table" and not found:
+        click.echo("no archives: " + ("what compaction replaced was dropped" if forgotten else "nothing of its log was replaced yet"))
+
+
+@click.command("prune", cls=CliCommand)
+@click.option("--older-than", metavar="TIME", required=True, help="Those that ended longer ago than this: 30d, 12h.")
+@click.option("--archives", is_flag=True, help="Remove archives that were made longer ago instead, also of executions that go on.")
+@click.option(
+    "--status", metavar="STATUS,...", help="Those that ended so [default: completed,cancelled; with --archives: any]; failed ones can't be retried any more."
+)
+@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
+@click.option("--archive", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write each to a file there before, as perdure export does.")
+@click.option("--forget-ids", is_flag=True, help="Keep nothing at all, of what was removed before neither: their ids may run again.")
+@click.option("--yes", is_flag=True, help="Do not ask before ids are forgotten.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@json_option
+@format_option()
+@click.pass_obj
+def prune(settings: GlobalOptions, /, **given: Any) -> None:
+    """Remove what executions have done that ended long ago: their logs and mail.
+
+    Their ids, statuses and times are kept, so that none is begun again under its id, and the beginning of the SHA-256 of inputs and results.
+    What another has waited for that goes on, or that would be undone with it, is left as it is. Engines may be at work meanwhile; interrupted, it
+    goes on when it is run again. Then the large values of all tenants go that nothing needs any more, for which all logs are read. The space
+    becomes free within the file; perdure db vacuum gives it back to the disk.
+
+    With --archives, executions stay as they are, and what compactions of their logs had archived is removed. Which turns those were stays known.
+    """
+    if given["archives"] and given["forget_ids"]:
+        raise click.UsageError("--archives leaves executions as they are: give it without --forget-ids")
+    if given["forget_ids"] and not given["dry_run"] and not given["yes"]:
+        click.confirm(FORGET_WARNING, abort=True, err=True)
+    (_prune_archives if given["archives"] else _prune_executions)(settings, given)
+
+
+def _prune_filter(settings: GlobalOptions, given: dict[str, Any]) -> dict[str, Any]:
+    status, archive = given["status"], given["archive"]
+    which = {} if status is None else {"status": [one.strip() for one in status.split(",")]}
+    kept = None if archive is None else _archive_writer(archive)
+    return {**which, "workflow": given["workflow"], "archive": kept, "dry_run": given["dry_run"], "tenant": settings.tenant}
+
+
+def _prune_executions(settings: GlobalOptions, given: dict[str, Any]) -> None:
+    from perdure.cli import output, terminal_text
+    from perdure.cli.terminal_text import execution_name
+
+    forget_ids, dry_run = given["forget_ids"], given["dry_run"]
+    with settings.client() as client:
+        found = client.upkeep.prune(given["older_than"], forget_ids=forget_ids, **_prune_filter(settings, given))
+        values = None if dry_run else _pruned_values(client)
+    form = "json" if given["as_json"] else given["format"]
+    if form != "table":
+        output.print_list(form, (execution_name(one.key) for one in found), found, output.no_table)
+        return
+    size = terminal_text.size(sum(one.size_bytes for one in found))
+    done = "would be" if dry_run else "were" if len(found) != 1 else "was"
+    click.echo(f"{terminal_text.count(len(found), 'execution')} {done} {'forgotten' if forget_ids else 'removed'}, {size} of logs and messages")
+    if values is not None and values.values:
+        done = "were" if values.values != 1 else "was"
+        click.echo(f"{terminal_text.count(values.values, 'large value')} that nothing needs any more {done} removed, {terminal_text.size(values.size_bytes)}")
+    _print_free_space(settings, dry_run)
+
+
+def _pruned_values(client: Client) -> CollectedBlobs | None:
+    """What was removed of large values; None, with a warning, if it can't be told which are needed."""
+    from perdure.core.errors import LogDamaged, SealedPayload
+
+    try:
+        return client.upkeep.prune_values()
+    except (LogDamaged, SealedPayload) as error:
+        click.echo(f"large values stay: {error}", err=True)
+        return None
+
+
+def _prune_archives(settings: GlobalOptions, given: dict[str, Any]) -> None:
+    from perdure.cli import output, record_views
+
+    with settings.client() as client:
+        swept = client.upkeep.prune_archives(given["older_than"], **_prune_filter(settings, given))
+    form = "json" if given["as_json"] else given["format"]
+    if form == "json":
+        click.echo(output.indented_json({**output.as_data(swept), "archives": [output.as_data(one) for one in swept.archives]}))
+    elif form != "table":
+        output.print_list(form, (one.name for one in swept.archives), swept.archives, output.no_table)
+    else:
+        click.echo(record_views.pruning_summary(swept, given["dry_run"]))
+        _print_free_space(settings, given["dry_run"])
+
+
+def _print_free_space(settings: GlobalOptions, dry_run: bool) -> None:
+    from perdure.cli import terminal_text
+    from perdure.runtime.local_engine import database_file
+    from perdure.stores.sqlite.vacuum import free_bytes
+
+    file = database_file(settings.url())
+    if not dry_run and file is not None and (free := free_bytes(file)):
+        click.echo(f"{terminal_text.size(free)} of the file are free now; perdure db vacuum gives them back to the disk")
+
+
+FORGET_WARNING = "The ids of these executions are forgotten: what is started again under one of them runs again, with all its effects. Go on?"
+
+
+def _archive_writer(directory: Path) -> ArchiveWriter:
+    import os
+    import secrets
+    from hashlib import sha256
+
+    from perdure.async_maintenance import secret_of
+    from perdure.service.execution_bundles import encode_bundle
+    from perdure.stores.sqlite.file_permissions import FILE_MODE, make_directories
+
+    def keep(key: Key, bundle: Bundle) -> None:
+        """The file is there when it is whole, and on the disk; one that is there already is of an attempt that was interrupted."""
+        file = directory / f"{sha256(str(key).encode()).hexdigest()[:32]}.perdure"
+        partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        try:
+            make_directories(directory)
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as opened:
+                opened.write(encode_bundle(bundle, secret_of(None)))
+                opened.flush()
+                os.fsync(opened.fileno())
+            partial.replace(file)
+        except OSError as error:
+            raise CommandExit(
+                ExitCode.INPUT, f"{directory} can't be written ({error.strerror})\nnothing more was removed; name another with --archive"
+            ) from error
+
+    return keep

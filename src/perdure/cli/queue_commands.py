@@ -1,0 +1,70 @@
+"""The commands about queues: `queues` and `limit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perdure.cli.root_command import CliCommand
+from perdure.cli.shared_options import GlobalOptions, format_option
+
+
+@click.command("queues", cls=CliCommand)
+@format_option()
+@click.pass_obj
+def queues(settings: GlobalOptions, /, *, format: str) -> None:
+    """List the queues: what they allow, what is held, and what waits. Over all tenants."""
+    from perdure.cli import output, record_views
+
+    with settings.client() as client:
+        found = client.queues()
+        output.print_list(format, (one.name for one in found), found, lambda: record_views.queue_table(found))
+        if not found and format == "table":
+            click.echo("perdure: nothing is in a queue, and none has limits\nperdure limit QUEUE --concurrency N gives it some", err=True)
+
+
+@click.command("limit", cls=CliCommand)
+@click.argument("queue")
+@click.option("--concurrency", metavar="N", help="How many executions may run at a time, and how many calls; none: any number.")
+@click.option("--per-key", metavar="N", help="How many of each key; none: any number.")
+@click.option("--rate", metavar="N/TIME", help="How many may begin per time, such as 100/1m; none: any number.")
+@click.option("--burst", default=1, metavar="N", help="How many of those may be made up for at once.")
+@format_option()
+@click.pass_obj
+def limit(settings: GlobalOptions, /, *, queue: str, concurrency: str | None, per_key: str | None, rate: str | None, burst: int, format: str) -> None:
+    """Change what a queue allows, while everything runs.
+
+    It stays so until the code declares something else. What is held stays held.
+    """
+    from perdure.cli import output, record_views
+
+    changes: dict[str, Any] = {}
+    for what, option, text in (("concurrency", "--concurrency", concurrency), ("concurrency_per_key", "--per-key", per_key)):
+        if text is not None:
+            changes[what] = None if text == "none" else _number(option, text)
+    if rate is not None:
+        changes["rate"] = None if rate == "none" else _rate(rate, burst)
+    if not changes:
+        raise click.UsageError("say what is to be changed: --concurrency, --per-key or --rate")
+    with settings.client(creates=True) as client:
+        stand = client.limit(queue, **changes)
+        output.print_list(format, (stand.name,), [stand], lambda: record_views.queue_table([stand]))
+
+
+def _number(option: str, text: str) -> int:
+    from perdure.core.errors import BadValue
+
+    if not text.isdecimal():
+        raise BadValue(option, text, "a number from 0 on, or none")
+    return int(text)
+
+
+def _rate(text: str, burst: int) -> Any:
+    from perdure.code.declared_queues import Rate
+    from perdure.core.errors import BadValue
+
+    count, _, per = text.partition("/")
+    if not count.isdecimal() or not per:
+        raise BadValue("--rate", text, "a number per time, such as 100/1m, or none")
+    return Rate(int(count), per, burst)

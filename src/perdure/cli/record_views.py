@@ -1,0 +1,370 @@
+"""Approvals as a table, and one of them whole: what is asked, by which execution, of whom, until when, what was said, and the form.
+
+Dead letters as tables: those that failed alike in a row, and the executions of one such group.
+
+Queues as a table.
+
+Archives as people read them.
+
+Secrets as tables: those that there are, and those that a definition reads. Values are in none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.cli import terminal_text
+from perdure.cli.output import compact_json, indented_json
+from perdure.cli.plain_text import TextCell, TextTable, cell, status_cell
+from perdure.cli.terminal_text import execution_name
+from perdure.core.paths import Key
+from perdure.service.approvals import Approval
+from perdure.service.blob_collection import CollectedBlobs
+from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
+from perdure.service.log_archives import LogArchive
+from perdure.stores.protocol import QueueLimits, QueueStatus
+
+if TYPE_CHECKING:
+    from perdure.definition_workflow import Definition
+    from perdure.service.secrets.secret_resolver import SecretResolver
+    from perdure.service.secrets.vault_client import VaultClient
+
+
+TYPE_NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "array": "list", "object": "object", "null": "null"}
+"""What the types of JSON Schema are called."""
+
+
+@dataclass(frozen=True)
+class FormField:
+    """A field of a form: what it is called, what goes into it, and what holds if nothing is given (None: something must be)."""
+
+    name: str
+    kind: str
+    default: str | None
+
+
+def approval_names(waiting: Sequence[Approval]) -> dict[Key, str]:
+    """What each of all that wait is called: as short as the execution that asks, if that is waited for in one place only, else with that place."""
+    asked = Counter(None if one.asked_by is None else one.asked_by.id for one in waiting)
+    return {one.key: _short(one.asked_by) if one.asked_by is not None and asked[one.asked_by.id] == 1 else _own(one) for one in waiting}
+
+
+def _short(key: Key) -> str:
+    is_plain = key.id.isprintable() and key.id == key.id.strip() and key.id[0] not in "@-" and not {"/", "%"} & set(key.id)
+    return key.id if is_plain else execution_name(key)
+
+
+def _own(one: Approval) -> str:
+    return one.id if one.id.isprintable() and one.id == one.id.strip() and one.id[0] not in "@-" else execution_name(one.key)
+
+
+def approval_table(listed: Sequence[Approval], called: Mapping[Key, str], now_s: float) -> TextTable:
+    """Approvals, a row each."""
+    headers = ("ID", "TITLE", "ASKED BY", "OF", "SINCE", "DUE", "VOTES")
+    return TextTable(headers, tuple(_approval_row(one, called.get(one.key, one.id), now_s) for one in listed))
+
+
+def _approval_row(one: Approval, called: str, now_s: float) -> tuple[TextCell, ...]:
+    return (
+        cell(called, "strong"),
+        cell(terminal_text.first_line(one.title)),
+        cell("" if one.asked_by is None else execution_name(one.asked_by)),
+        cell(", ".join(one.assignees) or "anybody"),
+        TextCell(terminal_text.relative_time(one.asked_at_s, now_s)),
+        TextCell(
+            "" if one.due_at_s is None else terminal_text.relative_time(one.due_at_s, now_s),
+            "warn" if one.due_at_s is not None and one.due_at_s <= now_s else "",
+        ),
+        TextCell(f"{sum(vote.approve for vote in one.votes)} of {one.quorum}"),
+    )
+
+
+def approval_details(one: Approval, called: str, now_s: float) -> Iterator[tuple[TextCell, ...]]:
+    """One approval, in lines; `called` is what it is decided by (empty: it does not wait any more)."""
+    yield (cell(one.title, "strong"),)
+    for what, text in _approval_facts(one, called, now_s):
+        yield (TextCell(f"  {what:<9}", "dim"), cell(text))
+    for vote in one.votes:
+        said = f"{'for it' if vote.approve else 'against it'}: {vote.by}{f', {vote.comment}' if vote.comment else ''} (by {vote.means})"
+        yield (TextCell("  vote     ", "dim"), cell(said), TextCell(terminal_text.relative_time(vote.at_s, now_s), "dim"))
+    if one.details is not None:
+        yield (TextCell("  details  ", "dim"),)
+        yield from ((cell(f"    {line}"),) for line in _detail_lines(one.details))
+    if one.form is not None:
+        yield (TextCell("  form     ", "dim"),)
+        yield from _form_lines(one.form)
+    if called:
+        yield (cell(f"perdure approve {_quoted(called)}{' -i KEY=VALUE' if form_fields(one.form) else ''}, or perdure reject {_quoted(called)}", "dim"),)
+
+
+def _approval_facts(one: Approval, called: str, now_s: float) -> Iterator[tuple[str, str]]:
+    if one.asked_by is not None:
+        yield "asked by", execution_name(one.asked_by)
+    if one.place:
+        yield "place", one.place
+    yield "of", ", ".join(one.assignees) or "anybody"
+    yield "since", f"{terminal_text.utc_time(one.asked_at_s)} UTC, {terminal_text.relative_time(one.asked_at_s, now_s)}"
+    if one.due_at_s is not None:
+        yield "due", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
+    if one.refused:
+        yield "refused", one.refused
+    yield "votes", f"{sum(vote.approve for vote in one.votes)} of {one.quorum}{'' if called else '; it does not wait any more'}"
+
+
+def _detail_lines(details: Any) -> list[str]:
+    return details.splitlines() if isinstance(details, str) else indented_json(details).splitlines()
+
+
+def _form_lines(form: dict[str, Any]) -> Iterator[tuple[TextCell, ...]]:
+    found = form_fields(form)
+    if not found:
+        yield (cell(f"    {compact_json(form)}"),)
+        return
+    columns = max(terminal_text.width(one.name) for one in found)
+    for one in found:
+        yield (cell(f"    {one.name:<{columns}}"), cell(one.kind), TextCell("" if one.default is None else terminal_text.clean(f"else {one.default}"), "dim"))
+
+
+def form_fields(form: dict[str, Any] | None) -> list[FormField]:
+    """The fields of a form that is an object; of any other, none."""
+    schema = _resolved(form or {}, form or {})
+    properties = schema.get("properties")
+    required = schema.get("required", ())
+    if not isinstance(properties, dict):
+        return []
+    return [
+        FormField(title, _type_name(_resolved(one, form or {})), _default(title, one, required)) for title, one in properties.items() if isinstance(one, dict)
+    ]
+
+
+def _resolved(schema: dict[str, Any], form: dict[str, Any]) -> dict[str, Any]:
+    """What a reference refers to, in the form's own definitions."""
+    reference = schema.get("$ref", "")
+    found = form.get("$defs", {}).get(reference.removeprefix("#/$defs/")) if isinstance(reference, str) else None
+    return found if isinstance(found, dict) else schema
+
+
+def _type_name(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(one if isinstance(one, str) else compact_json(one) for one in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_type_name(one) for one in schema["anyOf"])
+    kind = schema.get("type")
+    return TYPE_NAMES.get(kind, kind) if isinstance(kind, str) else "anything"
+
+
+def _default(title: str, schema: dict[str, Any], required: Sequence[str]) -> str | None:
+    if title in required:
+        return None
+    return compact_json(schema["default"]) if "default" in schema else "nothing"
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)
+
+
+class DeadLetterSummary(msgspec.Struct, frozen=True):
+    """Executions that failed alike, with the latest of them for an example."""
+
+    fingerprint: str
+    workflow: str
+    path: str
+    type: str
+    message: str
+    count: int
+    first_at_s: float
+    last_at_s: float
+    example: Key
+    complete: bool = True
+    reason: str = "failed"
+
+    @classmethod
+    def of(cls, group: DeadLetterGroup) -> DeadLetterSummary:
+        """A group without its list of executions."""
+        fields = {field: getattr(group, field) for field in cls.__struct_fields__ if field != "example"}
+        return cls(**fields, example=group.letters[0].key)
+
+
+def dead_letter_groups_table(found: Sequence[DeadLetterSummary], now_s: float) -> TextTable:
+    """Groups, a row each."""
+    headers = ("FINGERPRINT", "COUNT", "WORKFLOW", "STEP", "REASON", "ERROR", "FIRST", "LAST", "EXAMPLE")
+    return TextTable(headers, tuple(_dead_letter_group_row(one, now_s) for one in found))
+
+
+def _dead_letter_group_row(one: DeadLetterSummary, now_s: float) -> tuple[TextCell, ...]:
+    return (
+        cell(one.fingerprint, "strong"),
+        TextCell(f"{one.count:,}{'' if one.complete else '+'}"),
+        cell(one.workflow),
+        cell(one.path),
+        cell(one.reason),
+        cell(_error_text(one.type, one.message), "bad"),
+        TextCell(terminal_text.relative_time(one.first_at_s, now_s)),
+        TextCell(terminal_text.relative_time(one.last_at_s, now_s)),
+        cell(execution_name(one.example)),
+    )
+
+
+def dead_letter_table(found: Sequence[DeadLetter], now_s: float) -> TextTable:
+    """The executions of a group, a row each."""
+    headers = ("ID", "WORKFLOW", "STATUS", "SINCE", "STEP", "REASON", "TRIES", "ERROR")
+    return TextTable(headers, tuple(_dead_letter_row(one, now_s) for one in found))
+
+
+def _dead_letter_row(one: DeadLetter, now_s: float) -> tuple[TextCell, ...]:
+    error = cell(_error_text(one.type, one.message), "bad")
+    return (
+        cell(one.key.id, "strong"),
+        cell(one.key.workflow),
+        status_cell(one.status),
+        TextCell(terminal_text.relative_time(one.at_s, now_s)),
+        cell(one.path),
+        cell(one.reason),
+        TextCell(str(one.tries or "")),
+        error,
+    )
+
+
+def _error_text(kind: str, message: str) -> str:
+    return f"{kind}: {terminal_text.truncate(terminal_text.first_line(message), 100)}" if message else kind
+
+
+def queue_table(stands: Sequence[QueueStatus]) -> TextTable:
+    """Queues, a row each."""
+    headers = ("QUEUE", "AT A TIME", "OF A KEY", "RATE", "EXECUTIONS", "CALLS")
+    return TextTable(headers, tuple(_queue_row(one) for one in stands))
+
+
+def _queue_row(one: QueueStatus) -> tuple[TextCell, ...]:
+    return (
+        cell(one.name, "strong"),
+        _limit_cell(one.limits.concurrency),
+        _limit_cell(one.limits.per_lane),
+        TextCell(_rate_text(one.limits)),
+        _load_cell(one.executions, one.executions_waiting),
+        _load_cell(one.work, one.work_waiting),
+    )
+
+
+def _limit_cell(limit: int | None) -> TextCell:
+    return TextCell("any", "dim") if limit is None else TextCell(str(limit))
+
+
+def _rate_text(limits: QueueLimits) -> str:
+    if limits.interval_s <= 0:
+        return ""
+    burst = f", {limits.burst} at once" if limits.burst > 1 else ""
+    return f"one per {terminal_text.duration(limits.interval_s)}{burst}"
+
+
+def _load_cell(held: int, waiting: int) -> TextCell:
+    return TextCell(f"{held} held, {waiting} waiting", "warn" if waiting and not held else "") if held or waiting else TextCell("none", "dim")
+
+
+ARCHIVED_LOOPS_MAX = 5
+"""Of how many loops it is said which of their turns are in an archive."""
+
+
+def archive_table(found: Sequence[LogArchive]) -> TextTable:
+    """One line for each."""
+    rows = tuple(
+        (
+            cell(f"{terminal_text.utc_time(one.archived_at_s)} UTC"),
+            cell(archived_iterations(one)),
+            TextCell(f"{one.events:,}" if one.size_bytes else ""),
+            TextCell(terminal_text.size(one.size_bytes) if one.size_bytes else ""),
+            _archive_state(one),
+        )
+        for one in found
+    )
+    return TextTable(("ARCHIVED", "TURNS", "EVENTS", "SIZE", ""), rows)
+
+
+def archived_iterations(one: LogArchive) -> str:
+    """Which turns of which loops were forgotten with it."""
+    said = [f"{loop} {first:,}" + (f"–{last:,}" if last > first else "") for loop, (first, last) in one.turns.items()]
+    return ", ".join(said[:ARCHIVED_LOOPS_MAX]) + (f" and {len(said) - ARCHIVED_LOOPS_MAX} loops more" if len(said) > ARCHIVED_LOOPS_MAX else "")
+
+
+def _archive_state(one: LogArchive) -> TextCell:
+    if one.missing:
+        return TextCell("missing: restore the database from a backup", "bad")
+    return TextCell("") if one.pruned_at_s is None else TextCell(f"archived and pruned at {terminal_text.utc_time(one.pruned_at_s)} UTC", "warn")
+
+
+def pruning_summary(swept: CollectedBlobs, dry_run: bool) -> str:
+    """What a pruning of archives has removed, or would."""
+    executions = len({one.key for one in swept.archives})
+    done = "would be" if dry_run else "was" if len(swept.archives) == 1 else "were"
+    of = f" of {terminal_text.count(executions, 'execution')}" if executions else ""
+    values = f" with {terminal_text.count(swept.values, 'large value')} that nothing else needs" if swept.values else ""
+    return f"{terminal_text.count(len(swept.archives), 'archive')}{of} {done} removed{values}: {terminal_text.size(swept.size_bytes)}"
+
+
+class ListedSecret(msgspec.Struct, frozen=True):
+    """A secret and where it is: environment, file or store; of one that is stored, how often it was written, when last, and with which key."""
+
+    name: str
+    place: str
+    version: int | None = None
+    set_at_s: float | None = None
+    key_id: str | None = None
+
+
+class NeededSecret(msgspec.Struct, frozen=True):
+    """A secret that a definition reads: which steps do, and where it would be found (None: nowhere), or why it can't be."""
+
+    name: str
+    steps: tuple[str, ...]
+    place: str | None
+    trouble: str = ""
+
+
+async def listed_secrets(safe: VaultClient, chain: SecretResolver, tenant: str) -> list[ListedSecret]:
+    """What there is for a tenant, by name; of one name, the one that is meant first."""
+    stored = [ListedSecret(one.name, "store", one.version, one.set_at_s, one.key_id) for one in await safe.listed(tenant)]
+    return sorted([*(ListedSecret(name, place) for name, place in chain.names(tenant)), *stored], key=lambda one: one.name)
+
+
+async def needed_secrets(definition: Definition, chain: SecretResolver, tenant: str) -> list[NeededSecret]:
+    """What a definition reads, by name."""
+    from perdure.service.definition_views import secrets_read_by as names
+
+    reads = names(definition.ir, definition.read.canonical.get("triggers"))
+    return [await asyncio.to_thread(_needed_secret, chain, tenant, name, tuple(steps)) for name, steps in sorted(reads.items())]
+
+
+def _needed_secret(chain: SecretResolver, tenant: str, name: str, steps: tuple[str, ...]) -> NeededSecret:
+    from perdure.core.errors import SealedSecret
+
+    try:
+        return NeededSecret(name, steps, next(iter(chain.places(tenant, name)), None))
+    except SealedSecret as sealed:
+        return NeededSecret(name, steps, None, sealed.why)
+
+
+def secret_table(found: Sequence[ListedSecret]) -> TextTable:
+    """A row for each."""
+    return TextTable(("NAME", "WHERE", "KEY", "SET"), tuple(_secret_row(one) for one in found))
+
+
+def needed_secret_table(found: Sequence[NeededSecret]) -> TextTable:
+    """A row for each."""
+    return TextTable(("NAME", "WHERE", "STEPS"), tuple(_needed_secret_row(one) for one in found))
+
+
+def _secret_row(one: ListedSecret) -> tuple[TextCell, ...]:
+    return cell(one.name, "strong"), TextCell(one.place), cell(one.key_id or ""), TextCell("" if one.set_at_s is None else terminal_text.utc_time(one.set_at_s))
+
+
+def _needed_secret_row(one: NeededSecret) -> tuple[TextCell, ...]:
+    where = TextCell(one.place) if one.place is not None else cell(f"sealed: {one.trouble}" if one.trouble else "missing", "bad")
+    return cell(one.name, "strong"), where, cell(", ".join(one.steps))

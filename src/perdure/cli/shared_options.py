@@ -1,0 +1,262 @@
+"""What is said once for a whole command line: the database, the tenant, whether tracebacks are wanted; and how options look.
+
+Places: what definitions may reach and do where they are run, as options of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+
+if TYPE_CHECKING:
+    from perdure.stores.protocol import ReadOnlyStore
+    from perdure.sync_client import Client
+if TYPE_CHECKING:
+    from perdure.definitions.graph.policy import Policy
+    from perdure.definitions.kinds.deployment import Deployment
+    from perdure.definitions.kinds.models.model_sources import ModelSource
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass
+class GlobalOptions:
+    """The global options. Without a database: PERDURE_DB, else the file in ``.perdure``."""
+
+    db: str | None = None
+    tenant: str = "default"
+    debug: bool = False
+
+    def client(self, *, creates: bool = False) -> Client:
+        """A client of the database, which is made if it is not there yet and the command `creates` something."""
+        from perdure.runtime.local_engine import database_file
+        from perdure.sync_client import Client
+
+        if not creates and (file := database_file(self.url())):
+            self.expect(file)
+        return Client(self.db)
+
+    @asynccontextmanager
+    async def look(self, url: str | None = None) -> AsyncIterator[ReadOnlyStore]:
+        """The database, or the one of `url`, to be looked at: nothing of it is changed, and nobody notices."""
+        from perdure.runtime.local_engine import configured_url, database_file, open_read_only_store
+
+        chosen = self.url() if url is None else configured_url(url)
+        if file := database_file(chosen):
+            self.expect(file)
+        looking = open_read_only_store(chosen)
+        try:
+            yield looking
+        finally:
+            await looking.close()
+
+    def url(self) -> str:
+        """Which database that is; it may hold a password."""
+        from perdure.runtime.local_engine import configured_url
+
+        return configured_url(self.db)
+
+    def expect(self, file: Path) -> None:
+        """End the command if the database is not there."""
+        if not file.is_file():
+            raise CommandExit(ExitCode.STORE, f"there is no database at {file}\nperdure run makes one; --db or PERDURE_DB names another")
+
+    def file(self) -> Path:
+        """The database's file, which need not be there."""
+        from perdure.runtime.local_engine import database_file
+
+        file = database_file(self.url())
+        if file is None:
+            raise CommandExit(ExitCode.INPUT, f"{self.url()} is no file\nname one: --db sqlite:///path/to/file.db")
+        return file
+
+    def existing_file(self) -> Path:
+        """The same; without it, the command ends."""
+        file = self.file()
+        self.expect(file)
+        return file
+
+    def log(self, speaker: str) -> None:
+        """Have what `speaker` logs go to standard error, unless the code that was loaded has its own idea of where logs go."""
+        import logging
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("perdure" if self.debug else speaker).setLevel(logging.DEBUG if self.debug else logging.INFO)
+
+
+def global_options() -> list[click.Parameter]:
+    """The global options, which may stand before the command and behind it."""
+    return [
+        click.Option(
+            ["--db"], metavar="URL", expose_value=False, callback=_store_option, help="The database; else PERDURE_DB, else sqlite:///.perdure/perdure.db."
+        ),
+        click.Option(["--tenant"], metavar="NAME", expose_value=False, callback=_store_option, help="Whose executions are meant."),
+        click.Option(["--debug"], is_flag=True, default=None, expose_value=False, callback=_store_option, help="Show tracebacks, and log what engines do."),
+    ]
+
+
+def _store_option(context: click.Context, option: click.Parameter, given: Any) -> None:
+    settings = context.find_root().ensure_object(GlobalOptions)
+    if given is not None and option.name is not None:
+        setattr(settings, option.name, given)
+
+
+def format_option(choices: Sequence[str] = ("table", "json", "jsonl", "ids")) -> Callable[[F], F]:
+    """``-o``: in which form things are printed; the first choice is for people."""
+    return click.option("-o", "--output", "format", type=click.Choice(choices), default=choices[0], show_default=True, help="How it is printed.")
+
+
+def value_format(command: F) -> F:
+    """``-o`` of a command that prints a value."""
+    return format_option(("text", "json"))(command)
+
+
+def input_options(command: F) -> F:
+    """The arguments of a workflow: by position, by name, from a file."""
+    command = click.option("--input", "source", metavar="FILE", help="All of them, as JSON from a file, or from standard input (-).")(command)
+    command = click.option("-i", "pairs", metavar="KEY=VALUE", multiple=True, help="An argument by name.")(command)
+    return click.argument("arguments", nargs=-1, metavar="[ARGS]...")(command)
+
+
+def id_arguments(command: F) -> F:
+    """Executions, if no filter is given in their place."""
+    return click.argument("ids", nargs=-1, metavar="[ID]...")(command)
+
+
+def filter_options(command: F) -> F:
+    """A filter in place of ids, and how careful to be with what it means."""
+    command = click.option("--yes", is_flag=True, help="Don't ask, however many these are.")(command)
+    command = click.option("--dry-run", is_flag=True, help="List what would be told, and tell nothing.")(command)
+    command = click.option("--since", metavar="TIME", help="With --all: only those created in the last 30s, 1h, 2d.")(command)
+    command = click.option("--prefix", default="", metavar="TEXT", help="With --all: only those whose id begins like this.")(command)
+    command = click.option("--workflow", metavar="NAME", help="With --all: only those of this workflow.")(command)
+    return click.option("--all", "everything", is_flag=True, help="In place of ids: all that it has an effect on, or that these options choose.")(command)
+
+
+def where_option(help: str) -> Callable[[F], F]:
+    """``--where``: conditions on attributes."""
+    said = f"{help} by an attribute: customer=c1, 'cents>=500', 'due<2026-01-31T12:00:00Z', or a name alone; several hold together."
+    return click.option("--where", metavar="CONDITION", multiple=True, help=said)
+
+
+def status_option(command: F) -> F:
+    """The statuses of a filter."""
+    return click.option("--status", metavar="STATUS,...", help="With --all: only those in one of these.")(command)
+
+
+def replacement_input(given: dict[str, Any]) -> list[Any] | dict[str, Any] | None:
+    """The input that replaces another: by position or by name; None if there is none."""
+    from perdure.cli import argument_values
+
+    args, kwargs = argument_values.workflow_arguments(given, [])
+    if args and kwargs:
+        raise click.UsageError("give arguments by position or by name, not both")
+    return args or kwargs or None
+
+
+def json_option(command: F) -> F:
+    """``--json``: the short form of ``-o json``."""
+    return click.option("--json", "as_json", is_flag=True, help="The same as -o json.")(command)
+
+
+def id_argument(command: F) -> F:
+    """One execution."""
+    return click.argument("id", metavar="ID")(command)
+
+
+class RunEnvironment(NamedTuple):
+    """Where definitions are run: what their steps may reach there, and what they may do."""
+
+    deployment: Deployment
+    policy: Policy
+    blobs: Mapping[str, Any]
+
+
+def blobs_option(command: F) -> F:
+    """Where the contents are that definitions refer to."""
+    said = "Where definitions have what they refer to as cas://sha256:…, a file each, named like the reference."
+    return click.option("--blobs", metavar="DIR", envvar="PERDURE_BLOBS", help=said)(command)
+
+
+def blob_contents(directory: str | None) -> Mapping[str, Any]:
+    """The contents in a directory; the command ends if it is none."""
+    from perdure.core.errors import BadValue
+    from perdure.definition_workflow import ContentDirectory
+
+    try:
+        return {} if directory is None else ContentDirectory(directory)
+    except BadValue as error:
+        raise CommandExit(ExitCode.INPUT, f"--blobs: {error}") from error
+
+
+def environment_options(command: F) -> F:
+    """What steps may reach, what definitions may do, and what they refer to."""
+    command = blobs_option(command)
+    said = "Rules that hold whatever a definition says: who may start what, use which tools, go where, and what a person is asked before."
+    command = click.option("--policy", metavar="FILE", envvar="PERDURE_POLICY", help=said)(command)
+    said = "Where models are asked: their names, and for each its provider."
+    command = click.option("--models", metavar="FILE", envvar="PERDURE_MODELS", help=said)(command)
+    said = "Where steps of bash work, a directory for each execution."
+    command = click.option("--work", metavar="DIR", envvar="PERDURE_WORK", help=said)(command)
+    said = "From what all shell commands are kept: nothing, the network, or all but their directory."
+    command = click.option("--isolate", type=click.Choice(["none", "network", "all"]), default="none", envvar="PERDURE_ISOLATE", help=said)(command)
+    said = "What steps may do that they may not of themselves: bash, http:HOST for a private address, file:DIRECTORY for files below it. Several with commas."
+    return click.option("--allow", multiple=True, metavar="WHAT", envvar="PERDURE_ALLOW", help=said)(command)
+
+
+def environment_of(given: Mapping[str, Any]) -> RunEnvironment:
+    """What the options say."""
+    from perdure.definitions.graph.policy import NO_POLICY
+    from perdure.definitions.kinds.deployment import Allowed, Deployment
+
+    work = Deployment.work if given["work"] is None else Path(given["work"])
+    known = {} if given["models"] is None else load_models(given["models"])
+    deployment = Deployment(Allowed.of(given["allow"]), work, known, isolate=given["isolate"])
+    rules = NO_POLICY if given["policy"] is None else load_policy(given["policy"])
+    return RunEnvironment(deployment, rules, blob_contents(given["blobs"]))
+
+
+def remote_environment(blobs: str | None) -> RunEnvironment:
+    """The place of definitions that are run elsewhere, and only read here."""
+    from perdure.definitions.graph.policy import NO_POLICY
+    from perdure.definitions.kinds.deployment import NOTHING_MORE
+
+    return RunEnvironment(NOTHING_MORE, NO_POLICY, blob_contents(blobs))
+
+
+def load_models(file: str) -> Mapping[str, ModelSource]:
+    """The models in a file; the command ends if it has none."""
+    from perdure.cli import definition_files
+    from perdure.core.errors import BadValue
+    from perdure.definitions.kinds.models.model_sources import load_sources
+
+    try:
+        return load_sources(file)
+    except BadValue as error:
+        raise CommandExit(ExitCode.INPUT, str(error)) from error
+    except OSError as error:
+        raise CommandExit(ExitCode.INPUT, f"{definition_files.source_name(file)} can't be read: {error.strerror or error}") from error
+
+
+def load_policy(file: str) -> Policy:
+    """The policy in a file; the command ends if it is none."""
+    from perdure.cli import definition_files
+    from perdure.core.errors import BadValue
+    from perdure.definitions.format.document_parser import parse_document
+    from perdure.definitions.graph.policy import Policy
+
+    read = parse_document(definition_files.read_or_exit(file))
+    if read.findings:
+        definition_files.refuse_definition(file, read.findings)
+    try:
+        return Policy.read(read.document)
+    except BadValue as error:
+        raise CommandExit(ExitCode.INPUT, f"{definition_files.source_name(file)} is no policy: {error}") from error

@@ -1,0 +1,253 @@
+"""The commands that look at executions and change nothing: `ls`, `show`, `events`, `logs`, `result`, `query`, `stream`, `engines`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.root_command import CliCommand
+from perdure.cli.shared_options import GlobalOptions, format_option, id_argument, json_option, value_format, where_option
+
+if TYPE_CHECKING:
+    from perdure.core.errors import ErrorInfo
+    from perdure.sync_client import Client, EmittedValue, Handle, ListedExecution, PublicEvent
+
+ERROR_TIMEOUT_S = 5.0
+"""How long it may take to read the error of an execution that has failed."""
+
+follow_option = click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until it has ended.")
+after_option = click.option("--after", default=0, metavar="N", help="Only what comes after this number.")
+
+
+@click.command("ls", cls=CliCommand)
+@click.option("--workflow", metavar="NAME", help="Only those of this workflow.")
+@click.option(
+    "--status",
+    metavar="STATUS,...",
+    help="Only those in one of these: pending, running, waiting, waiting_approval, paused, needs_attention, ending, undoing, completed, failed, cancelled.",
+)
+@click.option("--prefix", default="", metavar="TEXT", help="Only those whose id begins like this.")
+@click.option("--since", metavar="TIME", help="Only those created in the last 30s, 1h, 2d.")
+@where_option("Only those that are found")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="How many at most, the newest.")
+@click.option("--all", "internal", is_flag=True, help="Also Perdure's own, such as those of approvals.")
+@click.option("-q", "--quiet", is_flag=True, help="Only ids: as -o ids.")
+@click.option("--watch", is_flag=True, help="Go on showing them as they change.")
+@format_option()
+@click.pass_obj
+def ls(settings: GlobalOptions, /, *, quiet: bool, watch: bool, format: str, **which: Any) -> None:
+    """List executions, the newest first."""
+    from perdure.cli import execution_views, live_view, output
+    from perdure.cli.execution_lookup import known_programs
+    from perdure.cli.terminal_text import execution_name
+
+    format = "ids" if quiet else format
+    with settings.client() as client:
+
+        def ask() -> list[ListedExecution]:
+            return _listed(client, settings, which)
+
+        if watch:
+            live_view.watch_executions(client, ask, format)
+        listed = ask()
+        output.print_list(
+            format,
+            (execution_name(one.key) for one in listed),
+            listed,
+            lambda: execution_views.execution_table(listed, known_programs(client), time.time()),
+        )
+
+
+def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -> list[ListedExecution]:
+    from perdure.core.attribute_filter import parse_filter
+
+    statuses = None if which["status"] is None else [name.strip() for name in which["status"].split(",")]
+    return client.list(
+        workflow=which["workflow"],
+        status=statuses,
+        id_prefix=which["prefix"],
+        since=which["since"],
+        where=parse_filter(which["where"]),
+        internal=which["internal"],
+        limit=which["limit"],
+        tenant=settings.tenant,
+    )
+
+
+@click.command("show", cls=CliCommand)
+@id_argument
+@click.option("--watch", is_flag=True, help="Go on showing it as it goes on, until it has ended.")
+@click.option("--tokens", is_flag=True, help="Of a definition: the counter, open steps, joins that wait, applied keys, outputs.")
+@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="With --tokens: as they were after event N of its log.")
+@json_option
+@format_option()
+@click.pass_obj
+def show(settings: GlobalOptions, /, *, id: str, watch: bool, tokens: bool, number: int | None, as_json: bool, format: str) -> None:
+    """Show how an execution stands, why it waits, and its steps as a tree."""
+    import threading
+
+    from perdure.cli import execution_lookup, execution_views, graph_commands, live_view, output
+    from perdure.cli.terminal import screen
+    from perdure.cli.terminal_text import execution_name
+
+    format = "json" if as_json else format
+    if (number is not None and not tokens) or (tokens and watch):
+        raise click.UsageError("--at goes with --tokens, and --watch without")
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        if tokens:
+            graph_commands.show_tokens(settings, handle.key, number, format)
+            return
+        if watch:
+            live_view.watch_execution(client, handle, threading.Event(), partial(graph_commands.captions_of, settings), format)
+            return
+        seen, status, now_s = screen(), handle.status(), time.time()
+        if format == "table":
+            told = graph_commands.captions_of(settings, status)
+            output.show_lines(execution_views.execution_head(status, execution_lookup.known_programs(client), now_s, told.definition), seen)
+            output.show_tree(execution_views.step_tree(handle.steps(), now_s, seen.unicode, told.captions), seen)
+        elif format == "ids":
+            click.echo(execution_name(status.key))
+        else:
+            whole = {**output.as_data(status), "steps": [output.as_data(step) for step in handle.steps()]}
+            click.echo(output.indented_json(whole) if format == "json" else output.compact_json(whole))
+
+
+@click.command("events", cls=CliCommand)
+@id_argument
+@follow_option
+@after_option
+@format_option()
+@click.pass_obj
+def events(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, format: str) -> None:
+    """Print what has happened to an execution, an event a line."""
+    from perdure.cli import execution_lookup, execution_views, output
+
+    with settings.client() as client:
+        found = execution_lookup.handle_of(client, settings, id).events(after=after, follow=follow)
+        output.print_stream(format, found, output.item_printer(format, lambda event: event.id, lambda event: [execution_views.event_cells(event)]), follow)
+
+
+@click.command("logs", cls=CliCommand)
+@id_argument
+@follow_option
+@format_option()
+@click.pass_obj
+def logs(settings: GlobalOptions, /, *, id: str, follow: bool, format: str) -> None:
+    """Tell the story of an execution: its events, with the errors and tracebacks of what failed.
+
+    What a workflow says with ctx.log is not in here: it goes to the log of the process that runs it (perdure worker writes that to standard error).
+    """
+    from perdure.cli import execution_lookup, execution_views, output
+
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        errors = _errors_of(handle)
+        print_one: Callable[[PublicEvent], None] = output.item_printer(format, lambda event: event.id, lambda event: execution_views.event_story(event, errors))
+        output.print_stream(format, handle.events(follow=follow), print_one, follow)
+
+
+def _errors_of(handle: Handle[Any]) -> Callable[[str], ErrorInfo | None]:
+    """What went wrong, by path (the execution's own error: the empty path); asked for when something unknown is looked up."""
+    from perdure.core.errors import ExecutionFailed, Timeout
+
+    known: dict[str, ErrorInfo] = {}
+
+    def look_up(path: str) -> ErrorInfo | None:
+        if path not in known:
+            known.update((step.path, step.error) for step in handle.steps() if step.error is not None)
+        if path == "" and path not in known:
+            try:
+                handle.result(timeout=ERROR_TIMEOUT_S)
+            except ExecutionFailed as failed:
+                known[path] = failed.error
+            except Timeout:  # it has been reopened since
+                return None
+        return known.get(path)
+
+    return look_up
+
+
+@click.command("result", cls=CliCommand)
+@id_argument
+@click.option("--wait", is_flag=True, help="Wait for its end.")
+@click.option("--timeout", metavar="TIME", help="How long to wait at most.")
+@value_format
+@click.pass_obj
+def result(settings: GlobalOptions, /, *, id: str, wait: bool, timeout: str | None, format: str) -> None:
+    """Print what an execution has returned.
+
+    If it has not ended, or not well, the exit code says how it stands.
+    """
+    from perdure.cli import execution_lookup, exit_codes, output
+
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        waits, looks = (ExitCode.WAITS, ExitCode.APPROVAL), not wait and timeout is None
+        if (
+            looks
+            and exit_codes.exit_code_of_status(handle.summary().status) in waits
+            and exit_codes.exit_code_of_status((status := handle.status()).status) in waits
+        ):
+            raise execution_lookup.not_ended(status)
+        output.print_value(execution_lookup.wait_for_result(handle, timeout), format)
+
+
+@click.command("query", cls=CliCommand)
+@id_argument
+@click.argument("key", required=False)
+@value_format
+@click.pass_obj
+def query(settings: GlobalOptions, /, *, id: str, key: str | None, format: str) -> None:
+    """Print what a workflow has set with ctx.set: the value of KEY, or all of it."""
+    from perdure.cli import execution_lookup, output
+    from perdure.cli.terminal_text import execution_name
+
+    nothing = object()
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        found = handle.query(key, nothing)
+        if found is nothing:
+            raise CommandExit(ExitCode.INPUT, f"it has set nothing called {key}\nperdure query {execution_name(handle.key)} shows what it has set")
+        output.print_value(found, format)
+
+
+@click.command("stream", cls=CliCommand)
+@id_argument
+@follow_option
+@after_option
+@format_option()
+@click.pass_obj
+def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, format: str) -> None:
+    """Print the values that a workflow emits with ctx.emit, one a line."""
+    from perdure.cli import execution_lookup, output
+    from perdure.cli.plain_text import TextCell, cell
+
+    def text(value: Any) -> str:
+        return value if isinstance(value, str) else output.compact_json(value)
+
+    with settings.client() as client:
+        found = execution_lookup.handle_of(client, settings, id).stream(after=after, follow=follow)
+        print_one: Callable[[EmittedValue], None] = output.item_printer(
+            format, lambda one: one.number, lambda one: [(TextCell(f"{one.number:>5}", "dim"), cell(text(one.value)))]
+        )
+        output.print_stream(format, found, print_one, follow)
+
+
+@click.command("engines", cls=CliCommand)
+@format_option()
+@click.pass_obj
+def engines(settings: GlobalOptions, /, *, format: str) -> None:
+    """List the engines and workers of this database, and what they know."""
+    from perdure.cli import execution_views, output
+
+    with settings.client() as client:
+        found = client.engines()
+        output.print_list(format, (one.name for one in found), found, lambda: execution_views.engine_table(found, time.time()))
+        if not found and format == "table":
+            click.echo("perdure: nobody works on this database\nperdure worker FILE.py starts an engine", err=True)

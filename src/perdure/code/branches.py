@@ -1,0 +1,279 @@
+"""Waiting for several things at once, as asyncio does it, but in an order that replay repeats: that in which they were given, or came to their ends.
+
+Branches: join, map and race. Each branch is a task with a context of its own, and goes on without its siblings.
+
+The names of the branches are remembered before any of them starts, so that a renamed or removed one is reported. What is
+left of a branch that loses or is cancelled is unwound like any cancelled task; it holds up nobody.
+"""
+
+import asyncio
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from perdure.code.declarations import CodeWorkflow, Step
+from perdure.code.deterministic_loop import DeterministicLoop, NumberedFuture, NumberedTask
+from perdure.code.results import Won
+from perdure.core.error_text import exception_text, safe_text, valid_utf8
+from perdure.core.errors import BadValue, JoinFailed, RaceFailed, WrongVerb
+from perdure.core.paths import Path, path_text
+
+if TYPE_CHECKING:
+    from perdure.code.context import Context
+
+
+T = TypeVar("T")
+
+RETURN_WHEN = (asyncio.ALL_COMPLETED, asyncio.FIRST_COMPLETED, asyncio.FIRST_EXCEPTION)
+
+
+class CompletedTasks(Generic[T]):
+    """Tasks in the order in which they end: an asynchronous iterator, and no generator, so that leaving it by `break` needs no cleanup."""
+
+    __slots__ = ("_came", "_ended", "_left", "_loop")
+
+    def __init__(self, loop: DeterministicLoop, tasks: Iterable[asyncio.Task[T]]) -> None:
+        self._loop = loop
+        self._ended: deque[asyncio.Task[T]] = deque()
+        self._came: NumberedFuture[None] | None = None
+        self._left = 0
+        for task in tasks:
+            self._left += 1
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        self._ended.append(task)
+        if self._came is not None and not self._came.done():
+            self._came.set_result(None)
+
+    def __aiter__(self) -> "CompletedTasks[T]":
+        return self
+
+    async def __anext__(self) -> asyncio.Task[T]:
+        if not self._left:
+            raise StopAsyncIteration
+        if not self._ended:
+            self._came = self._loop.create_future()
+            await self._came
+        self._left -= 1
+        return self._ended.popleft()
+
+
+def tasks_of(verb: str, loop: DeterministicLoop, awaitables: Sequence[Awaitable[T]]) -> list[asyncio.Task[T]]:
+    """A task for each, in their order; what is one already is taken as it is.
+
+    Raises:
+        WrongVerb: there are none, or one can't be awaited. None has been started then.
+    """
+    wrong = next((one for one in awaitables if not hasattr(one, "__await__")), None)
+    if wrong is None and awaitables:
+        return list(dict.fromkeys(one if isinstance(one, NumberedTask) else loop.create_task(_as_coroutine(one)) for one in awaitables))
+    for one in awaitables:
+        if isinstance(one, Coroutine):
+            one.close()
+    what = f"ctx.{verb} of nothing" if wrong is None else f"ctx.{verb} of {type(wrong).__name__}"
+    raise WrongVerb(what, "give it what verbs return, such as ctx.step(...), or tasks that were made of them")
+
+
+def _as_coroutine(one: Awaitable[T]) -> Coroutine[Any, Any, T]:
+    """The coroutine that awaits it."""
+    if isinstance(one, Coroutine):
+        return one
+
+    async def await_it() -> T:
+        return await one
+
+    return await_it()
+
+
+def checked_return_when(when: str) -> str:
+    """One of the constants of asyncio.
+
+    Raises:
+        BadValue: it is none.
+    """
+    if when not in RETURN_WHEN:
+        raise BadValue("wait(return_when)", when, "asyncio.ALL_COMPLETED, asyncio.FIRST_COMPLETED or asyncio.FIRST_EXCEPTION")
+    return when
+
+
+async def wait_for_tasks(loop: DeterministicLoop, tasks: Sequence[asyncio.Task[T]], when: str, limit: Coroutine[Any, Any, None] | None) -> None:
+    """Wait for as many as `when` says, or until `limit` returns."""
+    if limit is None:
+        await asyncio.wait(tasks, return_when=when)
+        return
+    enough, late = loop.create_task(asyncio.wait(tasks, return_when=when)), loop.create_task(limit)
+    try:
+        await asyncio.wait((enough, late), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        enough.cancel()
+        late.cancel()
+
+
+LABEL_BYTES_MAX = 200
+
+OWN_NAME_CHARACTERS_MAX = 200
+"""A function with a longer name is named after its place, as one without a name is."""
+
+Branch = tuple[str, Path, Callable[["Context"], Awaitable[Any]]]
+"""A branch before it starts: its name in results, its path, and what it does with its context."""
+
+
+class BranchGroup:
+    """The branches of one join, map or race while they run. Each end costs the same, however many there are."""
+
+    __slots__ = ("_branches", "_context", "_failed", "_limit", "_live", "done", "errors", "outputs", "race", "tasks")
+
+    def __init__(self, context: "Context", branches: Iterator[Branch], limit: int | None, race: bool) -> None:
+        self.done: Any = context._instance.loop.create_future()
+        self.errors: dict[str, Exception] = {}
+        self.outputs: dict[str, Any] = {}
+        self.race = race
+        self.tasks: dict[NumberedTask[Any], tuple[str, Path]] = {}
+        self._context = context
+        self._failed: list[Path] = []
+        self._branches = branches
+        self._limit = limit
+        self._live = 0
+        self._fill()
+
+    def _fill(self) -> None:
+        """Start branches, up to the limit; when there are none left, and none runs, all is done."""
+        while self._limit is None or self._live < self._limit:
+            branch = next(self._branches, None)
+            if branch is None:
+                break
+            name, path, fn = branch
+            task = self._context._branch(name, path, fn)
+            self.tasks[task] = name, path
+            self._live += 1
+            task.add_done_callback(self._ended)
+        if not self._live and not self.done.done():
+            self.done.set_result(None)
+
+    def _ended(self, task: NumberedTask[Any]) -> None:
+        name, path = self.tasks.pop(task)
+        self._live -= 1
+        error = RuntimeError("the branch cancelled itself") if task.cancelled() else task.exception()
+        if self.race and error is not None and not self.done.done():
+            self._failed.append(path)  # whether it has lost is known when the race is over
+        else:
+            self._context._instance.receipts.end(path)
+        if self.done.done():
+            return
+        if error is None:
+            self.outputs[name] = task.result()
+            if self.race:
+                self.done.set_result(name)
+                return
+        else:
+            self.errors[name] = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {exception_text(error)}")
+        self._fill()
+
+    def cancel(self) -> None:
+        """Tell every branch that still runs to unwind. These, and those that failed before, put back the messages that they did not use."""
+        self._branches, instance = iter(()), self._context._instance
+        for path in self._failed:
+            instance.give_back(path)
+            instance.receipts.end(path)
+        for task, (_, path) in list(self.tasks.items()):
+            instance.give_back(path)
+            task.cancel()
+
+    async def run(self) -> None:
+        """Wait until all have ended or, in a race, until one has returned."""
+        try:
+            await self.done
+        except CancelledError:
+            self.cancel()
+            raise
+        if not self.outputs:
+            for path in self._failed:  # all have, and the caller is told of their errors
+                self._context._instance.receipts.end(path)
+
+
+def branches_label(verb: str, names: Sequence[str]) -> str:
+    """What the log remembers of the branches: their names or, when that is long, how many there are and a hash."""
+    listed = msgspec.json.encode(names)
+    if len(listed) > LABEL_BYTES_MAX:
+        return f"{verb} of {len(names)}, {sha256(listed).hexdigest()[:16]}"
+    return f"{verb} {listed.decode()}"
+
+
+async def join_branches(context: "Context", path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:
+    """Run all; return what each returned, by name, or raise `JoinFailed` once all have ended."""
+    context._instance.started(path)
+    running = BranchGroup(context, iter(branches), limit, race=False)
+    await running.run()
+    outputs = {name: running.outputs[name] for name, _, _ in branches if name in running.outputs}
+    if running.errors:
+        errors = {name: running.errors[name] for name, _, _ in branches if name in running.errors}
+        raise JoinFailed(f"{len(errors)} of {len(branches)} branches of {path_text(path)} failed", errors, outputs)
+    return outputs
+
+
+async def race_branches(context: "Context", path: Path, branches: Sequence[Branch]) -> Won[Any]:
+    """Run all until one returns; cancel the others, in mid-step too."""
+    context._instance.started(path)
+    running = BranchGroup(context, iter(branches), None, race=True)
+    await running.run()
+    winner = running.done.result()
+    if winner is None:
+        errors = {name: running.errors[name] for name, _, _ in branches}
+        raise RaceFailed(f"all {len(branches)} branches of {path_text(path)} failed", errors)
+    context._instance.lost.update(path for _, path in running.tasks.values())
+    running.cancel()
+    return Won(winner, running.outputs[winner])
+
+
+def named_branches(path: Path, positional: Iterable[Any], by_name: dict[str, Any]) -> list[Branch]:
+    """The branches of a join or race, each with its name and path.
+
+    Raises:
+        WrongVerb: a branch is no function of a context.
+    """
+    counts: dict[str, int] = {}
+    branches: list[Branch] = []
+    for fn in positional:
+        name = function_name(fn, "branch")
+        counts[name] = number = counts.get(name, 0) + 1
+        branches.append((name if number == 1 else f"{name}#{number}", (*path, (name, number)), as_branch(fn)))
+    branches.extend((name, (*path, (name, 1)), as_branch(fn)) for name, fn in by_name.items())
+    for name, _, fn in branches:
+        if not callable(fn):
+            if isinstance(fn, Coroutine):
+                fn.close()
+            instead = "pass a step, a workflow or a function of a context, such as `lambda c: c.sleep('3d')`, not what it returns"
+            raise WrongVerb(f"branch {name} of {path_text(path)} is {type(fn).__name__}", instead)
+    return branches
+
+
+def as_branch(fn: Any) -> Any:
+    """What runs as a branch: a step is run as a durable step, a workflow as a child, each given what the branch is given behind its context."""
+    if isinstance(fn, Step):
+        return partial(_run_step, fn)
+    return partial(_run_child, fn) if isinstance(getattr(fn, "code", None), CodeWorkflow) else fn
+
+
+async def _run_step(step: Step[Any, Any, Any], context: "Context", *given: Any) -> Any:
+    return await context.step(step, *given)
+
+
+async def _run_child(workflow: Any, context: "Context", *given: Any) -> Any:
+    return await context.call(workflow, *given)
+
+
+def function_name(fn: Any, instead: str) -> str:
+    """The name of a function, a step or a workflow, or `instead` for a function that has none of its own."""
+    if isinstance(fn, Step):
+        return fn.explicit or fn.name
+    if isinstance(code := getattr(fn, "code", None), CodeWorkflow):
+        return code.name
+    name = safe_text(lambda: fn.__name__, "")
+    usable = 0 < len(name) <= OWN_NAME_CHARACTERS_MAX and name != "<lambda>" and valid_utf8(name) == name
+    return name if usable else instead

@@ -1,0 +1,598 @@
+"""How a workflow's function ended, as the end of its execution.
+
+Undo: once a workflow has failed or was cancelled, what it has done is undone, what was done last first.
+
+That is code like a workflow's own, on the same loop: it remembers how the execution will end, then calls one handler after the other
+at the path of what that undoes. A handler that fails for good parks the execution, so that nothing is left out, unless it is declared with
+``on_error="continue"``: then the next one is called.
+
+A code program in memory: one async function on its own loop, fed the events of its execution, asking for operations.
+
+Live, what it asks for becomes commands. On replay each is compared in its place with what the log remembers, and the first
+difference stops the program before anything new runs. Warm or cold, the same events lead to the same state.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import Context as Variables
+from datetime import UTC, datetime
+from inspect import CORO_CREATED, getcoroutinestate
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.code.declarations import CodeWorkflow, Step, UndoHandler, undo_handler_of
+from perdure.code.deterministic_loop import CLEANUP_AWAITS_MAX, DeterministicLoop, NumberedFuture, NumberedTask
+from perdure.code.exception_data import decode_refusal, encode_refusal, error_info
+from perdure.code.function_codec import FunctionCodec
+from perdure.code.operation_paths import NameScope, operation_text, refusal_path
+from perdure.code.results import PortResult
+from perdure.code.version_gates import removed_step
+from perdure.core import events as e
+from perdure.core import values
+from perdure.core.attributes import Attributes
+from perdure.core.errors import Diverged, ErrorInfo, Evicted, Fatal, NotAwaited, ProgrammingError, Undecodable, WrongVerb
+from perdure.core.execution import Execution
+from perdure.core.mailbox import UnusedMessages, uses_messages
+from perdure.core.operation_state import SettledOperation
+from perdure.core.operations import (
+    CallOperation,
+    Failure,
+    KeepOperation,
+    Operation,
+    Outcome,
+    SendOperation,
+    SleepOperation,
+    SpawnOperation,
+    Success,
+    is_same_operation,
+    settles_later,
+)
+from perdure.core.paths import UNDO, Key, Path, path_text
+from perdure.core.program import WARNING_LEVEL, DropCommand, FinishCommand, LogCommand, OpenCommand, ProgramCommand, TrimCommand
+from perdure.core.undo_plan import operations_to_undo, undo_subject
+from perdure.core.values import ENCODED_NONE, Blob, Value
+
+
+def finish_of_task(
+    root: NumberedTask[Any],
+    codec: FunctionCodec,
+    execution: Execution,
+    unstarted: Mapping[Path, Coroutine[Any, Any, Any]],
+    left_behind: BaseException | None = None,
+) -> FinishCommand:
+    """What the task of the function came to. Verbs that were called and never awaited are an error, and so is what a task that it has `left_behind` raised."""
+    if not root.done():
+        stuck = WrongVerb("the workflow waits for something that can never happen", "await a verb, or let another task settle what it awaits")
+        return FinishCommand("failed", Failure("failed", 1, error_info(stuck)))
+    if root.cancelled():
+        reason = execution.cancelling.reason if execution.cancelling is not None else "the workflow cancelled itself"
+        return FinishCommand("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason)))
+    error = root.exception()
+    forgotten = [path for path, coroutine in unstarted.items() if getcoroutinestate(coroutine) == CORO_CREATED]
+    for path in forgotten:
+        unstarted[path].close()
+    if error is None and forgotten:
+        error = NotAwaited([path_text(path) for path in forgotten])
+    error = error or left_behind
+    if error is None:
+        try:
+            returned = root.result()
+            what = f"the result of workflow {execution.key.workflow}"
+            if isinstance(returned, PortResult):
+                return FinishCommand("completed", Success(values.encode(returned.value, what), returned.port))
+            return FinishCommand("completed", Success(codec.encode_result(returned, what)))
+        except ProgrammingError as unencodable:
+            error = unencodable
+    return FinishCommand("failed", Failure("failed", 1, error_info(error)))
+
+
+if TYPE_CHECKING:
+    pass
+
+UNDO_PLAN: Path = (UNDO,)
+UNDO_BEGIN: Path = (UNDO, ("begin", 0))
+
+
+class UndoArguments(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a handler is called with: the result of what it undoes, and its arguments, each as it was remembered."""
+
+    result: Value
+    args: Value
+
+
+async def undo_all(instance: "CodeProgram", finish: FinishCommand) -> None:
+    """Wait until nothing is in flight, then undo all that is to be undone, before `finish`."""
+    instance.remember(UNDO_PLAN, lambda: values.encode(finish.outcome, "the outcome"), role="undo", label=finish.status)
+    await instance.open(UNDO_BEGIN, SleepOperation(0.0))  # what the workflow has dropped with its last breath is known from then on
+    while cancelled := instance.execution.opened.cancelled():
+        await instance.wait_for(cancelled[0].path)
+    for path in operations_to_undo(instance.execution.settled) if instance.undoes else ():
+        outcome: Outcome | None = None
+        done = undo_subject(instance.execution.settled, path)
+        if isinstance(done.op, CallOperation):
+            name = done.op.target
+            handler = (instance.handlers[name] if name in instance.handlers else undo_handler_of(name, instance.workflow)) or _missing_undo_handler(done.op)
+            step, result = handler.step, done.outcome.value if isinstance(done.outcome, Success) else ENCODED_NONE
+            given = values.encode(UndoArguments(result, done.op.args), "what is to be undone", path)
+            call = CallOperation(step.name, given, step.queue, step.rule, step.timeout_s, transaction=step.transaction)
+            call = msgspec.structs.replace(call, lane=done.op.lane, priority=done.op.priority, limited=done.op.limited, may_fail=handler.on_error == "continue")
+            outcome = (await instance.open((UNDO, *path), call, handler)).outcome
+        elif isinstance(done.op, SpawnOperation):
+            await instance.open((UNDO, *path), msgspec.structs.replace(done.op, input=ENCODED_NONE))
+        if isinstance(outcome, Failure):
+            instance.say(WARNING_LEVEL, not_undone_line(path, outcome), {})
+
+
+def not_undone_line(path: Path, outcome: Failure) -> str:
+    """What is logged of a step that could not be undone."""
+    return f"{path_text(path)} could not be undone: {outcome.error.type}: {outcome.error.message}. Mend the cause, then undo what is left: perdure undo"
+
+
+def _missing_undo_handler(op: CallOperation) -> UndoHandler:
+    """What stands for a handler that the code no longer has: it fails for good, and says so."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Fatal(f"the code that runs here has nothing that undoes step {op.target}; bring its @{op.target}.undo back, and resume the execution")
+
+    return UndoHandler(Step(refuse, name=f"undo:{op.target}", queue=op.queue), in_doubt=True)
+
+
+OPERATIONS_AT_ONCE_MAX = 100_000
+"""Operations that a workflow may open without waiting for any; more is a loop that never waits."""
+
+WorkflowEntry = Callable[["CodeProgram"], Coroutine[Any, Any, Any]]
+"""What makes the workflow's coroutine, given the instance that it runs in."""
+
+
+class CodeProgram:
+    """One workflow function, which finds context variables as they are in `variables`, by default in its caller. Satisfies `perdure.core.program.Program`."""
+
+    __slots__ = (
+        "_closing",
+        "_commands",
+        "_divergence",
+        "_enter",
+        "_finished",
+        "_has_returned",
+        "_left_behind",
+        "_matched_value",
+        "_opened",
+        "_recalled",
+        "_refused",
+        "_remembered",
+        "_root",
+        "_undoing",
+        "_unstarted",
+        "_values",
+        "_variables",
+        "_waiting",
+        "attributes",
+        "branches",
+        "closed",
+        "dry",
+        "execution",
+        "handlers",
+        "keeping",
+        "loop",
+        "lost",
+        "receipts",
+        "steps",
+        "workflow",
+    )
+
+    def __init__(self, workflow: CodeWorkflow, key: Key, enter: WorkflowEntry, variables: Variables | None = None) -> None:
+        self.workflow = workflow
+        self.execution = Execution(key)
+        self.steps: dict[Path, Any] = {}
+        self.handlers: dict[str, UndoHandler | None] = {}
+        self.branches: dict[NumberedTask[Any], NameScope] = {}
+        self.receipts = UnusedMessages()
+        self.attributes: Attributes = ()
+        self.lost: set[Path] = set()
+        self.closed = self._closing = False
+        self.dry = self.keeping = False
+        self.loop = DeterministicLoop()
+        self._enter = enter
+        self._variables = variables
+        self._root: NumberedTask[Any] | None = None
+        self._waiting: dict[Path, NumberedFuture[Any]] = {}
+        self._unstarted: dict[Path, Coroutine[Any, Any, Any]] = {}
+        self._commands: list[ProgramCommand] = []
+        self._remembered: deque[e.Event] | None = None
+        self._values: Mapping[str, bytes] = {}
+        self._recalled: Mapping[str, bytes] = {}
+        self._divergence: Diverged | None = None
+        self._finished = False
+        self._refused = 0
+        self._undoing: FinishCommand | None = None
+        self._matched_value: Value = values.ENCODED_NONE
+        self._opened: list[tuple[Path, NumberedTask[Any] | None]] = []
+        self._has_returned = False
+        self._left_behind: BaseException | None = None
+
+    # as a program
+
+    def feed(self, execution: Execution, event: e.Event, remembered: deque[e.Event] | None, values: Mapping[str, bytes]) -> Sequence[ProgramCommand]:
+        """Take one given event; return what the workflow wants because of it."""
+        if self._divergence is not None:
+            raise self._divergence
+        if remembered is None or remembered is not self._remembered:  # else the execution does not have yet what was changed because of the event before
+            self.attributes = execution.attributes
+        self.execution, self._remembered, self._values, self._commands = execution, remembered, values, []
+        self._opened.clear()
+        self.lost.clear()
+        self._take(event)
+        self.loop.drive()
+        self._conclude()
+        if self._divergence is not None:
+            self.refuse(self._divergence)
+            raise self._divergence
+        return self._commands
+
+    @property
+    def awake(self) -> bool:
+        """Whether it has begun, or would not any more."""
+        return self._root is not None or self._divergence is not None
+
+    @property
+    def keeps_archives(self) -> bool:
+        """Whether what compaction replaces is kept, as its workflow said when the execution was started."""
+        return self.execution.started is not None and self.execution.started.archive
+
+    @property
+    def required(self) -> frozenset[str] | None:
+        """Nothing beside the code itself."""
+        return frozenset()
+
+    def unfit(self, definition: bytes) -> tuple[str, ...]:
+        """Why it can't go on by a definition: it is code."""
+        return (f"{self.workflow.name} is code, and no definition; deploy other code instead",)
+
+    def refuse(self, diverged: Diverged) -> None:
+        """Go no further: the code does not match the log."""
+        self._divergence = diverged
+        self.close()
+
+    def close(self) -> None:
+        """Leave memory: coroutines are ended where they stand, and whatever they do then is not recorded."""
+        if not self.closed:
+            self.closed = self._closing = True
+            try:
+                for coroutine in self._unstarted.values():
+                    coroutine.close()
+                self._unstarted.clear()
+                self.loop.close()
+                for memory in (self._waiting, self._unstarted, self.steps, self.branches):
+                    memory.clear()
+            finally:
+                self._closing = False
+
+    def _take(self, event: e.Event) -> None:
+        match event:
+            case e.SettledEvent(path) | e.ReceivedEvent(path) | e.RecalledEvent(path):
+                self.steps.pop(path, None)
+                future, settlement = self._waiting.pop(path, None), self.execution.settled[path]
+                if self.receipts and uses_messages(path, settlement.op):
+                    self.receipts.use(path)
+                if future is not None and not future.done():
+                    future.set_result(settlement)
+            case e.StartedEvent():
+                self._recalled = self._values  # of a fork, what was kept before may be kept again at any later event
+                self._begin()
+            case e.ReopenedEvent():
+                self.loop.close()
+                self._recalled = self._values  # the same
+                self.loop, self._finished, self._undoing, self.receipts = DeterministicLoop(), False, None, UnusedMessages()
+                self._has_returned, self._left_behind = False, None
+                for memory in (self._waiting, self._unstarted, self.steps, self.branches):
+                    memory.clear()
+                self._begin()
+            case e.CancellingEvent() if self._root is not None:
+                self._root.cancel()
+            case e.StoppedEvent() if self._root is not None and not self._finished and self._undoing is None:
+                self._stop(self._root)
+            case e.UndoingEvent() if self.execution.completed is not None:
+                self._finished = False
+                self._begin_undo(FinishCommand(self.execution.completed.status, self.execution.completed.outcome))
+            case e.IterationResumedEvent(path, turn):
+                self.receipts.use((*path, turn))
+                waiting = self._waiting.pop(path, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(event)
+
+    def _begin(self) -> None:
+        self._root = self.loop.create_task(self._enter(self), name="workflow", context=None if self._variables is None else self._variables.copy())
+
+    def _stop(self, root: NumberedTask[Any]) -> None:
+        """End the workflow's function and its tasks where they stand, and go on as if it had ended by being cancelled."""
+        for path in [path for path in self.execution.open if path in self._waiting]:
+            self.drop(path)
+        self.close()
+        self.closed, self._refused = False, 0
+        self.loop = DeterministicLoop()
+        reason = "" if self.execution.cancelling is None else self.execution.cancelling.reason
+        self._end(FinishCommand("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", reason))), root)
+
+    def _begin_undo(self, finish: FinishCommand) -> None:
+        self._undoing = finish
+        self._root = self.loop.create_task(undo_all(self, finish), name="undo", context=None if self._root is None else self._root.context)
+
+    def _conclude(self) -> None:
+        """Finish the execution, once the workflow's function has ended and its other tasks have unwound, or can never go on."""
+        root = self._root
+        if root is None or self._finished or self.closed or self.loop.stopped:
+            return
+        if root.done():
+            if self._undoing is None and not self._has_returned:
+                self._has_returned, self._left_behind = True, self._abandoned_failure(root)
+            self._unwind_rest()
+        if (root.done() and not self.loop.pending) or not self._waiting:
+            self._finish(root)
+
+    def _abandoned_failure(self, root: NumberedTask[Any]) -> BaseException | None:
+        """What a workflow that has returned has left behind, as an error: a task whose failure nobody has awaited, or verbs that can't ever be done."""
+        if root.cancelled() or root.exception() is not None:
+            return None
+        if unheard := self.loop.unheard:
+            return unheard[0].exception()
+        lost = [path_text(path) for path, task in self._opened if path in self._waiting and task is not None and not task.cancelling()]
+        return NotAwaited(lost) if lost else None
+
+    def _unwind_rest(self) -> None:
+        """Cancel the tasks that the workflow left behind, each once, as asyncio does; those of lost branches are unwinding already."""
+        told: set[int] = set()
+        while left := [task for task in self.loop.pending if not task.cancelling() and task.number not in told]:
+            for task in left:
+                told.add(task.number)
+                task.cancel()
+            self.loop.drive()
+
+    def _finish(self, root: NumberedTask[Any]) -> None:
+        if self._divergence is not None:
+            return
+        finish = self._undoing or finish_of_task(root, self.workflow.codec, self.execution, self._unstarted, self._left_behind)
+        self._unstarted.clear()
+        self._end(finish, root)
+
+    def _end(self, finish: FinishCommand, root: NumberedTask[Any]) -> None:
+        """End the execution so, once what was done is undone that is to be."""
+        if self._undoing is None and self._ends_later(finish):
+            self._begin_undo(finish)
+            self.loop.drive()
+            return
+        if self._undoing is not None and (error := root.exception()) is not None:
+            finish = FinishCommand("failed", Failure("failed", 1, error_info(error)))
+        self._finished = True
+        if self._remembered is None:
+            self._commands.append(finish)
+        elif not isinstance(self._next(), e.EndedEvent):
+            self.differs((), self._next_text(), "the end of the workflow")
+
+    def _ends_later(self, finish: FinishCommand) -> bool:
+        """Whether something is in flight, or to be undone, before the execution ends so."""
+        if finish.status == "completed" and self.execution.cancelling is None:
+            return False
+        if self._remembered is not None:
+            return self.is_next(UNDO_PLAN)
+        return self.execution.is_in_flight or (self.undoes and self.execution.is_to_be_undone)
+
+    @property
+    def undoes(self) -> bool:
+        """Whether what was done is undone when the execution ends otherwise than by a return."""
+        return self.execution.cancelling is None or self.execution.cancelling.undo
+
+    # what verbs use
+
+    def open(self, path: Path, op: Operation, step: Any = None) -> NumberedFuture[SettledOperation]:
+        """Ask for an operation; the future settles with it. `step` is the function behind a call."""
+        self._ask(path, op)
+        if step is not None:
+            self.steps[path] = step
+            if isinstance(step, Step):
+                self._know(step)
+        future: NumberedFuture[SettledOperation] = self.loop.create_future()
+        self._waiting[path] = future
+        self._opened.append((path, self.loop.current))
+        return future
+
+    def _know(self, step: Step[Any, Any, Any]) -> None:
+        """Know what undoes a step that the code has, or that nothing does."""
+        handler = self.handlers[step.name] = step.handlers[0] if step.handlers else None
+        if handler is not None:
+            self.workflow.handlers[step.name] = handler
+
+    def remember(self, path: Path, make: Callable[[], Value], **how: Any) -> Value:
+        """Keep a value: made now if the log does not know it yet. Settles at once. That it could not be made is remembered as well."""
+        if self._remembered is not None:
+            if self.is_next(mark := refusal_path(path)):
+                self._ask(mark, KeepOperation(label="refused"))
+                raise decode_refusal(path, self.raw(self._matched_value))
+            asked = KeepOperation(**how)
+            self._ask(path, asked)
+            return self._matched_value
+        known = self.execution.recalled_results.known.get(path)
+        if known is None and self.dry and not how:  # an exploration: what the user's function returns is not known, and it must not run
+            self._ask(path, KeepOperation())
+            self.loop.stopped = True
+            raise Evicted
+        try:
+            value = known.op.value if known is not None and isinstance(known.op, KeepOperation) else make()
+        except BaseException as error:
+            raw = encode_refusal(error)
+            self._ask(refusal_path(path), KeepOperation(raw, label="refused"))
+            raise decode_refusal(path, raw) from error
+        self._ask(path, KeepOperation(value, **how))
+        return value
+
+    @property
+    def replaying(self) -> bool:
+        """Whether what the program asks for now is remembered."""
+        return self._remembered is not None
+
+    def take_removed(self, path: Path, kind: type[Operation]) -> NumberedFuture[SettledOperation] | None:
+        """Take what is remembered at `path` as asked for, if it is next and of this kind; a future, if it settles later."""
+        event = self._next()
+        if not isinstance(event, e.OpenedEvent) or event.path != path or not isinstance(event.op, kind) or self._remembered is None:
+            return None
+        self._remembered.popleft()
+        if not settles_later(event.op):
+            return None
+        future: NumberedFuture[SettledOperation] = self.loop.create_future()
+        self._waiting[path] = future
+        self.steps[path] = removed_step
+        return future
+
+    def send(self, path: Path, op: SendOperation | SpawnOperation) -> None:
+        """Ask for an operation that settles at once."""
+        self._ask(path, op)
+
+    def wait_for(self, path: Path) -> NumberedFuture[SettledOperation]:
+        """A future for an operation that is open, though nobody waited for it any more."""
+        future: NumberedFuture[SettledOperation] = self.loop.create_future()
+        self._waiting[path] = future
+        return future
+
+    def drop(self, path: Path) -> None:
+        """Want an open operation no longer, or give back the messages that a settled receive brought."""
+        if self.closed:
+            return
+        self.steps.pop(path, None)
+        if self._waiting.pop(path, None) is None:
+            settlement = self.execution.settled.get(path)
+            if settlement is None or not settlement.letters:
+                return
+        if self._remembered is None:
+            self._commands.append(DropCommand(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))
+        elif not isinstance(event := self._next(), e.DroppedEvent) or event.path != path:
+            self.differs(path, self._next_text(), f"{path_text(path)} dropped")
+        else:
+            self._remembered.popleft()
+
+    def give_back(self, branch: Path) -> None:
+        """Put back the messages that a branch received and has not used, or not completed."""
+        for path in self.receipts.give_back(branch):
+            self.drop(path)
+
+    def trim(self, path: Path, before: int, undo_before: int = 0) -> None:
+        """Forget turns of a loop. How far was decided with it, so replay has nothing to do or compare."""
+        if self._remembered is None:
+            self._commands.append(TrimCommand(path, before, undo_before))
+
+    def wait_for_turn(self, path: Path) -> NumberedFuture[e.IterationResumedEvent]:
+        """A future for the place in a compacted log from which the loop at `path` goes on."""
+        future: NumberedFuture[e.IterationResumedEvent] = self.loop.create_future()
+        self._waiting[path] = future
+        return future
+
+    def say(self, level: int, line: str, fields: Mapping[str, Any]) -> None:
+        """Log a line, unless this is a replay."""
+        if self._remembered is None and not self.closed:
+            self._commands.append(LogCommand(level, line, tuple(fields.items())))
+
+    def started(self, path: Path) -> None:
+        """Note that a verb's coroutine runs."""
+        self._unstarted.pop(path, None)
+
+    def promised(self, path: Path, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Note that a verb was called, and that its coroutine has not run yet."""
+        self._unstarted[path] = coroutine
+
+    def raw(self, value: Value) -> bytes:
+        """The payload of a value, which may be a blob that came with the event."""
+        if not isinstance(value, Blob):
+            return value
+        found = self._values.get(value.sha256)
+        return self._recalled[value.sha256] if found is None else found
+
+    def decode(self, value: Value, hint: Any, path: Path) -> Any:
+        """A remembered value by its hint. One that no longer fits is a divergence on replay, an error live."""
+        try:
+            return values.decode(self.raw(value), hint, "the value of", path)
+        except Undecodable as error:
+            if self._remembered is not None and not self.is_next(refusal_path(path)):
+                self.differs(path, "a value of another shape", str(error))
+                raise Evicted from error
+            self.remember(refusal_path(path), lambda: values.ENCODED_NONE, label="unreadable")
+            raise
+
+    def now(self) -> datetime:
+        """The store's time of the event that the program is being fed."""
+        return datetime.fromtimestamp(self.execution.now_s, UTC)
+
+    def admit(self, verb: str) -> NumberedTask[Any]:
+        """The task that calls a verb.
+
+        Raises:
+            WrongVerb: it is not called from the running workflow, or by a function whose value is to be kept.
+        """
+        if self.closed and not self._closing:
+            raise WrongVerb(
+                f"ctx.{verb} on a context whose execution has left memory or ended",
+                "a context belongs to one run of its workflow: pass it on to what the workflow calls, and keep it nowhere else",
+            )
+        if self.closed or self._divergence is not None:
+            self._refuse()
+        task = self._root if self.closed else self.loop.current
+        if task is None:
+            raise WrongVerb(
+                f"ctx.{verb} was called outside its workflow (in a step, a callback, a thread, or after its end)",
+                "a step can't use verbs: return its result, and call the verb in the workflow",
+            )
+        if self.keeping and verb != "now":
+            raise WrongVerb(f"ctx.{verb} in the function of ctx.keep", "replay does not call it: call the verb before, and keep what you make of it")
+        return task
+
+    # comparing with what is remembered
+
+    def _refuse(self) -> None:
+        """Raise `Evicted`. What catches that and calls verbs for ever is let through at last, to await what never comes: only there can it be given up."""
+        self._refused += 1
+        if self._refused <= CLEANUP_AWAITS_MAX:
+            raise Evicted
+
+    def _ask(self, path: Path, op: Operation) -> None:
+        if self.closed or self._divergence is not None:
+            self._refuse()
+            return
+        if self.receipts and not settles_later(op) and uses_messages(path, op):
+            self.receipts.use(path)
+        if self._remembered is None:
+            self._commands.append(OpenCommand(path, op))
+            if len(self._commands) > OPERATIONS_AT_ONCE_MAX:
+                raise WrongVerb(f"{OPERATIONS_AT_ONCE_MAX:,} operations were opened without waiting for any", "let each turn of the loop wait for something")
+            return
+        event = self._next()
+        if type(event) is not e.OpenedEvent or event.path != path or not is_same_operation(event.op, op):
+            self.differs(path, self._next_text(), operation_text(path, op))
+            raise Evicted
+        if type(event.op) is KeepOperation:
+            self._matched_value = event.op.value
+        self._remembered.popleft()
+
+    def _next(self) -> e.Event | None:
+        """What is remembered next, trimming aside."""
+        while (left := self._remembered) and type(left[0]) is e.TrimmedEvent:
+            left.popleft()
+        return left[0] if left else None
+
+    def is_next(self, path: Path) -> bool:
+        """Whether an operation at `path` is remembered next."""
+        event = self._next()
+        return isinstance(event, e.OpenedEvent) and event.path == path
+
+    def _next_text(self) -> str:
+        match self._next():
+            case e.OpenedEvent(path, op):
+                return operation_text(path, op)
+            case e.DroppedEvent(path):
+                return f"{path_text(path)} dropped"
+            case e.EndedEvent():
+                return "the end of the workflow"
+        return "nothing here"
+
+    def differs(self, path: Path, remembered: str, asked: str) -> None:
+        """Note that the program differs from its log, and stop it."""
+        if self._divergence is None:
+            self._divergence = Diverged(path, (f"remembered {remembered}, asked for {asked}",))
+            self.loop.stopped = True

@@ -1,0 +1,338 @@
+"""Whether values arrive as they were given: which types can't be decoded at all, and what a value would lose on its way through the log.
+
+What a type may lose is found out once. Most types lose nothing, and cost one look at the value's own type or one decoding.
+
+How the arguments and the result of a function become bytes and come back, by its type hints.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from functools import lru_cache, partial
+from itertools import count
+from types import NoneType
+from typing import Any, LiteralString, Never, NoReturn, ParamSpecArgs, ParamSpecKwargs, Self, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from perdure.core import values
+from perdure.core.error_text import exception_text, safe_text
+from perdure.core.errors import LostOnTheWay, UnsupportedType, WrongVerb
+from perdure.core.paths import ROOT, Path, path_text
+from perdure.core.values import is_model, secret_field_of
+
+R = TypeVar("R")
+
+SCALAR_TYPES = frozenset((str, int, bool, float, bytes, NoneType))
+"""Types whose values are what they are: one of exactly the hinted type arrives as it was."""
+
+
+class RoundTripPlan:
+    """How values of a type are held against what arrives of them: not at all, if it `is_open`; and whether there are classes in it to which one may be cut."""
+
+    __slots__ = ("_hint", "_is_model", "_records", "decode", "is_open")
+
+    def __init__(self, hint: Any) -> None:
+        found = list(_classes_of_type(msgspec.inspect.type_info(hint)))
+        custom = [kind for kind in found if isinstance(kind, msgspec.inspect.CustomType) and kind.cls is not object]
+        self._hint = hint
+        self._is_model = bool(custom)
+        self._records = [kind.cls for kind in found if isinstance(kind, msgspec.inspect.StructType | msgspec.inspect.DataclassType)]
+        self.is_open = all(isinstance(kind, msgspec.inspect.AnyType) or (isinstance(kind, msgspec.inspect.CustomType) and kind.cls is object) for kind in found)
+        self.decode = values.value_decoder(hint)
+
+    def hold(self, value: Any, raw: bytes | msgspec.Raw, where: Callable[[], str]) -> None:
+        """Hold an encoded value against its type, as `check` does."""
+        if self.is_open:
+            return
+        try:
+            arrived = self.decode(raw)
+        except BaseException:
+            arrived = values.decode(raw, self._hint, where())
+        if self._is_model or any(kind.__subclasses__() for kind in self._records):
+            _compare_values(value, arrived, "", where)
+
+
+def decodable_hint(hint: Any) -> Any:
+    """The hint as values are decoded by it: what is iterable as a list, what says nothing of its own as Any."""
+    origin = get_origin(hint) or hint
+    if hint in (Never, NoReturn, Self):
+        return Any
+    if hint is LiteralString:
+        return str
+    if origin in (Iterable, Iterator, Generator):
+        return list[get_args(hint)[0]] if get_args(hint) else list  # type: ignore[misc]  # a type made of a value
+    if origin in (Awaitable, Coroutine):
+        return decodable_hint(get_args(hint)[-1]) if get_args(hint) else Any
+    return hint
+
+
+def refuse_unsupported(function: str, named: Iterable[tuple[str, Any]]) -> None:
+    """Refuse a function of which a parameter, or the result, has a type that can't be decoded.
+
+    Raises:
+        UnsupportedType: there is one.
+    """
+    for name, hint in named:
+        if hint is not Any and hint not in SCALAR_TYPES and (why := _cached(_unsupported, hint)):
+            raise UnsupportedType(function, name, safe_text(lambda hint=hint: str(hint), "its type"), why)  # type: ignore[misc]  # mypy can't infer the default
+
+
+def refuse_lossy_value(value: Any, raw: bytes | msgspec.Raw, hint: Any, where: Callable[[], str]) -> None:
+    """Refuse an encoded value that would not arrive as it was given.
+
+    Raises:
+        Undecodable: it does not fit the hint.
+        LostOnTheWay: it would be cut to a class above its own.
+    """
+    if hint is not Any and (type(value) is not hint or hint not in SCALAR_TYPES):
+        plan: RoundTripPlan = _cached(_round_trip_plan, hint)
+        plan.hold(value, raw, where)
+
+
+def _cached(find: Callable[[Any], R], hint: Any) -> R:
+    """What `find` finds of a hint, which may be one that has no hash."""
+    try:
+        return find(hint)
+    except TypeError:
+        return find.__wrapped__(hint)  # type: ignore[attr-defined,no-any-return]  # functools has it
+
+
+@lru_cache(maxsize=4096)
+def _unsupported(hint: Any) -> str:
+    """Why values of a type can't be decoded; nothing, if they can."""
+    try:
+        found = msgspec.inspect.type_info(hint)
+    except Exception as error:  # of a type that is not ours, whatever it is
+        return exception_text(error)
+    for kind in _classes_of_type(found):
+        if isinstance(kind, msgspec.inspect.CustomType) and kind.cls is not object:
+            name = f"{kind.cls.__module__}.{kind.cls.__qualname__}"
+            if not is_model(kind.cls):
+                return f"{name} has no decoding" + ("; a secret is named and not passed, see docs/guides/secrets.md" if _is_secret(kind.cls) else "")
+            if (field := secret_field_of(kind.cls)) is not None:
+                return f"its field {field} is a secret, which would stand in the log; pass the secret's name, see docs/guides/secrets.md"
+    return ""
+
+
+def _is_secret(kind: type) -> bool:
+    return hasattr(kind, "get_secret_value")
+
+
+@lru_cache(maxsize=4096)
+def _round_trip_plan(hint: Any) -> RoundTripPlan:
+    return RoundTripPlan(hint)
+
+
+def _classes_of_type(found: Any) -> Iterator[Any]:
+    """A type and all that it is made of."""
+    left, seen = [found], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, msgspec.inspect.Type):
+            yield one
+        if isinstance(one, tuple | list):
+            left += one
+        elif isinstance(one, msgspec.inspect.Type | msgspec.inspect.Field):
+            left += [getattr(one, name) for name in one.__struct_fields__ if name not in ("cls", "default", "default_factory")]
+
+
+def _compare_values(given: Any, arrived: Any, field: str, where: Callable[[], str]) -> None:
+    """Hold what was given against what arrives, as far as that has classes of its own."""
+    kind = type(arrived)
+    if kind in SCALAR_TYPES or given is arrived:
+        return
+    if isinstance(arrived, list | tuple) and isinstance(given, list | tuple):
+        for number, one, other in zip(count(), given, arrived, strict=False):
+            _compare_values(one, other, f"{field}[{number}]", where)
+    elif isinstance(arrived, dict) and isinstance(given, dict):
+        for (key, one), other in zip(given.items(), arrived.values(), strict=False):
+            _compare_values(one, other, f"{field}[{safe_text(lambda key=key: repr(key), '...')}]", where)  # type: ignore[misc]  # mypy can't infer the default
+    elif isinstance(arrived, set | frozenset) and isinstance(given, set | frozenset):
+        for one in given:
+            if type(one) not in {type(other) for other in arrived} and any(isinstance(one, type(other)) for other in arrived):
+                raise LostOnTheWay(where(), field, f"a {type(one).__name__} arrives as a class above it")
+    elif (names := _record_fields(kind)) is not None:
+        if type(given) is kind:
+            for name in names:
+                _compare_values(getattr(given, name), getattr(arrived, name), f"{field}.{name}" if field else name, where)
+        elif isinstance(given, kind):
+            lost = [name for name in _record_fields(type(given)) or () if name not in names]
+            shown = f", without {', '.join(lost)}" if lost else ""
+            raise LostOnTheWay(where(), field, f"a {type(given).__name__} arrives as {kind.__name__}{shown}; hint at {type(given).__name__} itself")
+
+
+def _record_fields(kind: type) -> tuple[str, ...] | None:
+    """The fields of a class of records; None of any other."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    if is_dataclass(kind):
+        return tuple(one.name for one in dataclass_fields(kind))
+    attributes = getattr(kind, "__attrs_attrs__", None)
+    if attributes is not None:
+        return tuple(one.name for one in attributes)
+    return tuple(getattr(kind, "model_fields", ())) if is_model(kind) else None
+
+
+_NO_NAMED: dict[str, Any] = {}
+_arguments_decoder: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]] = msgspec.msgpack.Decoder(
+    tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]
+)
+
+
+class _NeverPlain:
+    """The type of no value: what is hinted otherwise is looked at more closely."""
+
+
+class FunctionCodec:
+    """The type hints of one function, resolved once; its first `skip` parameters are left out."""
+
+    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "result")
+
+    def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
+        hints = _hints(fn)
+        parameters = _parameters(fn)[skip:]
+        hinted = {one.name: _parameter_hint(hints.get(one.name, Any)) for one in parameters}
+        self.result = _parameter_hint(hints.get("return", Any))
+        self._names = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        self._rest_name = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
+        self._positional = [hinted[one.name] for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        self._plain = [None if kind is Any else kind if kind in SCALAR_TYPES else _NeverPlain for kind in self._positional]
+        self._plain_result = self.result if self.result in SCALAR_TYPES else _NeverPlain
+        self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
+        self._named = hinted
+        self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+        self._is_open = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        refuse_unsupported(_function_name(fn), (*hinted.items(), ("return", self.result)))
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments by name; of a type that has none, anything."""
+        properties, inner = dict[str, Any](), dict[str, Any]()
+        for name in self._fields:
+            properties[name] = dict(_hint_schema(self._named[name]))
+            inner |= properties[name].pop("$defs", {})  # references are from the top
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": [name for name in self._fields if self._fields[name]],
+            "additionalProperties": self._is_open,
+            **({"$defs": inner} if inner else {}),
+        }
+
+    def encode_args(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, path: Path = ROOT) -> bytes:
+        """The encoded pair of positional and named arguments.
+
+        Raises:
+            Unencodable, TooLarge: they can't be kept.
+            Undecodable, LostOnTheWay: one would not arrive as it was given.
+        """
+        raw = values.encode((args, kwargs), what, path)
+        for kind, value in zip(self._plain, args, strict=False):
+            if kind is not None and type(value) is not kind:
+                break
+        else:
+            if not kwargs and len(args) <= len(self._plain):
+                return raw
+        self._check(args, kwargs, raw, what, path)
+        return raw
+
+    def encode_result(self, result: Any, what: str, path: Path = ROOT) -> bytes:
+        """The encoded result.
+
+        Raises:
+            Unencodable, TooLarge: it can't be kept.
+            Undecodable, LostOnTheWay: it would not arrive as it was returned.
+        """
+        raw = values.encode(result, what, path)
+        if type(result) is not self._plain_result:
+            refuse_lossy_value(result, raw, self.result, lambda: value_location(what, path))
+        return raw
+
+    def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any], raw: bytes, what: str, path: Path) -> None:
+        """Hold each argument against its hint."""
+        positional, named = _arguments_decoder.decode(raw)
+        for number, (value, one, kind) in enumerate(zip(args, positional, self._kinds(len(args)), strict=False)):
+            if kind is not Any:
+                refuse_lossy_value(value, one, kind, partial(self._where, number, what, path))
+        for name, one in named.items():
+            refuse_lossy_value(kwargs[name], one, self._named.get(name, Any), partial(self._where, name, what, path))
+
+    def _where(self, which: int | str, what: str, path: Path) -> str:
+        """An argument, by its number or name, in words."""
+        name = which if isinstance(which, str) else self._names[which] if which < len(self._names) else self._rest_name
+        return value_location(f"argument {name} of {what.removeprefix('the arguments of ')}", path)
+
+    def _kinds(self, count: int) -> list[Any]:
+        return self._positional + [self._rest] * (count - len(self._positional))
+
+    def decode_args(self, raw: bytes, what: str, path: Path = ROOT) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Read what `encode_args` wrote, each argument by its hint."""
+        if raw == NO_ARGUMENTS_ENCODED:
+            return (), _NO_NAMED
+        args, kwargs = _arguments_decoder.decode(raw)
+        kinds = self._positional if len(args) <= len(self._positional) else self._kinds(len(args))
+        positional = [values.decode(one, kind, what, path) for one, kind in zip(args, kinds, strict=False)]
+        if not kwargs:
+            return positional, _NO_NAMED
+        return positional, {name: values.decode(one, self._named.get(name, Any), what, path) for name, one in kwargs.items()}
+
+
+def _hint_schema(hint: Any) -> dict[str, Any]:
+    if hasattr(hint, "model_json_schema"):
+        found: dict[str, Any] = hint.model_json_schema()
+        return found
+    try:
+        return msgspec.json.schema(hint)
+    except (TypeError, ValueError):
+        return {}
+
+
+def value_location(what: str, path: Path) -> str:
+    """What a value is, and of which operation, in words."""
+    return f"{what} {path_text(path)}" if path else what
+
+
+NO_ARGUMENTS_ENCODED = values.encode(((), {}), "no arguments")
+_codecs: dict[Any, FunctionCodec] = {}
+
+
+def codec_of_function(fn: Callable[..., Any], skip: int = 0) -> FunctionCodec:
+    """The codec of a function; functions of the same code and hints, such as a lambda made again and again, share one."""
+    code = getattr(fn, "__code__", None)
+    if code is None or getattr(fn, "__annotations__", None):
+        return FunctionCodec(fn, skip)
+    codec = _codecs.get(code)
+    if codec is None:
+        codec = _codecs[code] = FunctionCodec(fn, skip)
+    return codec
+
+
+def _function_name(fn: Callable[..., Any]) -> str:
+    return safe_text(lambda: fn.__qualname__, safe_text(lambda: repr(fn), "a function"))
+
+
+def _hints(fn: Callable[..., Any]) -> Mapping[str, Any]:
+    target = fn if inspect.isroutine(fn) or inspect.isclass(fn) else getattr(fn, "func", getattr(fn, "__call__", fn))  # noqa: B004  # the method, not whether there is one
+    if not getattr(target, "__annotations__", None):
+        return {}
+    try:
+        return get_type_hints(target)
+    except NameError as error:
+        instead = f"{error}; types used in hints must be reachable from the module, define them at its top level"
+        raise WrongVerb(f"the type hints of {_function_name(fn)}", instead) from error
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def _parameter_hint(hint: Any) -> Any:
+    """The hint, or Any where it names no type of its own."""
+    return Any if isinstance(hint, (TypeVar, ParamSpecArgs, ParamSpecKwargs)) or hint in (inspect.Parameter.empty, object) else decodable_hint(hint)

@@ -1,0 +1,396 @@
+"""The sync twin of the context: the same verbs for plain functions, without `await`. A thin face: each verb is the context's own.
+
+Paths, names and what is remembered are those of the async twin, so that a log replays under either.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
+from inspect import iscoroutinefunction
+from random import Random
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from uuid import UUID
+
+from perdure.code import branches as flow
+from perdure.code.approving import ApproveKeywords
+from perdure.code.branch_task import BranchTask
+from perdure.code.branches import function_name
+from perdure.code.context import _MISSING, BranchOf, Context, DurableLoop, ExecutionInfo, HasCode, HasKey, StepOrWorkflow, Turn, WorkflowLogger
+from perdure.code.declarations import Signal, Step
+from perdure.code.durations import Duration
+from perdure.code.results import Attempt, Decision, Message, Record, Won
+from perdure.core.attributes import AttributeValue
+from perdure.core.errors import WrongVerb
+from perdure.core.paths import Key
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+D = TypeVar("D")
+S = TypeVar("S")
+
+SyncBranchOf = Callable[["SyncContext"], R]
+"""A branch that is a plain function of a context of its own."""
+
+AnyBranch = SyncBranchOf[Any] | BranchOf[Any]
+"""A branch that is a plain function of a `SyncContext`, or an async one of a `Context`."""
+
+
+class SyncContext:
+    """The verbs of a workflow that is a plain function, for one branch of it. A branch, and a turn of a loop, gets its own and uses no other.
+
+    Each does what the verb of the same name does on `Context`, and returns when that has settled. Where the execution is cancelled, or leaves
+    memory, while a verb waits, the verb raises `asyncio.CancelledError` or `Evicted`, which are no `Exception` and not to be caught.
+    There is no `wait` and no `as_completed`: what goes on side by side here are the branches of a join, a map or a race.
+    """
+
+    __slots__ = ("_context", "_strand")
+
+    def __init__(self, context: Context, strand: BranchTask) -> None:
+        self._context = context
+        self._strand = strand
+
+    # steps
+
+    @overload
+    def step(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, name: str, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a function, sync or async, once and remember its result: ``ctx.step(fn, *args)``, or ``ctx.step("name", fn, *args)``.
+
+        It runs at least once and settles exactly once; after that it is never run again. Options go to ``fn.with_(...)``.
+
+        Raises:
+            StepFailed: its tries are used up, or it raised `Fatal`; of a class in its `raises`, the error itself.
+        """
+        return self._strand.wait(self._own("step").step(fn, *args, **kwargs))
+
+    @overload
+    def attempt(self, fn: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
+    def attempt(self, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
+    def attempt(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
+    def attempt(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
+    def attempt(self, name: str, fn: Step[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
+    def attempt(self, name: str, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    @overload
+    def attempt(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Attempt[R]: ...
+    def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Run a step, or another workflow as a child, and return its failure as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
+        return self._strand.wait(self._own("attempt").attempt(fn, *args, **kwargs))
+
+    # time
+
+    def sleep(self, duration: Duration, *, name: str | None = None) -> None:
+        """Wait for `duration` (seconds, a timedelta, or text such as ``"3d"``), across restarts."""
+        self._strand.wait(self._own("sleep").sleep(duration, name=name))
+
+    def sleep_until(self, when: datetime, *, name: str | None = None) -> None:
+        """Wait until a point in time, which must have a time zone; one that is past does not wait."""
+        self._strand.wait(self._own("sleep_until").sleep_until(when, name=name))
+
+    def now(self) -> datetime:
+        """The time, in UTC, of the event that made the workflow go on: the same on every replay."""
+        return self._context.now()
+
+    @property
+    def random(self) -> Random:
+        """Random numbers of this scope, the same on every replay."""
+        return self._own("random").random
+
+    def uuid(self) -> UUID:
+        """A random UUID, the same on every replay."""
+        return self._own("uuid").uuid()
+
+    # messages
+
+    @overload
+    def listen(self, signal: Signal[T], /, *, completable: Literal[True], timeout: Duration | None = ..., name: str | None = ...) -> Message[T]: ...
+    @overload
+    def listen(self, signal: Signal[T], /, *, timeout: Duration | None = ..., name: str | None = ...) -> T: ...
+    @overload
+    def listen(self, signal: Signal[T], /, *, timeout: Duration | None, default: D, name: str | None = ...) -> T | D: ...
+    @overload
+    def listen(self, *names: str, timeout: Duration | None = ..., default: Any = ..., completable: bool = ..., name: str | None = ...) -> Any: ...
+    def listen(self, *names: Any, timeout: Duration | None = None, default: Any = _MISSING, completable: bool = False, name: str | None = None) -> Any:
+        """Wait for the next message of a signal, or of any of these names, first in first out across them; return its body.
+
+        With `completable`, it returns a `Message` that stays the execution's until ``message.complete(reply)``.
+
+        Raises:
+            Timeout: nothing came in time, and there is no `default`.
+        """
+        own = self._own("listen")
+        return self._strand.wait(own.listen(*names, timeout=timeout, default=default, completable=completable, name=name))
+
+    @overload
+    def listen_many(
+        self, signal: Signal[T], /, *, completable: Literal[True], limit: int = ..., timeout: Duration | None = ..., name: str | None = ...
+    ) -> list[Message[T]]: ...
+    @overload
+    def listen_many(self, signal: Signal[T], /, *, limit: int = ..., timeout: Duration | None = ..., name: str | None = ...) -> list[T]: ...
+    @overload
+    def listen_many(self, *names: str, limit: int = ..., timeout: Duration | None = ..., completable: bool = ..., name: str | None = ...) -> list[Any]: ...
+    def listen_many(self, *names: Any, limit: int = 100, timeout: Duration | None = None, completable: bool = False, name: str | None = None) -> Any:
+        """Wait for messages: without `timeout`, at least one and at most `limit`, as soon as there is one; with it, as many as come until there are `limit`
+        or the time is over, possibly none."""
+        own = self._own("listen_many")
+        return self._strand.wait(own.listen_many(*names, limit=limit, timeout=timeout, completable=completable, name=name))
+
+    @overload
+    def send(self, execution: Key | HasKey, signal: Signal[T], body: T, *, name: str | None = ...) -> None: ...
+    @overload
+    def send(self, execution: Key | HasKey, signal: str, body: Any = ..., *, name: str | None = ...) -> None: ...
+    def send(self, execution: Key | HasKey, signal: Any, body: Any = None, *, name: str | None = None) -> None:
+        """Send a message to another execution, or to this one; recorded, so never repeated by replay."""
+        _ = self._own("send").send(execution, signal, body, name=name)
+
+    # branches
+
+    @overload
+    def join(self, a: SyncBranchOf[T1], /, *, name: str | None = ...) -> tuple[T1]: ...
+    @overload
+    def join(self, a: SyncBranchOf[T1], b: SyncBranchOf[T2], /, *, name: str | None = ...) -> tuple[T1, T2]: ...
+    @overload
+    def join(self, a: SyncBranchOf[T1], b: BranchOf[T2], /, *, name: str | None = ...) -> tuple[T1, T2]: ...
+    @overload
+    def join(self, a: BranchOf[T1], b: SyncBranchOf[T2], /, *, name: str | None = ...) -> tuple[T1, T2]: ...
+    @overload
+    def join(self, a: BranchOf[T1], b: BranchOf[T2], /, *, name: str | None = ...) -> tuple[T1, T2]: ...
+    @overload
+    def join(self, a: SyncBranchOf[T1], b: SyncBranchOf[T2], c: SyncBranchOf[T3], /, *, name: str | None = ...) -> tuple[T1, T2, T3]: ...
+    @overload
+    def join(
+        self, a: SyncBranchOf[T1], b: SyncBranchOf[T2], c: SyncBranchOf[T3], d: SyncBranchOf[T4], /, *, name: str | None = ...
+    ) -> tuple[T1, T2, T3, T4]: ...
+    @overload
+    def join(
+        self,
+        a: SyncBranchOf[T],
+        b: SyncBranchOf[T],
+        c: SyncBranchOf[T],
+        d: SyncBranchOf[T],
+        e: SyncBranchOf[T],
+        /,
+        *more: SyncBranchOf[T],
+        name: str | None = ...,
+    ) -> tuple[T, ...]: ...
+    @overload
+    def join(self, a: StepOrWorkflow[T1], /, *, name: str | None = ...) -> tuple[T1]: ...
+    @overload
+    def join(self, a: StepOrWorkflow[T1], b: StepOrWorkflow[T2], /, *, name: str | None = ...) -> tuple[T1, T2]: ...
+    @overload
+    def join(self, *, name: str | None = ..., **by_name: AnyBranch) -> Record: ...
+    @overload
+    def join(self, *, name: str | None = ..., **by_name: AnyBranch | StepOrWorkflow[Any]) -> Record: ...
+    def join(self, *branches: Any, name: str | None = None, **by_name: Any) -> Any:
+        """Run branches side by side and wait for all, also when one fails. By position the results are a tuple, by keyword a record by name.
+
+        A branch is a plain function of a `SyncContext`, or an async one of a `Context`, mixed as you like; type checkers know of mixtures by
+        keyword, and of two by position.
+
+        Raises:
+            JoinFailed: branches failed; it has the error of each, and what the others returned.
+        """
+        own = self._own("join")
+        return self._strand.wait(own.join(*map(_async_branch, branches), name=name, **_async_branches(by_name)))
+
+    @overload
+    def race(self, *, name: str | None = ..., **branches: SyncBranchOf[T]) -> Won[T]: ...
+    @overload
+    def race(self, *, name: str | None = ..., **branches: StepOrWorkflow[T]) -> Won[T]: ...
+    @overload
+    def race(self, *, name: str | None = ..., **branches: AnyBranch) -> Won[Any]: ...
+    def race(self, *, name: str | None = None, **branches: Any) -> Won[Any]:
+        """Run branches side by side until one *returns*; the others are cancelled, in mid-step too. `Won` has its name and value.
+
+        Raises:
+            RaceFailed: every branch failed.
+        """
+        own = self._own("race")
+        return self._strand.wait(own.race(name=name, **_async_branches(branches)))
+
+    @overload
+    def map(self, fn: Step[Concatenate[T, ...], R, Any], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
+    @overload
+    def map(self, fn: HasCode[[T], R], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
+    @overload
+    def map(self, fn: Callable[["SyncContext", T], R], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
+    @overload
+    def map(self, fn: Callable[[Context, T], Awaitable[R]], items: Iterable[T], *, limit: int | None = ..., name: str | None = ...) -> list[R]: ...
+    def map(self, fn: Any, items: Iterable[Any], *, limit: int | None = None, name: str | None = None) -> list[Any]:
+        """Run a branch for each item, at most `limit` at a time; return their results in the order of the items.
+
+        A branch is a step or a workflow, which is given the item, ``ctx.map(charge, orders)``, or a function of a context of its own and the item.
+
+        Raises:
+            JoinFailed: branches failed; its errors and outputs go by the number of the item, from 0.
+        """
+        return self._strand.wait(self._own("map").map(_async_branch(fn), items, limit=limit, name=name))
+
+    def loop(self, name: str, state: S, *, commit_every: int = 1, keep: int = 10, trim_every: int = 1, undo_keep: int | None = None) -> "SyncLoop[S]":
+        """Turns with durable state: ``for turn in ctx.loop("audit", state=0): turn.state += 1``; leave it by `break`.
+
+        The state is remembered at the start of every `commit_every`-th turn. The last `keep` turns are kept, older ones forgotten at every
+        `trim_every`-th turn, so that a loop may go on for ever. In a turn, use the turn's own verbs.
+        """
+        turns = self._own("loop").loop(name, state, commit_every=commit_every, keep=keep, trim_every=trim_every, undo_keep=undo_keep)
+        return SyncLoop(turns, self)
+
+    # children
+
+    def call(self, workflow: HasCode[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run another workflow as a child execution and wait for its result. If this execution ends or stops waiting, the child is cancelled.
+
+        Raises:
+            ChildFailed: it failed or was cancelled.
+        """
+        return self._strand.wait(self._own("call").call(workflow, *args, **kwargs))
+
+    def start(self, workflow: HasCode[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Key:
+        """Start another workflow as an execution that goes on by itself; return its key."""
+        return self._own("start").start(workflow, *args, **kwargs).value
+
+    # people
+
+    @overload
+    def approve(self, title: str, *, form: type[T], name: str | None = ..., **options: Unpack[ApproveKeywords]) -> Decision[T]: ...
+    @overload
+    def approve(self, title: str, *, name: str | None = ..., **options: Unpack[ApproveKeywords]) -> Decision[Any]: ...
+    def approve(self, title: str, *, name: str | None = None, **options: Any) -> Decision[Any]:
+        """Have people decide, and wait for it; see `Context.approve`."""
+        return self._strand.wait(self._own("approve").approve(title, name=name, **options))
+
+    # what is remembered and shown
+
+    def keep(self, name: str, fn: Callable[[], T]) -> T:
+        """Remember what `fn` returns now: replay returns the same, without calling it. For work that may fail or wait, use a step."""
+        return self._own("keep").keep(name, fn).value
+
+    def version(self, name: str, latest: int) -> int:
+        """Which way this execution goes where the code has changed: `latest`, or 1 if it passed here before the gate was written."""
+        return self._own("version").version(name, latest).value
+
+    def removed(self, name: str, kind: str = "step") -> None:
+        """Stand where an operation was removed from the code, so that executions that remember it go on."""
+        self._strand.wait(self._own("removed").removed(name, kind))
+
+    def set(self, key: str, value: Any) -> None:
+        """Show `value` under `key` to whoever queries the execution, from this commit on."""
+        self._own("set").set(key, value)
+
+    def set_attributes(self, changes: Mapping[str, AttributeValue | None], /) -> None:
+        """Change what the execution is found by, from this commit on; None removes one."""
+        self._own("set_attributes").set_attributes(changes)
+
+    def commit(self) -> None:
+        """From here on, nothing that was done before is undone any more, whatever becomes of the execution."""
+        self._own("commit").commit()
+
+    def emit(self, value: Any) -> None:
+        """Append `value` to the execution's stream."""
+        self._own("emit").emit(value)
+
+    @property
+    def log(self) -> WorkflowLogger:
+        """A logger that is silent on replay."""
+        return self._context.log
+
+    @property
+    def execution(self) -> ExecutionInfo:
+        """The execution's id, workflow, version and deadline."""
+        return self._context.execution
+
+    def _own(self, verb: str) -> Context:
+        """The context behind this one, where a verb may be called."""
+        self._strand.admit(verb)
+        return self._context
+
+
+class SyncTurn(SyncContext, Generic[S]):  # As `Turn` is a context in every respect, and has state besides.
+    """One turn of a loop: the verbs of a context, and the loop's state."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: Turn[S], strand: BranchTask) -> None:
+        super().__init__(turn, strand)
+        self._turn = turn
+
+    @property
+    def number(self) -> int:
+        """Which turn this is, from 0."""
+        return self._turn.number
+
+    @property
+    def state(self) -> S:
+        """The loop's state; what is assigned to it, the next turn begins with."""
+        return self._turn.state
+
+    @state.setter
+    def state(self, state: S) -> None:
+        self._turn.state = state
+
+
+class SyncLoop(Generic[S]):
+    """The turns of one loop, one after the other."""
+
+    __slots__ = ("_context", "_loop")
+
+    def __init__(self, loop: DurableLoop[S], context: SyncContext) -> None:
+        self._loop = loop
+        self._context = context
+
+    def __iter__(self) -> "SyncLoop[S]":
+        return self
+
+    def __next__(self) -> SyncTurn[S]:
+        self._context._own("loop")
+        strand = self._context._strand
+        return SyncTurn(strand.wait(self._loop.__anext__()), strand)
+
+
+def as_async_function(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """`fn`, a plain function of a `SyncContext`, as an async one of a `Context`: of the same name, and so with the same paths.
+
+    Raises:
+        WrongVerb: when it is called, and greenlet is not installed; or when it has returned a coroutine, which nobody would await.
+    """
+
+    async def call(context: Context, /, *args: Any, **kwargs: Any) -> Any:
+        strand = BranchTask(context._instance.loop)
+        result = await strand.run(fn, SyncContext(context, strand), *args, **kwargs)
+        if isinstance(result, Coroutine):
+            result.close()
+            what = f"{function_name(fn, 'a function')} was given a SyncContext and returned a coroutine"
+            raise WrongVerb(what, "pass the async function itself, which is given a Context; a plain function around it hides what it is")
+        return result
+
+    call.__name__ = function_name(fn, "<lambda>")  # by which one without a name of its own is named after its place
+    return call
+
+
+def _async_branch(fn: Any) -> Any:
+    """A branch as the context wants it; what is no function, it refuses itself."""
+    if flow.as_branch(fn) is not fn or not callable(fn) or iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
+        return fn
+    return as_async_function(fn)
+
+
+def _async_branches(by_name: dict[str, Any]) -> dict[str, Any]:
+    return {name: _async_branch(fn) for name, fn in by_name.items()}

@@ -1,0 +1,91 @@
+"""The stamp in front of everything that is kept: one byte with the version of the format, and a checksum.
+
+The checksum is the CRC-32 of zlib (ISO-HDLC) over the version byte and the payload, as four bytes, most significant first. It finds what
+a disk or a memory has changed; it is no protection against somebody who means to change something (see `perdure.stores.encryption`).
+
+A payload that a codec has encoded has `ENCODED_MARKER` in place of the version, and behind it how it is framed: see `perdure.stores.encoded_store`. A codec
+has checksums of its own. A payload that is still encoded here could not be decoded, and is refused with the reason.
+"""
+
+from struct import Struct
+from zlib import crc32
+
+from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload
+
+ENCODED_MARKER = 0xC1
+"""What begins a payload that a codec has encoded: no version, and the one byte with which nothing in MessagePack begins."""
+
+WHOLE_FRAME, ROW_FRAME, REFUSED_FRAME = b"p", b"r", b"!"
+"""How it is framed: as it is; as a row of a log, with the versions before and behind it; as what could not be decoded, with the reason in words."""
+
+SPAN_BYTES = 16
+ENCRYPTED_MARKER = b"E"
+"""What begins the codec's own part if it is encrypted; then come the length of the key's id in one byte, and the id."""
+
+
+_HEADER = Struct(">BI")
+_HEADER_BYTES = _HEADER.size
+_SEEDS = tuple(crc32(bytes((version,))) for version in range(256))
+
+
+def with_header(version: int, payload: bytes) -> bytes:
+    """Put the version and the checksum in front."""
+    return _HEADER.pack(version, crc32(payload, _SEEDS[version])) + payload
+
+
+def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, memoryview]:
+    """The version that wrote `data`, and the payload behind the stamp, whose checksum was compared.
+
+    Raises:
+        LogVersionUnsupported: it is in a format older than `oldest` or newer than `newest`.
+        LogDamaged: it is too short, or not what was written.
+        SealedPayload: a codec has encoded it.
+    """
+    if len(data) < _HEADER_BYTES:
+        raise LogDamaged("it is cut off" if data else "it is empty")
+    version, checksum = _HEADER.unpack_from(data)
+    if not oldest <= version <= newest:
+        reject_encoded(data)
+        raise LogVersionUnsupported(version, oldest, newest)
+    payload = memoryview(data)[_HEADER_BYTES:]
+    if crc32(payload, _SEEDS[version]) != checksum:
+        raise LogDamaged("its checksum is wrong, so it was changed since it was written")
+    return version, payload
+
+
+def is_encoded(data: bytes) -> bool:
+    """Whether a codec has encoded it."""
+    return data[:1] == bytes((ENCODED_MARKER,))
+
+
+def check_payload(data: bytes) -> None:
+    """Compare the checksum of what no codec has encoded, whatever version wrote it.
+
+    Raises:
+        LogDamaged: it is too short, or not what was written.
+    """
+    if not is_encoded(data):
+        _ = without_header(data, 0, 255)
+
+
+def encryption_key_id(data: bytes) -> str | None:
+    """The id of the key that a payload is encrypted with; its beginning is enough. None if it is not encrypted."""
+    if data[:1] != bytes((ENCODED_MARKER,)):
+        return None
+    part = data[2 + SPAN_BYTES * (data[1:2] == ROW_FRAME) :]
+    return part[2 : 2 + part[1]].decode("utf-8", "backslashreplace") if part[:1] == ENCRYPTED_MARKER and len(part) > 1 else None
+
+
+def reject_encoded(data: bytes) -> None:
+    """Let pass what no codec has encoded.
+
+    Raises:
+        SealedPayload: it was encoded, and not decoded.
+    """
+    if data[:1] != bytes((ENCODED_MARKER,)):
+        return
+    if data[1:2] == REFUSED_FRAME:
+        raise SealedPayload("a payload can't be read:", data[2:].decode("utf-8", "backslashreplace"))
+    if (its := encryption_key_id(data)) is not None:
+        raise SealedPayload("a payload", f"is encrypted with the key {its!r}, and no keys are given here; give that one, in PERDURE_KEYS or by codec=", its)
+    raise SealedPayload("a payload", "is compressed, and no codec is given here; set PERDURE_COMPRESS=1, or give one by codec=")

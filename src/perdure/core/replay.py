@@ -1,0 +1,157 @@
+"""Folding: from a log to the execution that it is.
+
+Rebuilding: a cold execution is folded from its log, and its program fed the same events again, to reach the same state.
+
+Nothing is executed and nothing decided here. Each group of what the program asked for stands behind the given event that
+made it ask, and must be asked for again in its place; the first difference ends the replay, before anything new runs.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core.errors import Diverged
+from perdure.core.execution import Execution
+from perdure.core.operations import KeepOperation, Success
+from perdure.core.paths import UNDO, Key, Path, path_text
+from perdure.core.program import Program
+from perdure.core.undo_plan import UNDO_WITH, operations_to_undo, undo_subject
+from perdure.core.values import Blob, Value
+
+
+def fold_events(key: Key, events: Iterable[e.Event], root: Key | None = None) -> Execution:
+    """The execution that these events add up to."""
+    execution = Execution(key, root)
+    for event in events:
+        execution.apply(event)
+    return execution
+
+
+class LoadBlob(msgspec.Struct, frozen=True):
+    """A question to whoever drives a decision: the payload of this blob."""
+
+    blob: Blob
+
+
+def replay_program(
+    execution: Execution, events: Sequence[e.Event], program: Program, awake: bool = False, until: int | None = None
+) -> Generator[LoadBlob, bytes, Diverged | None]:
+    """Fold `events` into a fresh `execution` and replay `program` over them, each group of what it asked for in its place; of them the first `until`.
+
+    Nothing is executed and nothing decided. What has ended has no need of its program, unless that is to be `awake`.
+    Returns how the program diverged, if it did; the execution is folded to the end in any case.
+    """
+    if not events:
+        return None
+    whole, events = events, events[:until]
+    all_kinds = [type(event) for event in whole]
+    kinds = all_kinds[:until]
+    life = max((index for index, kind in enumerate(kinds) if kind is e.ReopenedEvent), default=0) if e.ReopenedEvent in kinds else 0
+    resumes = _resumed_iterations(whole[life:]) if e.IterationResumedEvent in all_kinds else {}
+    undoing = max((index for index, kind in enumerate(kinds) if kind is e.UndoingEvent), default=life) if e.UndoingEvent in kinds else life
+    asleep = not awake and e.EndedEvent in kinds[max(life, undoing) :]
+    diverged: Diverged | None = None
+    position = 0
+    while position < len(events):
+        event, end = events[position], position + 1
+        while end < len(events) and kinds[end] in e.COMMAND_EVENTS:
+            end += 1
+        group = events[position + 1 : end]
+        execution.apply(event)
+        if position == life:
+            execution.resumes = resumes
+        if position >= life and not asleep and diverged is None and kinds[position] not in e.COMMAND_EVENTS and not _is_resumed_in_vain(events, position):
+            try:
+                yield from _replay_group(execution, event, group, program)
+            except Diverged as error:
+                diverged = error
+                program.refuse(error)
+        for asked in group:
+            execution.apply(asked)
+        position = end
+    return diverged
+
+
+def _resumed_iterations(events: Sequence[e.Event]) -> dict[Path, int]:
+    """From which turns the loops of a compacted log go on in the life that begins here."""
+    found: dict[Path, int] = {}
+    for position, event in enumerate(events):
+        if isinstance(event, e.ReopenedEvent) and position:
+            break
+        if isinstance(event, e.IterationResumedEvent):
+            found[event.path] = event.turn
+    return found
+
+
+def _is_resumed_in_vain(events: Sequence[e.Event], position: int) -> bool:
+    """Whether the execution was resumed here with a program that had diverged: then nothing was fed."""
+    if type(events[position]) is not e.ResumedEvent:
+        return False
+    following = events[position + 1] if position + 1 < len(events) else None
+    return isinstance(following, e.ParkedEvent) and following.reason == "diverged"
+
+
+def _replay_group(execution: Execution, event: e.Event, group: Sequence[e.Event], program: Program) -> Generator[LoadBlob, bytes, None]:
+    left = deque(group)
+    events = events_fed(execution, event)
+    for one in events:
+        values = {}
+        for blob in blobs_read(execution, one, group):
+            values[blob.sha256] = yield LoadBlob(blob)
+        program.feed(execution, one, left, values)
+    for asked in left if events else ():
+        if isinstance(asked, e.OpenedEvent | e.DroppedEvent):
+            raise Diverged(asked.path, (f"{path_text(asked.path) or 'the workflow'} is remembered here, and the code no longer asks for it",))
+
+
+def events_fed(execution: Execution, event: e.Event) -> Sequence[e.Event]:
+    """What the program is fed because of this event: nothing while parked, and all that came meanwhile when resumed."""
+    if execution.parked is not None or type(event) not in e.PROGRAM_EVENTS:
+        return ()
+    return [*execution.backlog, event] if type(event) is e.ResumedEvent else (event,)
+
+
+def blobs_read(execution: Execution, event: e.Event, group: Sequence[e.Event] = ()) -> Sequence[Blob]:
+    """The blobs that the program will want to read because of this event."""
+    kept = [asked.op.value for asked in group if type(asked) is e.OpenedEvent and type(asked.op) is KeepOperation]
+    return [value for value in (*_values_read(execution, event), *kept) if type(value) is Blob]
+
+
+def _values_read(execution: Execution, event: e.Event) -> Iterable[Value]:
+    match event:
+        case e.SettledEvent() | e.ReceivedEvent() | e.RecalledEvent():
+            settlement = execution.settled.get(event.path)
+            if settlement is not None and isinstance(settlement.outcome, Success):
+                return (settlement.outcome.value, *(_values_of_next_undo(execution, event.path) if event.path[0] == UNDO else ()))
+            return () if settlement is None else (letter.body for letter in settlement.letters)
+        case e.StartedEvent():
+            return (event.input, *_definition(execution), *_recalled_values(execution))
+        case e.IterationResumedEvent():
+            return (event.value,)
+        case e.PatchedEvent():
+            return (event.definition,)
+        case e.ReopenedEvent() if execution.started is not None:
+            return (execution.started.input, *_definition(execution), *_recalled_values(execution))
+    return ()
+
+
+def _values_of_next_undo(execution: Execution, path: Path) -> Iterable[Value]:
+    """What a definition reads of what it undoes next, once what it does at `path` to undo something, or to begin with that, has settled."""
+    if execution.definition is None:
+        return ()
+    order = operations_to_undo(execution.settled)
+    following = order[order.index(path[1:]) + 1 :] if path[1:] in order else order
+    found = [execution.settled.get((*following[0], UNDO_WITH)), undo_subject(execution.settled, following[0])] if following else []
+    kept = [known.op.value for known in found if known is not None and isinstance(known.op, KeepOperation)]
+    return (*kept, *(known.outcome.value for known in found if known is not None and isinstance(known.outcome, Success)))
+
+
+def _definition(execution: Execution) -> Iterable[Value]:
+    return () if execution.definition is None else (execution.definition,)
+
+
+def _recalled_values(execution: Execution) -> Iterable[Value]:
+    """What is known to have been kept before, and may be kept again at any later event."""
+    return (known.op.value for known in execution.recalled_results.known.values() if isinstance(known.op, KeepOperation))

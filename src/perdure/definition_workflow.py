@@ -1,0 +1,274 @@
+"""A directory with the contents that definitions refer to as ``cas://sha256:…``, one a file, named like the reference with or without ``sha256:``.
+
+Definitions as users hold them: a document in YAML or JSON, with the tools that its steps use, run like any workflow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from perdure.code.declarations import Step
+from perdure.core.error_text import exception_summary
+from perdure.core.errors import BadValue
+from perdure.definitions.format import definition_reader
+from perdure.definitions.format.canonical_form import definition_bytes
+from perdure.definitions.format.document_parser import parse_document
+from perdure.definitions.graph.graph_run import PYTHON_CONDITION
+from perdure.definitions.graph.graph_workflow import DefinitionRelease, GraphWorkflow
+from perdure.definitions.graph.ir import IR
+from perdure.definitions.graph.plan import plan_of_definition
+from perdure.definitions.graph.policy import NO_POLICY, Policy
+from perdure.definitions.graph.requirements import AGENT_VERBS, Requirement, engine_capabilities, requirements_of
+from perdure.definitions.graph.step_kind import Kind
+from perdure.definitions.kinds import config_checks
+from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
+from perdure.definitions.kinds.kind_registry import KindRegistry, is_extra_installed
+from perdure.workflow_function import Workflow
+
+ALGORITHM = "sha256:"
+DATA = (".json", ".yaml", ".yml")
+SUFFIXES = ("", *DATA, ".py", ".ts", ".txt")
+"""How the name of a file may end. Files of data are read as such; one without a suffix is data if it is JSON, and text otherwise."""
+
+_NAME = re.compile(r"[\w.:+=-]{1,255}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class ContentDirectory(Mapping[str, Any]):
+    """The contents in a directory, read when they are asked for. A file that is named by a whole SHA-256 has to have it."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+        if not self._directory.is_dir():
+            raise BadValue("blobs", str(directory), "a directory of files named like the references to them, such as sha256:2c26… or 2c26….json")
+
+    def __getitem__(self, ref: str) -> Any:
+        if (file := self._file(ref)) is None:
+            raise KeyError(ref)
+        raw, name = file.read_bytes(), ref.removeprefix(ALGORITHM)
+        if _HASH.fullmatch(name) and sha256(raw).hexdigest() != name:
+            raise BadValue("blobs", str(file), f"the content whose SHA-256 is {name}; this file was changed, put the right one there")
+        return _content(file, raw)
+
+    def __contains__(self, ref: object) -> bool:
+        return isinstance(ref, str) and self._file(ref) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(file.name for file in self._directory.iterdir() if file.is_file()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _file(self, ref: str) -> Path | None:
+        if not _NAME.fullmatch(ref) or set(ref) == {"."}:
+            return None
+        names = (ref, ref.removeprefix(ALGORITHM))
+        files = (self._directory / f"{name}{suffix}" for name in names for suffix in SUFFIXES)
+        return next((file for file in files if file.is_file()), None)
+
+
+def _content(file: Path, raw: bytes) -> Any:
+    """What is in a file: data, or text."""
+    if file.suffix in DATA or raw.lstrip()[:1] in (b"{", b"["):
+        read = parse_document(raw)
+        if not read.findings:
+            return read.document
+        if file.suffix in DATA:
+            raise BadValue("blobs", str(file), f"YAML or JSON: {read.findings[0].message}")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadValue("blobs", str(file), f"text: byte {error.start} is not UTF-8") from error
+
+
+NO_BLOBS: Mapping[str, Any] = {}
+Tools = Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]]
+
+
+class Definition(Workflow[..., Any]):
+    """A workflow that is a document. Its executions carry it along, so whatever becomes of the file, they go on as they began."""
+
+    def __init__(self, graph: GraphWorkflow, read: definition_reader.ReadDefinition, calls: Sequence[Workflow[..., Any]]) -> None:
+        super().__init__(graph, lambda: calls)  # type: ignore[arg-type]  # what is asked of code here, a graph answers as well
+        self.read = read
+
+    @property
+    def graph(self) -> GraphWorkflow:
+        """The workflow as engines know it."""
+        return self.code  # type: ignore[return-value]  # it was made with one
+
+    @property
+    def ir(self) -> IR:
+        """What it was compiled to."""
+        sha256 = self.read.hash.removeprefix("sha256:")
+        return plan_of_definition(sha256, {sha256: definition_bytes(self.read.canonical)}).ir
+
+    def lacks(self) -> list[Requirement]:
+        """What its steps need and is not here: tools, workflows and definitions that they call, kinds, and the extras of the package that kinds take."""
+        graph = self.graph
+        known = {"tool": graph.tools, "kind": {*graph.kinds, *AGENT_VERBS}, "workflow": {*graph.family, *(one.code.name for one in self._uses())}}
+        found = list[Requirement]()
+        for need in requirements_of(self.ir):
+            if need.name.startswith("py:"):
+                _ = imported(need.name)
+            elif need.what == "tool" and need.name not in graph.tools and self._undoes(need, graph.kinds):
+                extra = graph.kinds[need.name].extra
+                found += [] if is_extra_installed(extra) else [Requirement("extra", extra, need.id)]
+            elif need.name not in known[need.what] and not (need.id == "" and need.name in graph.tools):
+                found.append(need)
+            elif need.what == "kind" and need.name in graph.kinds and not is_extra_installed(extra := graph.kinds[need.name].extra):
+                found.append(Requirement("extra", extra, need.id))
+        agents = [node for node in self.ir.nodes if node.kind == "agent" and "agent" not in graph.kinds and isinstance(node.config, Mapping)]
+        if agents:
+            from perdure.definitions.kinds.agents.built_in_tools import ToolContext  # here, as most definitions have none
+
+            around = ToolContext(graph.tools, graph.kinds, {})
+            found += [Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
+        return found
+
+    def _undoes(self, need: Requirement, kinds: Mapping[str, Kind]) -> bool:
+        """Whether what a step needs is a kind that undoes it."""
+        return need.name in kinds and any(node.id == need.id and node.undo is not None and node.undo.tool == need.name for node in self.ir.nodes)
+
+    def __repr__(self) -> str:
+        return f"<definition {self.graph.name}@{self.read.canonical.get('version', '1.0.0')}>"
+
+    @classmethod
+    def load(cls, file: str | Path, **options: Any) -> Definition:
+        """The definition in a file; see `of` for the options.
+
+        Raises:
+            BadDefinition: it is none; with all that is wrong with it.
+        """
+        path = Path(file)
+        return cls.of(path.read_text(encoding="utf-8"), name=path.stem, **options)
+
+    @classmethod
+    def of(
+        cls,
+        document: str | bytes | Mapping[str, Any],
+        *,
+        tools: Tools = (),
+        calls: Sequence[Workflow[..., Any]] = (),
+        kinds: Mapping[str, Callable[..., Any] | Kind] | None = None,
+        deployment: Deployment = NOTHING_MORE,
+        policy: Policy | Mapping[str, Any] = NO_POLICY,
+        secrets: Mapping[str, str] | Callable[[str], str | None] | None = None,
+        blobs: Mapping[str, Any] | str | Path = NO_BLOBS,
+        name: str = "",
+    ) -> Definition:
+        """The definition that a text, or plain data, is.
+
+        `tools` are the functions or steps that its steps may use, by name; `calls` the workflows and definitions that it may call; `kinds` what does the
+        work of a kind of steps in place of what is registered for it: a `Kind`, or a function that is given `config`, `input`, and `env` if there is one;
+        `deployment` what steps may reach where they run, `policy` what the definition may do; `secrets` are those that its steps read, by name, or what finds
+        them, before those of the process; `blobs` are the contents that a document refers to as ``cas://…``, by these references, or the directory that has
+        them; `name` is its name if it does not say one.
+
+        Raises:
+            BadDefinition: it is none; with all that is wrong with it.
+        """
+        find = secrets.get if isinstance(secrets, Mapping) else secrets
+        if find is not None and deployment.secret is NOTHING_MORE.secret:
+            deployment = dataclasses.replace(deployment, secret=find)
+        registry = KindRegistry(deployment, [Kind(PYTHON_CONDITION, _evaluated_conditions), *(_kind(name, one) for name, one in (kinds or {}).items())])
+        toolbox = tool_steps(tools)
+        read = config_checks.read_checked(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs), toolbox)
+        raw, sha256 = definition_bytes(read.canonical), read.hash.removeprefix("sha256:")
+        plan = plan_of_definition(sha256, {sha256: raw})
+        release = DefinitionRelease(plan.ir.name, plan.ir.version, sha256, raw, plan.ir.limits.deadline_s, plan.ir.limits.grace_s)
+        rules = policy if isinstance(policy, Policy) else Policy.read(policy)
+        graph = GraphWorkflow(
+            name=plan.ir.name,
+            release=release,
+            tools=toolbox,
+            kinds=registry,
+            secrets=find,
+            imports=imported,
+            policy=rules,
+            family=_family(release, calls),
+            agent=f"{plan.ir.name}.agent",
+            deadline_s=release.deadline_s,
+            grace_s=release.grace_s,
+        )
+        graph = dataclasses.replace(graph, capabilities=engine_capabilities(graph, registry.ready()))
+        return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)
+
+
+def _family(release: DefinitionRelease, calls: Sequence[Workflow[..., Any]]) -> dict[str, list[DefinitionRelease]]:
+    """The releases that a definition may call, by name: itself, those that it is given, and what these may call."""
+    family: dict[str, list[DefinitionRelease]] = {release.name: [release]}
+    for one in calls:
+        if isinstance(one, Definition) and one.graph.release is not None:
+            family.setdefault(one.graph.name, []).append(one.graph.release)
+            for known, releases in one.graph.family.items():
+                family.setdefault(known, []).extend(other for other in releases if other not in family[known])
+    return family
+
+
+def _has_agents(ir: IR, document: Mapping[str, Any], kinds: Mapping[str, Kind]) -> bool:
+    """Whether a definition has agents that nothing stands in for, or may come to have some."""
+    wanted = {name for name in AGENT_VERBS if name not in kinds}
+    return any(node.kind in wanted for node in ir.nodes) or bool(wanted and document.get("allow", {}).get("self_edit"))
+
+
+def _agents(graph: GraphWorkflow, deployment: Deployment, calls: Sequence[Workflow[..., Any]]) -> Workflow[..., Any]:
+    """The workflow of a definition's agents."""
+    from perdure.definitions.kinds.agents.agent_workflow import definition_agents  # here, as most definitions have none
+    from perdure.definitions.kinds.agents.built_in_tools import ToolContext
+
+    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)})
+    return Workflow(definition_agents(graph.agent, around, deployment, graph.policy), lambda: calls)
+
+
+def _kind(name: str, one: Callable[..., Any] | Kind) -> Kind:
+    return one if isinstance(one, Kind) else Kind(name, one)
+
+
+def _evaluated_conditions(sources: list[str], output: Any, context: dict[str, Any]) -> list[bool]:
+    """What conditions in Python say; in a thread, as it blocks."""
+    from perdure.definitions.kinds.sandbox.python_conditions import evaluate_conditions  # here, as it takes a library that is optional
+
+    return evaluate_conditions(sources, output, context)
+
+
+def tool_steps(tools: Tools) -> dict[str, Step[Any, Any, Any]]:
+    """Tools by name: steps by theirs, functions by theirs.
+
+    Raises:
+        BadValue: one of them is no function, or two have one name.
+    """
+    named = tools.items() if isinstance(tools, Mapping) else [(_name(one), one) for one in tools]
+    found: dict[str, Step[Any, Any, Any]] = {}
+    for name, one in named:
+        if name in found and found[name].fn is not getattr(one, "fn", one):
+            raise BadValue("tools", name, "a name that one tool has; give the others another, as {name: function}")
+        found[name] = dataclasses.replace(one, name=name) if isinstance(one, Step) else Step(one, name=name)
+    return found
+
+
+def _name(tool: Any) -> str:
+    name = tool.name if isinstance(tool, Step) else getattr(tool, "__name__", "")
+    if not callable(tool) or not name:
+        raise BadValue("tools", tool, "a function or a step, or {name: function}")
+    return str(name)
+
+
+def imported(name: str) -> Step[Any, Any, Any]:
+    """The step of ``py:package.module.function``.
+
+    Raises:
+        BadValue: there is none.
+    """
+    module, _, attribute = name.removeprefix("py:").rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except BaseException as error:  # the module is the user's, and may raise anything
+        raise BadValue("call", name, f"a function that can be imported: {exception_summary(error)}") from error
+    return dataclasses.replace(found, name=name) if isinstance(found, Step) else Step(found, name=name)

@@ -1,0 +1,146 @@
+"""What a CEL expression names: its free names, each with the paths behind it that are fixed. Read from its tokens; what it means is the library's matter.
+
+Variables of macros (``items.all(x, x > 1)``) are not free, nor are functions, fields and types.
+"""
+
+import re
+from math import prod
+from typing import NamedTuple
+
+from perdure.definitions.expr.references import ValuePath
+
+CEL_TYPES = frozenset("int uint double bool string bytes list map type null_type dyn".split())  # noqa: SIM905  # it reads as one line
+CEL_RESERVED = frozenset(
+    "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905  # the same
+)
+CEL_LITERALS = frozenset(("true", "false", "null", "in"))
+CEL_MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
+MACROS_OF_TWO = frozenset(("all", "exists", "existsOne", "transformList"))
+"""Macros whose first variable is the place in a list, or the key of a mapping, and whose second is what stands there."""
+
+MAPPING = frozenset(("map", "transformList"))
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank> \s+ | //[^\n]* )
+    | (?P<text> (?:[rR][bB]?|[bB][rR]) (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "[^"\n]*" | '[^'\n]*' )
+              | [bB]? (?: \"{3}(?:[^\\]|\\.)*?\"{3} | '{3}(?:[^\\]|\\.)*?'{3} | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' ) )
+    | (?P<number> 0[xX][0-9a-fA-F]+[uU]? | (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]? )
+    | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
+    | (?P<quoted> `[^`\n]*` )
+    | (?P<sign> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = re.compile(r"""(["'])([^\\\n]*)\1""")
+
+
+class CelToken(NamedTuple):
+    """A token: what it is, its text, and where it begins, from 0."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class CelNameUse(NamedTuple):
+    """A free name, the fixed path behind it, where it begins, and whether it is looked at anew in each turn of a macro."""
+
+    name: str
+    path: ValuePath
+    at: int
+    turns: bool
+
+
+class CelNames(NamedTuple):
+    """What an expression names, and how its work may grow.
+
+    `growth` is by how much text and lists may multiply: what maps make, taken several times, again and again. `sums` counts its additions, `turning_sums` those
+    in macros. `crosses`: in a macro it looks at the variable of another one around.
+    """
+
+    uses: list[CelNameUse]
+    growth: int
+    sums: int
+    turning_sums: int
+    crosses: bool
+
+
+class _Bound:
+    """A variable of a macro, where that begins, and how often its body names it."""
+
+    def __init__(self, name: str, maps: bool, at: int) -> None:
+        self.name, self.maps, self.at, self.count = name, maps, at, 0
+
+
+def cel_tokens(text: str) -> list[CelToken]:
+    """The tokens of an expression; what is none is a sign."""
+    return [CelToken(found.lastgroup or "", found[0], found.start()) for found in _TOKEN.finditer(text) if found.lastgroup != "blank"]
+
+
+def names_in_cel(text: str) -> CelNames:
+    """What an expression names."""
+    every = [*cel_tokens(text), CelToken("end", "", len(text)), CelToken("end", "", len(text))]
+    found: list[CelNameUse] = []
+    bound: list[_Bound] = []
+    brackets: list[int] = []
+    growth, sums, turning_sums, crosses = 1, 0, 0, False
+    for place, (kind, word, at) in enumerate(every):
+        if kind == "sign":
+            sums += word == "+"
+            turning_sums += word == "+" and bool(bound)
+            if word in "([{":
+                brackets.append(len(bound))
+                maps = every[place - 1].text in MAPPING
+                bound += [_Bound(variable, maps and number == 0, at) for number, variable in enumerate(reversed(_variables(every, place)))]
+            elif word in ")]}" and brackets:
+                begin = brackets.pop()
+                growth *= prod(max(1, one.count - 1) for one in bound[begin:] if one.maps)
+                del bound[begin:]
+        elif kind == "name" and word not in CEL_LITERALS and not _is_member(every, place):
+            if (inner := next((one for one in reversed(bound) if one.name == word), None)) is not None:
+                inner.count += 1
+                crosses = crosses or inner.at != bound[-1].at
+            elif (behind := every[place + 1].text) not in ("(", "{") and (word not in CEL_TYPES or behind in (".", "[")):
+                found.append(CelNameUse(word, _path(every, place + 1), at, bool(bound)))
+    return CelNames(found, growth, sums, turning_sums, crosses)
+
+
+def _is_member(every: list[CelToken], place: int) -> bool:
+    """Whether a name is a field: a dot stands before it, and something before that."""
+    if place == 0 or every[place - 1].text != ".":
+        return False
+    if place == 1:
+        return False
+    before = every[place - 2]
+    return (before.kind in ("name", "text", "quoted", "number") and before.text != "in") or before.text in (")", "]", "}", "?")
+
+
+def _variables(every: list[CelToken], place: int) -> list[str]:
+    """The variables that a macro binds whose bracket opens here; none if it is no macro's."""
+    if every[place].text != "(" or place < 2 or every[place - 2].text != ".":
+        return []
+    found, at, macro = list[str](), place + 1, every[place - 1].text
+    while len(found) < 2 and every[at].kind == "name" and every[at + 1].text == ",":
+        found.append(every[at].text)
+        at += 2
+    if macro in MACROS_OF_TWO and len(found) == 2:
+        return found
+    return found[:1] if macro in CEL_MACROS else []
+
+
+def _path(every: list[CelToken], place: int) -> ValuePath:
+    """The fields behind a name that are fixed; the last of them may be a method, which is none."""
+    path: list[str | int] = []
+    while True:
+        one, two, three = every[place], every[place + 1], every[min(place + 2, len(every) - 1)]
+        if one.text == "." and two.kind in ("name", "quoted"):
+            if three.text == "(":
+                return tuple(path)
+            path.append(two.text.strip("`") if two.kind == "quoted" else two.text)
+            place += 2
+        elif one.text == "[" and three.text == "]" and (two.kind == "text") and (plain := _PLAIN.fullmatch(two.text)):
+            path.append(plain[2])
+            place += 3
+        else:
+            return tuple(path)

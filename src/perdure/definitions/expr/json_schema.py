@@ -1,0 +1,186 @@
+"""JSON Schema: whether a value is of a shape. A thin face of `jsonschema-rs`, which is optional.
+
+What refers elsewhere is refused, never fetched. Patterns are matched in time proportional to the text, so they have no look-around and no backreferences.
+"""
+
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from perdure.core.errors import BadExpression, MissingExtra
+from perdure.definitions.expr.plain_values import shortened
+
+PROBLEMS_MAX = 10
+MESSAGE_CHARACTERS_MAX = 500
+"""How much of a problem is told: a schema with a long enum would be told as a whole."""
+
+SCHEMA_BYTES_MAX = 1024 * 1024
+
+PARTS_MAX = 1_000_000
+"""How many parts a schema may have once each reference is replaced by what it refers to: a value may be held against all of them."""
+
+LISTED_BYTES_MAX = 64 * 1024 * 1024
+"""How much memory a list of problems may take: each has a copy of what does not fit, or of what it should fit, and all are made at once."""
+
+
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+DEFINITIONS = ("$defs", "definitions")
+
+SCHEMA_WORDS = frozenset(("properties", "default", "$ref", "$defs", "anyOf", "oneOf", "allOf"))
+"""Keys by which a mapping is known to be a JSON Schema, even if all its values are mappings."""
+
+
+def full_schema(given: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema that a mapping is, or of the object whose properties it has: those without a default are required."""
+    is_schema = isinstance(given.get("type"), str | list) or not SCHEMA_WORDS.isdisjoint(given) or not all(isinstance(one, dict) for one in given.values())
+    if not given or is_schema:
+        return given
+    return {"type": "object", "properties": given, "required": [name for name, about in given.items() if "default" not in about]}
+
+
+def schema_problems(schema: dict[str, Any], value: Any) -> list[str]:
+    """What is wrong with `value`, each with its place in it; none if it fits. Of what is very large the first problem, or only that there is one."""
+    validator = compile_schema(schema)
+    if validator.is_valid(value):
+        return []
+    size, value_bytes = len(_canonical(schema)), len(msgspec.msgpack.encode(value, enc_hook=repr)) * _repetitions(schema, value)
+    if size * value_bytes <= LISTED_BYTES_MAX:
+        return [_told(one) for one, _ in zip(validator.iter_errors(value), range(PROBLEMS_MAX), strict=False)]
+    if _alternatives(schema) * value_bytes <= LISTED_BYTES_MAX:
+        try:
+            validator.validate(value)
+        except _library().ValidationError as first:
+            return [_told(first)]
+    return ["somewhere: the value does not fit, and is too large or too deep for this schema to say where; check a part of it"]
+
+
+def _told(problem: Any) -> str:
+    return f"at {'/'.join(map(str, problem.instance_path)) or 'the top'}: {shortened(problem.message, MESSAGE_CHARACTERS_MAX)}"
+
+
+def _alternatives(schema: Any) -> int:
+    """How many alternatives a schema has in all: a problem with several of them has each one's own problem with it."""
+    match schema:
+        case dict():
+            own = sum(len(schema[name]) for name in ("anyOf", "oneOf") if isinstance(schema.get(name), list))
+            return own + sum(map(_alternatives, schema.values()))
+        case list():
+            return sum(map(_alternatives, schema))
+    return 0
+
+
+def _repetitions(schema: dict[str, Any], value: Any) -> int:
+    """How often a part of a value may come up in a list of problems because the schema refers to its own parts: in a schema that leads back to itself by
+    several ways, so often at each level of the value."""
+    try:
+        whole, ways = _Expanded(schema).of(schema)
+        times = max(1, whole // max(1, _nodes(schema)))
+        return min(times * (ways ** _depth(value) if ways > 1 else 1), LISTED_BYTES_MAX + 1)
+    except RecursionError:
+        return LISTED_BYTES_MAX + 1
+
+
+class _Expanded:
+    """Counts what a schema has with each reference replaced by what it refers to, and by how many ways that leads back to where it is already."""
+
+    def __init__(self, schema: Any) -> None:
+        self._root = schema
+        self._known: dict[int, tuple[int, int] | None] = {}
+
+    def of(self, schema: Any) -> tuple[int, int]:
+        """Its parts, and those ways."""
+        if isinstance(schema, dict):
+            is_top = schema is self._root
+            found = [self.of(child) for name, child in schema.items() if not (is_top and name in DEFINITIONS)]
+            found += [self._of_target(schema[name]) for name in REFERENCES if isinstance(schema.get(name), str)]
+        else:
+            found = [self.of(child) for child in schema] if isinstance(schema, list) else []
+        return _bounded(1 + sum(nodes for nodes, _ in found)), _bounded(sum(ways for _, ways in found))
+
+    def _of_target(self, reference: str) -> tuple[int, int]:
+        target = self._target(reference)
+        if id(target) not in self._known:
+            self._known[id(target)] = None
+            self._known[id(target)] = self.of(target)
+        return self._known[id(target)] or (1, 1)
+
+    def _target(self, reference: str) -> Any:
+        """What a reference leads to; by a name and not by its place, it may be anything, and is taken for the whole."""
+        found: Any = self._root
+        try:
+            for part in unquote(reference.removeprefix("#")).split("/")[1:]:
+                part = part.replace("~1", "/").replace("~0", "~")
+                found = found[int(part) if isinstance(found, list) else part]
+        except (LookupError, TypeError, ValueError):
+            return self._root
+        return found
+
+
+def _bounded(count: int) -> int:
+    return min(count, LISTED_BYTES_MAX)
+
+
+def _nodes(schema: Any) -> int:
+    children = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    return 1 + sum(map(_nodes, children))
+
+
+def _depth(value: Any) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return 1 + max(map(_depth, children), default=0)
+
+
+def _canonical(schema: dict[str, Any] | bool) -> bytes:
+    return msgspec.json.encode(schema, order="deterministic")
+
+
+def compile_schema(schema: dict[str, Any] | bool) -> Any:
+    """A validator, which has `is_valid` and `iter_errors`; the same one for the same schema.
+
+    Raises:
+        BadExpression: it is no schema, or refers to what is not in it.
+    """
+    return _validator(_canonical(schema))
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Any:
+    library = _library()
+    if len(schema) > SCHEMA_BYTES_MAX:
+        raise BadExpression("", f"a schema has {len(schema):,} bytes", f"{SCHEMA_BYTES_MAX:,} are the most")
+    _expect_bounded(msgspec.json.decode(schema))
+    try:
+        return library.validator_for(msgspec.json.decode(schema), retriever=_refuse, pattern_options=library.RegexOptions())
+    except (library.ValidationError, library.ReferencingError, ValueError) as error:
+        why = getattr(error, "message", "") or str(error).splitlines()[0]
+        hint = "copy what it refers to into it" if "registry" in why else "see json-schema.org"
+        raise BadExpression("", f"no JSON Schema: {shortened(why, 150)}", hint) from None
+
+
+def _expect_bounded(schema: Any) -> None:
+    """Refuse a schema whose parts refer to others again and again: a value would be held against each of them as often.
+
+    Raises:
+        BadExpression: it is such a one.
+    """
+    try:
+        parts, _ = _Expanded(schema).of(schema)
+    except RecursionError:
+        parts = PARTS_MAX + 1
+    if parts > PARTS_MAX:
+        what = f"with what it refers to in its place, a schema has more than {PARTS_MAX:,} parts"
+        raise BadExpression("", what, "refer to each definition from fewer places, or nest it less deeply")
+
+
+def _library() -> Any:
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise MissingExtra("JSON Schema", "jsonschema-rs", "definitions") from None
+    return jsonschema_rs
+
+
+def _refuse(address: str) -> Any:
+    raise ValueError(f"a schema may not refer to {address}: copy what it means into the schema")

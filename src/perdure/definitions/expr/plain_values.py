@@ -1,0 +1,105 @@
+"""What is not there: how it is taken, and how the news of it travels from where it was looked for to who decides.
+
+Natively a reference to nothing is an error. The shapes that came before differ: in some it is null, in some a row of a condition about it does not hold.
+
+What plain values are to expressions: equal, true, text; and how little of them an error shows.
+
+JSON's integers are integers here and equal to floats of the same value; true and false are no numbers.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+MissingPolicy = Literal["error", "null", "false"]
+"""What a reference to nothing comes to: an error; null; or null in values, and in a condition a row that does not hold."""
+
+
+class MissingValueError(Exception):
+    """What a reference names is not there. It does not leave this package."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what}; {hint}")
+        self.what, self.hint = what, hint
+
+
+class RootUnavailableError(MissingValueError):
+    """A root is named that does not stand here, as an item outside of an each."""
+
+
+class ValueKindError(MissingValueError):
+    """What is there is of a kind that nothing can be made of."""
+
+
+SHOWN_CHARACTERS_MAX = 60
+_NUMBERS = (int, float)
+_encode = msgspec.json.encode
+
+
+def json_equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON value."""
+    kind, of_other = type(one), type(other)
+    if kind is not of_other:
+        return kind in _NUMBERS and of_other in _NUMBERS and bool(one == other)
+    if kind is dict:
+        return len(one) == len(other) and all(key in other and json_equal(value, other[key]) for key, value in one.items())
+    if kind is list:
+        return len(one) == len(other) and all(map(json_equal, one, other))
+    return bool(one == other)
+
+
+def is_truthy(value: Any) -> bool:
+    """False of false, null, 0 and empty text; true of all else, of an empty list too (`empty` asks that)."""
+    kind = type(value)
+    if kind is bool:
+        return bool(value)
+    return value is not None and not (kind in _NUMBERS and value == 0) and not (kind is str and not value)
+
+
+def text_of_value(value: Any) -> str:
+    """What stands in text for a value: text as it is, nothing for null, JSON of all else."""
+    if type(value) is str:
+        return value
+    return "" if value is None else _encode(value).decode()
+
+
+def value_kind(value: Any) -> str:
+    """What people call a value's kind."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return type(value).__name__
+
+
+def short_value_text(value: Any) -> str:
+    """A value in a few words, however large it is."""
+    match value:
+        case list():
+            return f"a list of {len(value)}"
+        case dict():
+            names = ", ".join(str(name)[:20] for name, _ in zip(value, range(4), strict=False))
+            return f"a mapping of {shortened(names)}{'…' if len(value) > 4 else ''}" if value else "an empty mapping"
+        case str():
+            return f"the text {shortened(value)!r}"
+        case int() if value.bit_length() > 128:
+            return "a number of many digits"
+        case bool() | None:
+            return text_of_value(value) or "null"
+        case _:
+            return shortened(str(value))
+
+
+def shortened(words: str, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
+    """Text, shortened to what an error may show."""
+    return words if len(words) <= characters_max else f"{words[: characters_max - 1]}…"

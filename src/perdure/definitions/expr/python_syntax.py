@@ -1,0 +1,72 @@
+"""Python that an author wrote, as far as it is read here: within bounds, and never run. `perdure.definitions.kinds.sandbox.python_conditions` runs conditions in a sandbox.
+
+Python's own parser takes more than linear memory for some texts (a dotted import of 160,000 names takes 24 GB), so nothing reaches it that is longer than
+`PARSED_CHARACTERS_MAX` or has a longer dotted name than `DOTTED_MAX`.
+"""
+
+import ast
+import re
+import warnings
+from typing import NamedTuple
+
+from perdure.core.errors import BadExpression
+from perdure.definitions.expr.plain_values import short_value_text, shortened
+
+FUNCTION_NAME = "evaluate"
+CONDITION_HINT = "write def evaluate(output, context): …, which returns true or false"
+
+PARSED_CHARACTERS_MAX = 16 * 1024
+"""How long a source may be that is parsed here: it takes 50 ms at most."""
+
+DOTTED_MAX = 32
+"""How many parts a dotted name may have, as in the sandbox."""
+
+_DOTTED = re.compile(r"(?:\.[\s\\]*[^\s.\\()\[\],;:=#'\"]+[\s\\]*)" + f"{{{DOTTED_MAX}}}")
+
+
+class PythonProblem(NamedTuple):
+    """Why a source can't be read, and where, from 1 (0: not known)."""
+
+    why: str
+    line: int = 0
+    column: int = 0
+
+
+def parse_python(source: str) -> ast.Module | PythonProblem:
+    """The syntax tree of a source, or why there is none."""
+    if len(source) > PARSED_CHARACTERS_MAX:
+        return PythonProblem(f"it has {len(source):,} characters; {PARSED_CHARACTERS_MAX:,} are the most")
+    if found := _DOTTED.search(source):
+        return PythonProblem(f"a dotted name has more than {DOTTED_MAX} parts", source.count("\n", 0, found.start()) + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        return PythonProblem(shortened(error.msg, 200), error.lineno or 0, error.offset or 0)
+    except (ValueError, RecursionError, MemoryError):
+        return PythonProblem("it nests too deep, or has a character that is none")
+
+
+def checked_condition_source(source: object, where: str = "") -> str:
+    """The source of a condition: one that defines ``evaluate`` of two arguments and imports nothing.
+
+    Raises:
+        BadExpression: it does not.
+    """
+    if type(source) is not str or not source.strip() or len(source) > PARSED_CHARACTERS_MAX:
+        raise BadExpression(where, f"python holds {short_value_text(source)}", f"{CONDITION_HINT}; {PARSED_CHARACTERS_MAX:,} characters at most")
+    tree = parse_python(source)
+    if isinstance(tree, PythonProblem):
+        raise BadExpression(where, f"this is no Python that can be read: {tree.why} (line {tree.line or 1})", CONDITION_HINT)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            raise BadExpression(where, f"the Python imports something (line {node.lineno})", "a condition has its two arguments and nothing else")
+    defined = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == FUNCTION_NAME), None)
+    if defined is None:
+        raise BadExpression(where, f"the Python defines no {FUNCTION_NAME}", CONDITION_HINT)
+    arguments = defined.args
+    required = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    if required > 2 or (len(arguments.posonlyargs) + len(arguments.args) < 2 and arguments.vararg is None) or None in arguments.kw_defaults:
+        raise BadExpression(where, f"{FUNCTION_NAME} can't be called with two arguments (line {defined.lineno})", CONDITION_HINT)
+    return source

@@ -1,0 +1,44 @@
+"""Marks: what stands for a secret wherever expressions are evaluated and whatever they come to is kept.
+
+As data, a mark is ``{"@secret": NAME}``, and text with secrets in it ``{"@text": [...]}``, of text and such marks. Only what a template has made is one:
+data that looks like a mark is data, so `places` goes by who made it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+SECRET, TEXT = "@secret", "@text"
+
+
+class SecretMark(dict[str, Any]):  # a mapping to whatever encodes or compares it; its class says who made it
+    """Stands for a secret, or for text with secrets in it."""
+
+    __slots__ = ()
+
+
+def secret_mark(name: str) -> SecretMark:
+    """What stands for the secret of a name."""
+    return SecretMark({SECRET: name})
+
+
+def text_mark(parts: list[Any]) -> SecretMark:
+    """What stands for text whose `parts` are text and marks of secrets."""
+    return SecretMark({TEXT: parts})
+
+
+def mark_pointers(value: Any, where: str = "") -> Iterator[str]:
+    """Where marks stand in what templates have come to, as JSON pointers, in the order of the value."""
+    match value:
+        case SecretMark():
+            yield where
+        case dict():
+            for key, item in value.items():
+                yield from mark_pointers(item, f"{where}/{escape_pointer_key(str(key))}")
+        case list():
+            for number, item in enumerate(value):
+                yield from mark_pointers(item, f"{where}/{number}")
+
+
+def escape_pointer_key(key: str) -> str:
+    """A key as a JSON pointer has it."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,387 @@
+"""What an expression may expand to: so many values, and so many bytes, counted while it expands.
+
+References share what they refer to until it is encoded, so ``{x: ["@a", "@a"]}`` in a chain of 30 steps is a billion values from one kilobyte of text. What an
+expression has put together is therefore measured before anything encodes it, and measuring ends where the bound is met. Both bounds together keep an
+evaluation below a tenth of a second.
+
+Templates: plain values with references in them, compiled once and evaluated against a scope.
+
+A text that is a reference as a whole (``"@fetch.items"``, ``"@{fetch.items}"``) becomes what it refers to, of whatever kind; inside other text,
+``@{...}`` puts it in. ``@@`` is a literal @, and so is any @ inside text that no brace follows. Lists and mappings are gone through, keys are left alone.
+Values may have expressions in them, as `Expressions` says: ``{expr: "a.count + 1"}`` becomes what the CEL comes to (what begins with an @ is no CEL, so
+``{expr: "@vars.text"}`` is a mapping); or a text with ``{{`` in it is one of the other language, see `braces`, and an @ in it is an @.
+
+A secret is never here: a mark stands in its place, see `marks`.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.core.errors import BadExpression, ExpressionFailed
+from perdure.core.limits import VALUE_BYTES_MAX
+from perdure.definitions.expr import braces as language
+from perdure.definitions.expr import cel, secret_marks
+from perdure.definitions.expr.plain_values import MissingPolicy, MissingValueError, RootUnavailableError, shortened, text_of_value
+from perdure.definitions.expr.references import (
+    TEXT_CHARACTERS_MAX,
+    ExpressionRead,
+    ExpressionScope,
+    Reference,
+    parse_reference,
+    reference_getter,
+    scan_reference,
+)
+from perdure.definitions.expr.secret_marks import escape_pointer_key
+
+EXPANDED_VALUES_MAX = 500_000
+"""How many values a template with several references may come to: lists, mappings, and what is in them."""
+
+EXPANSION_HINT = "refer to less of it, or pass on the value of one step as a whole"
+
+
+class TextExpansion:
+    """How much text one evaluation has made so far."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def text(self, characters: int, where: str) -> None:
+        """Take note of text that is made.
+
+        Raises:
+            ExpressionFailed: it is too much, with what was made before.
+        """
+        self._bytes += characters
+        if self._bytes > VALUE_BYTES_MAX:
+            raise ExpressionFailed(where, f"the text becomes longer than {VALUE_BYTES_MAX:,} characters", "pass the value itself, or refer to less of it")
+
+
+def check_expansion(value: Any) -> Any:
+    """A value, once it has been measured; what it shares counts as often as it stands in it.
+
+    Raises:
+        ExpressionFailed: it has too many values, or too many bytes.
+    """
+    left_values, left_bytes, waiting = EXPANDED_VALUES_MAX, VALUE_BYTES_MAX, [value]
+    while waiting:
+        one = waiting.pop()
+        kind = type(one)
+        if kind is str:
+            left_bytes -= len(one)
+        elif kind is list:
+            left_values -= len(one)
+            _refuse_expansion(left_values, left_bytes)
+            waiting.extend(one)
+        elif isinstance(one, dict):
+            left_values -= len(one)
+            _refuse_expansion(left_values, left_bytes)
+            left_bytes -= sum(map(len, one))
+            waiting.extend(one.values())
+        else:
+            left_bytes -= 1
+    _refuse_expansion(left_values, left_bytes)
+    return value
+
+
+def _refuse_expansion(left_values: int, left_bytes: int) -> None:
+    if left_values < 0:
+        raise ExpressionFailed("", f"its references come to more than {EXPANDED_VALUES_MAX:,} values", EXPANSION_HINT)
+    if left_bytes < 0:
+        raise ExpressionFailed("", f"its references come to more than {VALUE_BYTES_MAX:,} bytes", EXPANSION_HINT)
+
+
+DEPTH_MAX = 64
+CACHED_BYTES_MAX = 16 * 1024
+PLAIN_HINT = "expressions are made of what JSON has: mappings, lists, text, numbers, true, false and null"
+MARKS = frozenset((secret_marks.SECRET, secret_marks.TEXT))
+
+Expressions = Literal["none", "cel", "braces"]
+"""Which expressions values may have in them: none, as data of dialects and of kinds, those of definitions, or ``{{ }}``."""
+
+Maker = Callable[[ExpressionScope, TextExpansion], Any]
+"""What makes a value in a scope; text that it makes is counted."""
+
+
+class Template:
+    """A value with references in it: what it `reads`, whether it is `constant`, and what it is in a scope."""
+
+    __slots__ = ("_expands", "_make", "constant", "reads")
+
+    def __init__(self, make: Maker, reads: frozenset[ExpressionRead], constant: bool, expands: bool = False) -> None:
+        self._make, self.reads, self.constant, self._expands = make, reads, constant, expands
+
+    def evaluate(self, scope: ExpressionScope) -> Any:
+        """Its value. What it shares with the template or the scope is not to be changed.
+
+        Raises:
+            ExpressionFailed: something is missing that has to be there, or what it comes to is too much.
+        """
+        try:
+            made = self._make(scope, TextExpansion())
+            return check_expansion(made) if self._expands else made
+        except RecursionError:
+            raise ExpressionFailed("", "what is put into text nests too deep", "put in a part of it") from None
+
+
+def compile_template(value: Any, missing: MissingPolicy = "error", expressions: Expressions = "none") -> Template:
+    """The template that a value is; the same one for the same value, as long as it is in use and small.
+
+    Raises:
+        BadExpression: a reference in it can't be read, or it is no plain data.
+    """
+    key = pack_value(value)
+    return _cached(key, missing, expressions) if len(key) <= CACHED_BYTES_MAX else _compile(unpack_value(key), missing, expressions)
+
+
+def pack_value(value: Any) -> bytes:
+    """A value as bytes, the same for equal ones: what a cache knows it by.
+
+    Raises:
+        BadExpression: it is no plain data.
+    """
+    try:
+        return msgspec.msgpack.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise BadExpression("", plain_data_problem(value) or "it can't be kept", PLAIN_HINT) from None
+
+
+def unpack_value(key: bytes) -> Any:
+    """The value that `packed` has packed, as a copy of its own.
+
+    Raises:
+        BadExpression: it is no plain data.
+    """
+    value = msgspec.msgpack.decode(key)
+    if what := plain_data_problem(value):
+        raise BadExpression("", what, PLAIN_HINT)
+    return value
+
+
+def plain_data_problem(value: Any, depth: int = 0) -> str:
+    """Why a value is no plain data, or nests too deep; empty if it is."""
+    match value:
+        case None | bool():
+            return ""
+        case int():
+            return "" if -(2**63) <= value < 2**64 else "a number has more than 64 bits"
+        case float():
+            return "" if value - value == 0 else "a number is not finite"
+        case str():
+            return "" if value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value) else "a text has half a character in it"
+        case list() | dict() if depth >= DEPTH_MAX:
+            return f"it nests more than {DEPTH_MAX} levels deep"
+        case list():
+            return next(filter(None, (plain_data_problem(item, depth + 1) for item in value)), "")
+        case dict() if all(isinstance(key, str) for key in value):
+            return next(filter(None, (plain_data_problem(item, depth + 1) for item in (*value, *value.values()))), "")
+        case dict():
+            return "a key is no text"
+        case _:
+            return f"{type(value).__name__} is no plain data"
+
+
+@lru_cache(maxsize=2048)
+def _cached(key: bytes, missing: MissingPolicy, expressions: Expressions) -> Template:
+    return _compile(unpack_value(key), missing, expressions)
+
+
+def _compile(value: Any, missing: MissingPolicy, expressions: Expressions) -> Template:
+    compiler = _TemplateCompiler(missing, expressions)
+    make = compiler.maker(value, "")
+    expands = make is not None and _expands(value, expressions)
+    return Template(make or (lambda scope, expansion: value), frozenset(compiler.reads), make is None, expands)
+
+
+def _expands(value: Any, expressions: Expressions) -> bool:
+    """Whether a value may come to more than what one of its references refers to: it has several, or an expression of the other language."""
+    count, waiting = 0, [value]
+    while waiting and count < 2:
+        one = waiting.pop()
+        match one:
+            case str():
+                count += 2 if expressions == "braces" and "{{" in one else "@" in one
+            case {"expr": str()} if expressions == "cel" and is_expression(one):
+                count += 2
+            case list():
+                waiting.extend(one)
+            case dict():
+                waiting.extend(one.values())
+    return count > 1
+
+
+def is_expression(value: Any) -> bool:
+    """Whether a mapping stands for what an expression comes to: it has nothing but one, which is no reference."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(said := value.get("expr"), str) and not said.startswith("@")
+
+
+class _TemplateCompiler:
+    """Makes makers of the parts of one value, and notes what they read."""
+
+    def __init__(self, missing: MissingPolicy, expressions: Expressions) -> None:
+        self.missing, self.expressions = missing, expressions
+        self.reads: set[ExpressionRead] = set()
+
+    def maker(self, value: Any, where: str) -> Maker | None:
+        """How a value is made in a scope; None if it is the same in all."""
+        match value:
+            case str() if self.expressions == "braces" and "{{" in value:
+                return _of_braces(value, where, self.reads)
+            case str():
+                return _of_text(value, where, self.missing, self.reads) if "@" in value else None
+            case list():
+                made = [self.maker(item, f"{where}/{place}") for place, item in enumerate(value)]
+                return _of_list(value, made) if any(made) else None
+            case {"expr": text} if self.expressions == "cel" and is_expression(value):
+                return _of_cel(text, f"{where}/expr", self.reads)
+            case dict():
+                if forged := MARKS & value.keys():
+                    raise BadExpression(where, f"{min(forged)!r} is no key of yours", "it marks where a secret belongs; refer to one as @secrets.NAME")
+                inside = {key: self.maker(item, f"{where}/{escape_pointer_key(key)}") for key, item in value.items()}
+                return _of_mapping(value, inside) if any(inside.values()) else None
+            case _:
+                return None
+
+
+def _of_cel(text: str, where: str, reads: set[ExpressionRead]) -> Maker:
+    expression = cel.compile_cel(text, where)
+    reads.update(read._replace(where=where) for read in expression.reads)
+
+    def make_value(scope: ExpressionScope, expansion: TextExpansion) -> Any:
+        try:
+            made = expression.evaluate(scope)
+        except MissingValueError as absent:
+            raise ExpressionFailed(where, absent.what, absent.hint) from None
+        if what := plain_data_problem(made):
+            raise ExpressionFailed(where, f"{shortened(text)!r} comes to what can't be kept: {what}", "convert it with string(x), int(x) or double(x)")
+        return made
+
+    return make_value
+
+
+def _of_braces(value: str, where: str, reads: set[ExpressionRead]) -> Maker:
+    expression = language.compile_braces_text(value, where)
+    reads.update(read._replace(where=where) for read in expression.reads)
+
+    def make_text(scope: ExpressionScope, expansion: TextExpansion) -> Any:
+        made = expression.evaluate(scope, where)
+        if type(made) is str:
+            expansion.text(len(made), where)
+        return made
+
+    return make_text
+
+
+def _of_list(value: list[Any], made: list[Maker | None]) -> Maker:
+    parts = list(zip(value, made, strict=True))
+    return lambda scope, expansion: [item if make is None else make(scope, expansion) for item, make in parts]
+
+
+def _of_mapping(value: dict[str, Any], made: dict[str, Maker | None]) -> Maker:
+    changing = [(key, make) for key, make in made.items() if make is not None]
+
+    def make_mapping(scope: ExpressionScope, expansion: TextExpansion) -> Any:
+        result = value.copy()
+        for key, make in changing:
+            result[key] = make(scope, expansion)
+        return result
+
+    return make_mapping
+
+
+def _of_text(value: str, where: str, missing: MissingPolicy, reads: set[ExpressionRead]) -> Maker | None:
+    if len(value) > TEXT_CHARACTERS_MAX and ("@{" in value or value[0] == "@"):
+        raise BadExpression(where, f"a text with references has {len(value):,} characters", f"{TEXT_CHARACTERS_MAX:,} are the most; put the rest in a step")
+    if value[0] == "@" and value[1:2] not in ("@", "{"):
+        parts: list[str | Reference] = [parse_reference(value, where)]
+    else:
+        parts = merge_texts(text_parts(value, where))
+    if all(isinstance(part, str) for part in parts):
+        literal = "".join(map(str, parts))
+        return None if literal == value else lambda scope, expansion: literal
+    reads.update(part.read(where) for part in parts if isinstance(part, Reference))
+    made = [part if isinstance(part, str) else reference_value_getter(part, where, missing) for part in parts]
+    whole = made[0]
+    if len(made) == 1 and not isinstance(whole, str):
+        return whole
+    if any(isinstance(part, Reference) and part.root == "secrets" for part in parts):
+        return _around_secrets([(make, isinstance(part, Reference) and part.root == "secrets") for part, make in zip(parts, made, strict=True)], where)
+    return _joined(made, where)
+
+
+def text_parts(value: str, where: str) -> Iterator[str | Reference]:
+    """What a text consists of: text, and the references that stand in braces.
+
+    Raises:
+        BadExpression: one can't be read, or its brace is not closed.
+    """
+    behind = 0
+    while (at := value.find("@", behind)) >= 0:
+        yield value[behind:at]
+        if value.startswith("{", at + 1):
+            ref, end = scan_reference(value, _blanks(value, at + 2), where)
+            end = _blanks(value, end)
+            if not value.startswith("}", end):
+                raise BadExpression(where, f"{shortened(value[at:])!r} is not closed where it should be (character {end + 1})", "write @{step.field}", end + 1)
+            yield ref
+            behind = end + 1
+        else:
+            yield "@"
+            behind = at + (2 if value.startswith("@", at + 1) else 1)
+    yield value[behind:]
+
+
+def _blanks(value: str, start: int) -> int:
+    while value.startswith(" ", start):
+        start += 1
+    return start
+
+
+def merge_texts(parts: Iterator[str | Reference]) -> list[str | Reference]:
+    """The same parts, with texts that follow each other made one, and empty ones left out."""
+    made: list[str | Reference] = []
+    for part in parts:
+        if isinstance(part, Reference) or not made or isinstance(made[-1], Reference):
+            made.extend([part] if part else [])
+        else:
+            made[-1] = str(made[-1]) + part
+    return made
+
+
+def reference_value_getter(ref: Reference, where: str, missing: MissingPolicy) -> Maker:
+    """How a reference's value is found; what is missing is taken as the dialect does."""
+    find = reference_getter(ref)
+
+    def or_failed(scope: ExpressionScope, expansion: TextExpansion) -> Any:
+        try:
+            return find(scope)
+        except MissingValueError as absent:
+            if missing == "error" or (missing == "null" and isinstance(absent, RootUnavailableError)):
+                raise ExpressionFailed(where, absent.what, absent.hint) from None
+            return None
+
+    return or_failed
+
+
+def _joined(made: list[str | Maker], where: str) -> Maker:
+    def join(scope: ExpressionScope, expansion: TextExpansion) -> Any:
+        return "".join([_piece(part, scope, expansion, where) for part in made])
+
+    return join
+
+
+def _around_secrets(made: list[tuple[str | Maker, bool]], where: str) -> Maker:
+    def mark(scope: ExpressionScope, expansion: TextExpansion) -> Any:
+        return secret_marks.text_mark([part(scope, expansion) if secret and callable(part) else _piece(part, scope, expansion, where) for part, secret in made])
+
+    return mark
+
+
+def _piece(part: str | Maker, scope: ExpressionScope, expansion: TextExpansion, where: str) -> str:
+    made = part if isinstance(part, str) else text_of_value(part(scope, expansion))
+    expansion.text(len(made), where)
+    return made

@@ -1,0 +1,157 @@
+"""The edges between steps. Each list of steps orders its own: by what they read, by their places in it, or by what they name as next; `needs` adds to each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.definitions.format.definition_draft import DefinitionDraft
+from perdure.definitions.format.definition_findings import joined_pointer
+from perdure.definitions.format.step_reads import NamesInScope, steps_read_by
+from perdure.definitions.format.step_routes import RouteTarget, edge_port, parse_routes
+from perdure.definitions.format.step_tree import StepList, StepSite
+from perdure.definitions.graph.ir import AFTER, ALWAYS, RoutingRule
+
+
+def add_edges(draft: DefinitionDraft) -> None:
+    """Find all edges."""
+    for site in draft.outline.sites:
+        if "next" in site.step:
+            _wire_next(draft, site)
+        _wire_last_turn(draft, site)
+    for site in draft.outline.sites:
+        _wire_needs(draft, site)
+    for listing in draft.outline.lists:
+        if listing.order == "listed":
+            _wire_places(draft, listing)
+    known = NamesInScope(draft)
+    for site in draft.outline.sites:
+        for source, late, pointer in steps_read_by(draft, known, site):
+            _wire_reading(draft, site.number, source, late, pointer)
+
+
+def _wire_places(draft: DefinitionDraft, listing: StepList) -> None:
+    for before, after in zip(listing.members, listing.members[1:], strict=False):
+        if not draft.joins(before, after):  # who needs the one before does not run when that was skipped
+            draft.edge(before, after, ALWAYS)
+
+
+def _wire_needs(draft: DefinitionDraft, site: StepSite) -> None:
+    for pointer, id in _named(site.step.get("needs"), joined_pointer(site.pointer, "needs")):
+        if (needed := draft.step(id, pointer, f"{site.id!r} needs")) < 0:
+            continue
+        source, target = draft.outline.side_by_side(needed, site.number)
+        if source == target and target not in (needed, site.number):
+            draft.error("never_together", pointer, _apart(draft, needed, site.number, source, "needs"))
+        elif source == target:
+            draft.error("reads_itself", pointer, _inside(draft, needed, site.number, "needs"))
+        elif _is_idle(draft, source, target):
+            text = (
+                f"{draft.name(target)!r} comes after {draft.name(source)!r} in the list already, and runs whether or not that was skipped; "
+                f"only what stands directly before a step can be needed there; ask with when: '@{draft.name(source)}'"
+            )
+            draft.error("needs_nothing", pointer, text)
+        elif draft.outline.place(source).order != "ports" or not draft.joins(source, target):
+            draft.edge(source, target, AFTER)
+
+
+def _is_idle(draft: DefinitionDraft, source: int, target: int) -> bool:
+    """Whether a step of a list needs one further up than the one before it: by that one it is reached in any case."""
+    place = draft.outline.place(source)
+    return place.order == "listed" and place.members.index(source) < place.members.index(target) - 1
+
+
+def _wire_reading(draft: DefinitionDraft, reader: int, read: int, late: bool, pointer: str) -> None:
+    source, target = draft.outline.side_by_side(read, reader)
+    order = draft.outline.place(source).order
+    if order == "ports":
+        return
+    if source == target:
+        if target in (reader, read):
+            if not (late and reader == target):
+                draft.error("reads_itself", pointer, _inside(draft, read, reader, "reads"))
+        elif not _stands_in(draft, reader, target):
+            draft.warning("never_together", pointer, _apart(draft, read, reader, target, "reads"))
+    elif order != "listed":
+        if not draft.joins(source, target):
+            draft.edge(source, target, ALWAYS)
+    elif source > target:
+        draft.warning("reads_later", pointer, f"{draft.name(reader)!r} reads {draft.name(read)!r}, which comes after it, so there is nothing to read yet")
+
+
+def _inside(draft: DefinitionDraft, source: int, reader: int, verb: str) -> str:
+    one, other = draft.name(reader), draft.name(source)
+    if source == reader:
+        hint = "; what it has come to is @self, in repeat, undo and next" if verb == "reads" else ""
+        return f"{one!r} {verb} itself{hint}"
+    if draft.outline.side_by_side(source, reader)[0] == source:
+        return f"{one!r} {verb} {other!r}, in which it stands itself and which ends after it"
+    return f"{one!r} {verb} {other!r}, which stands inside of it and runs later"
+
+
+def _stands_in(draft: DefinitionDraft, number: int, block: int) -> bool:
+    """Whether a step is among those that stand in for the failed block, which see what the others in it have come to."""
+    while draft.outline.above(number) != block:
+        number = draft.outline.above(number)
+    return draft.outline.place(number).kind == "on_error"
+
+
+def _apart(draft: DefinitionDraft, read: int, reader: int, block: int, verb: str) -> str:
+    one, other, outer = draft.name(reader), draft.name(read), draft.name(block)
+    return f"{one!r} {verb} {other!r}, which stands in another list of {outer!r}, so one of them has not run when the other does"
+
+
+def _wire_next(draft: DefinitionDraft, site: StepSite) -> None:
+    pointer = joined_pointer(site.pointer, "next")
+    if draft.outline.place(site.number).order != "ports":
+        draft.error("next_without_ports", pointer, f"{site.id!r} names what is next, but its list is ordered otherwise; say order: ports, or leave next away")
+        return
+    found = parse_routes(site.step["next"], pointer)
+    rules: list[RoutingRule] = []
+    for route in found.routes:
+        edges = tuple(_edges(draft, site, route.targets, edge_port(route.port, site.verb)))
+        for edge in edges:
+            if route.max:
+                draft.turns[edge] = max(route.max, draft.turns.get(edge, 0))
+            if route.endless:
+                draft.endless.add(edge)
+        on_max = tuple(_edges(draft, site, route.on_max, "max" if route.port else ""))
+        if not route.port:
+            rules.append(RoutingRule(route.when, edges, route.max, on_max))
+    draft.rules[site.number] = tuple(rules)
+    list(_edges(draft, site, found.choose, ""))
+    draft.choose[site.number] = tuple(target.id for target in found.choose)
+    draft.default[site.number] = tuple(_edges(draft, site, found.default, ""))
+    if found.ports:
+        draft.port_maps[site.number] = found
+
+
+def _wire_last_turn(draft: DefinitionDraft, site: StepSite) -> None:
+    """What `on_max` of a repetition names is where its port ``max`` leads."""
+    repeat = site.step.get("repeat")
+    id = repeat.get("on_max") if isinstance(repeat, dict) else None
+    if not isinstance(id, str) or id in ("fail", "go_on"):
+        return
+    pointer = joined_pointer(site.pointer, "repeat", "on_max")
+    if draft.outline.place(site.number).order != "ports":
+        draft.error("next_without_ports", pointer, f"on_max names the step {id!r}, which only order: ports knows; write fail or go_on")
+    else:
+        list(_edges(draft, site, (RouteTarget(id, pointer),), "max"))
+
+
+def _edges(draft: DefinitionDraft, site: StepSite, targets: tuple[RouteTarget, ...], port_name: str) -> Iterator[int]:
+    for target in targets:
+        number = draft.step(target.id, target.pointer, f"{site.id!r} leads to")
+        if number < 0:
+            continue
+        if draft.outline.sites[number].list != site.list:
+            inside = draft.name(draft.outline.side_by_side(number, site.number)[0])
+            draft.error("unknown_step", target.pointer, f"{site.id!r} leads to {target.id!r}, which stands inside of {inside!r}; lead it to {inside!r}", inside)
+            continue
+        yield draft.edge(site.number, number, port_name)
+
+
+def _named(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    """Ids, one or a list of them, with their places."""
+    if isinstance(value, str):
+        yield pointer, value
+    elif isinstance(value, list):
+        yield from ((joined_pointer(pointer, number), id) for number, id in enumerate(value) if isinstance(id, str))

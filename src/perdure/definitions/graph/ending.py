@@ -1,0 +1,318 @@
+"""Ending: how a graph execution comes to its end. What failed or was cancelled is undone first, and who is to be told of a failure is called."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from perdure.code.code_program import UNDO_BEGIN, UNDO_PLAN, UndoArguments, not_undone_line
+from perdure.code.declarations import Step
+from perdure.code.function_codec import NO_ARGUMENTS_ENCODED
+from perdure.core import values
+from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
+from perdure.core.operations import CallOperation, KeepOperation, Outcome, SleepOperation, SpawnOperation, Success
+from perdure.core.operations import Failure as Err
+from perdure.core.paths import UNDO, Path
+from perdure.core.undo_plan import UNDO_WITH, operations_to_undo, undo_subject
+from perdure.core.values import ENCODED_NONE, Blob
+from perdure.definitions.graph import guarding
+from perdure.definitions.graph.node_scope import NodeScope, Output, combined_values
+from perdure.definitions.graph.operation_log import NodeFailure
+
+if TYPE_CHECKING:
+    from perdure.definitions.graph.instance import GraphProgram
+
+EndStatus = Literal["completed", "failed", "cancelled"]
+
+REJECTED_ERROR = "Rejected"
+"""The type of the error of an execution that ended because a person said no."""
+ON_FAILURE_PATH: Path = (("on_failure", 0),)
+OUTPUT_PATH: Path = (("output", 0),)
+UNDO_INPUT_FAILED = "what it takes to undo this could not be made of the results; undo it by hand, and give the result: perdure preset"
+
+
+class UndoInput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What undoing a step is given: its arguments, encoded, and where in them secrets stand; or `why` these could not be made."""
+
+    args: bytes = NO_ARGUMENTS_ENCODED
+    secrets: tuple[str, ...] = ()
+    why: str = ""
+
+
+class ExecutionEnd:
+    """The end of one execution."""
+
+    def __init__(self, run: "GraphProgram") -> None:
+        self.run = run
+        self.status: EndStatus = "completed"
+        self.outcome: Outcome = Success()
+        self.left: list[Path] = []
+        self.is_begun = False
+        self.is_failure_reported = False
+        self.failed_at: Path = ()
+
+    # what brings it about
+
+    def complete_without_return(self) -> None:
+        """All has been done."""
+        made: list[Output] = []
+        wrong = self.run.log.judged(OUTPUT_PATH, lambda: made.append(self._output()))
+        if isinstance(wrong, Err):
+            self.fail(wrong)
+        else:
+            self._begin("completed", Success(made[0].raw if made else ENCODED_NONE))
+
+    def complete(self, output: Output) -> None:
+        """A return was reached."""
+        self._begin("completed", Success(output.raw))
+
+    def fail(self, error: Err, at: Path = ()) -> None:
+        """The step at a path has failed, and nothing handles it; without one, it is no step that has failed. Where a person has rejected what was called
+        there, that is a rejection here, too."""
+        if error.kind == "cancelled" and error.error.type == REJECTED_ERROR:
+            self.reject(error.error.message)
+            return
+        if not self.is_begun:
+            self.failed_at = at
+        self._begin("failed", Err("failed", error.attempts, error.error))
+
+    def reject(self, why: str) -> None:
+        """A person said no, and nothing leads on from there."""
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo(REJECTED_ERROR, why)))
+
+    def cancel(self) -> None:
+        """Somebody has cancelled the execution, or its time is over."""
+        cancelling = self.run.execution.cancelling
+        why = "" if cancelling is None else cancelling.reason
+        self._begin("cancelled", Err("cancelled", 1, ErrorInfo("Cancelled", why)))
+
+    def stop(self) -> None:
+        """It was to end, and has not within its grace: what it still waits for is not wanted any more."""
+        self.run.log.drop_all()
+        self.is_failure_reported = True
+        self._undo_or_tell()
+
+    def undo(self, status: EndStatus, outcome: Outcome) -> None:
+        """What an execution has done that has ended is to be undone; whoever is told of failures has been."""
+        self.is_begun = self.is_failure_reported = True
+        self.status, self.outcome = status, outcome
+        self.failed_at = () if self.run.execution.completed is None else self.run.execution.completed.path
+        self._begin_undo()
+
+    # what is done before it
+
+    def _output(self) -> Output:
+        """The result: as the definition says, or that of the steps with which it ends."""
+        run, ir = self.run, self.run.plan.ir
+        if ir.has_output:
+            return Output.of(run.evaluated(ir.output, NodeScope(run.roots, outputs=run.roots.outputs)), "the output")
+        last = [id for id in run.plan.ids_directly_in(0) if not run.plan.by_id[id].out]
+        if ir.order == "listed":
+            last = last[-1:]
+        done = {id: run.roots.outputs[id] for id in last if id in run.roots.outputs}
+        if len(last) <= 1:
+            return next(iter(done.values()), Output())
+        return Output.of(combined_values({id: output for id, output in done.items() if output.port != "skipped"}, "the output"), "the output")
+
+    def _begin(self, status: EndStatus, outcome: Outcome) -> None:
+        if self.is_begun:
+            return
+        self.is_begun = True
+        self.status, self.outcome = status, outcome
+        self.run.walk.ready.clear()
+        self.run.works.clear()
+        if status != "completed":
+            self.run.log.drop_all()
+        self._undo_or_tell()
+
+    def _undo_or_tell(self) -> None:
+        if self.status != "completed" and self._ends_later():
+            self._begin_undo()
+        else:
+            self._tell()
+
+    def _ends_later(self) -> bool:
+        """Whether something is in flight, or to be undone, before the execution ends."""
+        run = self.run
+        if run.log.replaying:
+            return run.log.upcoming(UNDO_PLAN) is not None
+        return run.execution.is_in_flight or (self._undoes and run.execution.is_to_be_undone)
+
+    @property
+    def _undoes(self) -> bool:
+        """Whether what was done is undone."""
+        cancelling = self.run.execution.cancelling
+        return self.run.plan.ir.on_failure.undo if cancelling is None else cancelling.undo
+
+    def _begin_undo(self) -> None:
+        kept = self.run.log.note(UNDO_PLAN, KeepOperation(values.encode(self.outcome, "the outcome"), "undo", self.status))
+        self.status = kept.label  # type: ignore[assignment]  # it is one of the three
+        self.outcome = values.decode(self.run.log.raw(kept.value), Outcome, "the outcome")
+        _ = self.run.log.ask(UNDO_BEGIN, SleepOperation(0.0))  # what was dropped with the last breath is known from then on
+        self.run.log.wait(UNDO_BEGIN, lambda _: self._undo_all())
+
+    def _undo_all(self) -> None:
+        if cancelled := self.run.execution.opened.cancelled():
+            self.run.log.wait(cancelled[0].path, lambda _: self._undo_all())
+            return
+        undoes = self._undoes or self.run.execution.completed is not None
+        self.left = operations_to_undo(self.run.execution.settled) if undoes else []
+        self._undo_next()
+
+    def _undo_next(self) -> None:
+        if not self.left:
+            self._tell()
+            return
+        path = self.left.pop(0)
+        step, op = self._undoing(path)
+        if isinstance(op, CallOperation) and self._may_fail(path):
+            op = msgspec.structs.replace(op, may_fail=True)
+        _ = self.run.log.ask((UNDO, *path), op)
+        self.run.log.wait((UNDO, *path), lambda settled: self._undone(path, settled.outcome), step)
+
+    def _undone(self, path: Path, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Err):
+            self.run.log.log_warning(not_undone_line(path, outcome))
+        self._undo_next()
+
+    def _may_fail(self, path: Path) -> bool:
+        """Whether the execution goes on with what else is to be undone, should this fail for good."""
+        run, settled = self.run, undo_subject(self.run.execution.settled, path)
+        node = self._node(path)
+        if node is not None and node.undo is not None:
+            return node.undo.on_error == "continue" or (not node.undo.on_error and run.plan.ir.dialect == "token_graph")
+        tool = run.workflow.tool(settled.op.target) if isinstance(settled.op, CallOperation) else None
+        return tool is not None and bool(tool.handlers) and tool.handlers[0].on_error == "continue"
+
+    def _undoing(self, path: Path) -> tuple[Any, CallOperation | SpawnOperation]:
+        """What undoes the operation at `path`: the tool that the definition names for it, or the kind, all of which stands in its input; else what its step
+        declares."""
+        run, settled = self.run, undo_subject(self.run.execution.settled, path)
+        node = self._node(path)
+        if not isinstance(settled.op, CallOperation) and (node is None or node.undo is None):
+            assert isinstance(settled.op, SpawnOperation)
+            return None, msgspec.structs.replace(settled.op, input=ENCODED_NONE)
+        result = settled.op.value if isinstance(settled.op, KeepOperation) else settled.outcome.value if isinstance(settled.outcome, Success) else ENCODED_NONE
+        if isinstance(settled.op, CallOperation) and (node is None or node.undo is None):
+            tool = run.workflow.tool(settled.op.target)
+            if tool is None or not tool.handlers:
+                return _missing_undo_tool(settled.op.target), CallOperation(f"undo:{settled.op.target}")
+            handler = tool.handlers[0]
+            given = values.encode(UndoArguments(result, settled.op.args), "what is to be undone", path)
+            return handler, CallOperation(
+                handler.step.name,
+                given,
+                handler.step.queue,
+                handler.step.rule,
+                handler.step.timeout_s,
+                secrets=settled.op.secrets,
+                transaction=handler.step.transaction,
+            )
+        undo = node.undo
+        kind = run.workflow.kinds.get(undo.tool) if run.workflow.tool(undo.tool) is None else None
+        tool = run.workflow.tool(undo.tool) if kind is None else kind.step
+        if tool is None:
+            return _missing_undo_tool(undo.tool), CallOperation(undo.tool)
+        from perdure.definitions.graph.tools import step_with_retry
+
+        step = step_with_retry(tool, undo.retry, run.plan.ir.retry)
+        timeout_s = undo.timeout_s if undo.timeout_s is not None and not tool.transaction else tool.timeout_s
+        op = CallOperation(undo.tool, NO_ARGUMENTS_ENCODED, step.queue, step.rule, timeout_s, transaction=tool.transaction)
+        if (noted := run.execution.settled.get((*path, UNDO_WITH))) is not None:
+            assert isinstance(noted.op, KeepOperation)
+            given_to: UndoInput = values.decode(run.log.raw(noted.op.value), UndoInput, "what an undoing is given", path)
+        elif run.log.replaying:
+            known = run.log.upcoming((UNDO, *path))
+            why = known.about if isinstance(known, CallOperation) else ENCODED_NONE
+            given_to = UndoInput(why=values.decode(run.log.raw(why), str, "why") if why != ENCODED_NONE else "")
+        else:
+            given_to = self._given_to(undo, node, path, self._done(result, isinstance(settled.op, SpawnOperation) and node.kind == "agent"))
+        if given_to.why:
+            return _refusing_step(undo.tool, given_to.why), msgspec.structs.replace(op, about=values.encode(given_to.why, "why"))
+        return step, msgspec.structs.replace(op, args=given_to.args, secrets=given_to.secrets)
+
+    def note_undo_arguments(self, path: Path, output: Output) -> None:
+        """Note what the undoing of a step is given, as soon as the step has completed: its turn may be forgotten by then."""
+        run, made = self.run, ENCODED_NONE
+        if not run.log.replaying:
+            known, node = run.execution.settled.get(path), self._node(path)
+            value = (
+                known.outcome.value
+                if known is not None and isinstance(known.outcome, Success) and isinstance(known.op, CallOperation | SpawnOperation)
+                else None
+            )
+            is_here = value is not None and (not isinstance(value, Blob) or value.sha256 in run.log.payloads)
+            done = self._done(value, node.kind == "agent") if is_here else output.parted().value
+            made = values.encode(self._given_to(node.undo, node, path, done), "what an undoing is given", path)
+        _ = run.log.note((*path, UNDO_WITH), KeepOperation(made, "undo_with"))
+
+    def _given_to(self, undo: Any, node: Any, path: Path, done: Any) -> "UndoInput":
+        from perdure.definitions.graph.tools import encode_call_arguments
+
+        is_kind = undo.tool in self.run.workflow.kinds and self.run.workflow.tool(undo.tool) is None
+        try:
+            given, secrets = self._given({"config": None, "input": undo.input} if is_kind else undo.input, path, done)
+            guarding.check_without_person(self.run, undo.tool, given, node)
+            return UndoInput(encode_call_arguments(given, path), secrets)
+        except (ExpressionFailed, ProgrammingError, NodeFailure) as error:
+            return UndoInput(why=f"{UNDO_INPUT_FAILED}: {error}")
+
+    def _given(self, template: Any, path: Path, done: Any) -> tuple[Any, tuple[str, ...]]:
+        """What undoes the operation at `path` is given: it reads what its step could read, and what that has come to as ``@self``."""
+        around = self.run.undo_scopes.get(self._place(path))
+        return self.run.given(template, NodeScope(self.run.roots, around, {"self": done}, self.run.roots.outputs if around is None else None))
+
+    def _done(self, result: Any, of_agent: bool) -> Any:
+        """The result of what is undone, as its step has it: without what a kind says beside its data, and of an agent its answer."""
+        done = Output(self.run.log.raw(result)).parted().value
+        return done.get("output") if of_agent else done
+
+    def _place(self, path: Path) -> Path:
+        """Where the step is done that an operation is of; the path itself where that is not known any more."""
+        return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.run.undo_scopes), path)
+
+    def _node(self, path: Path) -> Any:
+        """The node that an operation is of: the innermost that its path names."""
+        for segment in reversed(self._place(path)):
+            if isinstance(segment, tuple) and segment[1] and (place := self.run.plan.by_id.get(segment[0])) is not None:
+                return place.node
+        return None
+
+    def _tell(self) -> None:
+        """Call who is to be told of a failure; then end."""
+        run, call = self.run, self.run.plan.ir.on_failure.call
+        error = self.outcome.error if isinstance(self.outcome, Err) else ErrorInfo("Unknown", "")
+        given = {"error": {"type": error.type, "message": error.message}, "execution": run.roots.root("execution")}
+
+        def check() -> None:
+            if call and self.status == "failed" and not self.is_failure_reported:
+                guarding.check_without_person(run, call, given)
+
+        forbidden = run.log.judged((*ON_FAILURE_PATH, guarding.POLICY_NOTE), check)
+        wanted = call and self.status == "failed" and not forbidden and not self.is_failure_reported
+        is_failure_reported = run.log.upcoming(ON_FAILURE_PATH) is not None if run.log.replaying else wanted
+        if not is_failure_reported:
+            run.finish(self.status, self.outcome)
+            return
+        from perdure.definitions.graph.tools import failure_notification, missing_tool_step
+
+        if (known := run.log.upcoming(ON_FAILURE_PATH)) is not None:  # as it was done then, whatever is here now
+            _ = run.log.ask(ON_FAILURE_PATH, known)
+            step = (run.workflow.tool(call) or missing_tool_step(call, run.workflow.tools)) if isinstance(known, CallOperation) else None
+        else:
+            made = failure_notification(run, call, ON_FAILURE_PATH, given)
+            step, _ = made.step, run.log.ask(ON_FAILURE_PATH, made.op, made.blobs)
+        run.log.wait(ON_FAILURE_PATH, lambda _: run.finish(self.status, self.outcome), step)
+
+
+def _missing_undo_tool(tool: str) -> Step[Any, Any, Any]:
+    """What stands for a tool that is not here."""
+    return _refusing_step(tool, f"the engine that runs here has no tool {tool!r} to undo with; give it that tool, and resume the execution")
+
+
+def _refusing_step(tool: str, why: str) -> Step[Any, Any, Any]:
+    """What fails for good, and says why, so that the execution is parked and nothing is left out."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Fatal(why)
+
+    return Step(refuse, name=tool)

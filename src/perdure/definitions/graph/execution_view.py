@@ -1,0 +1,282 @@
+"""The view of an execution of a definition: its steps, the states of its nodes, its tokens, as they were after any event of its log.
+
+Everything that people are shown of such an execution is read from one view: lists of steps, pictures, counters. The view is made by replaying the log to
+that event over the definition that it names. Nothing is evaluated, and nothing is needed but the log: what a step was done by then stands in it, so a view
+does not depend on the tools, kinds of steps or policies that are known where it is made.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import values, views
+from perdure.core.errors import Diverged, ErrorInfo, NotReplayable
+from perdure.core.execution import Execution
+from perdure.core.loop_iterations import is_in_trimmed_iteration
+from perdure.core.operation_state import PendingOperation, SettledOperation
+from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, SpawnOperation, awaits_approval, operation_target
+from perdure.core.paths import UNDO, Key, Path, path_text
+from perdure.core.replay import LoadBlob, replay_program
+from perdure.core.views import StepState, StepView
+from perdure.definitions.graph.graph_picture import PictureState
+from perdure.definitions.graph.graph_run import Passage, PassageRecord
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.definitions.graph.instance import GraphProgram
+from perdure.definitions.graph.ir import IR, GraphNode
+from perdure.definitions.graph.plan import GraphPlan, takes_edge
+from perdure.definitions.graph.step_kind import Kind
+from perdure.definitions.graph.token_walk import NodeSettled, TokenWalk
+
+NO_TARGET = frozenset(("approve", "sleep", "set", "test", "if", "return", "fail", "do", "parallel", "race"))
+"""The verbs whose name says all that their operation says."""
+
+MOST_ACTIVE: tuple[StepState, ...] = ("performing", "ending", "retrying", "interrupted", "parked", "waiting", "waiting_approval")
+"""The states of what is open. What holds several that are open is in the first of these."""
+
+
+class TokenCounts(msgspec.Struct, frozen=True):
+    """How the tokens stood after event `number`: `counter` is the tokens on edges and the nodes at work, approvals that wait counted apart; for each join, by
+    which steps it was reached already; the keys that were applied, in their order; the open nodes by path; the results of steps by id.
+    """
+
+    number: int
+    counter: int
+    approvals: int
+    joins: dict[str, list[str]]
+    applied: list[str]
+    open: list[str]
+    outputs: dict[str, Any]
+
+
+class ExecutionView(msgspec.Struct, frozen=True):
+    """An execution after event `number` of its log.
+
+    `ir` is the definition by which it went on; `steps` are its operations and the nodes that have begun, in the order in which they began; `states` is how
+    each node stands, by id, of those that have begun more than once the passage that is open, or else the last; `taken` the numbers of the edges over which
+    tokens went.
+    """
+
+    number: int
+    ir: IR
+    steps: list[StepView]
+    states: dict[str, PictureState]
+    taken: frozenset[int]
+    tokens: TokenCounts
+
+
+def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator[LoadBlob, bytes, ExecutionView | None]:
+    """The view after event `number` of a log, counted from 1; None, if the execution has not begun by then.
+
+    What was asked for because of an event was written with it, so a view shows both or neither.
+
+    Raises:
+        NotReplayable: the log does not replay.
+    """
+    end = number
+    while end < len(events) and type(events[end]) in e.COMMAND_EVENTS:
+        end += 1
+    execution, instance = Execution(key), GraphProgram(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
+    instance.passages = PassageRecord()
+    try:
+        diverged = yield from replay_program(execution, events, instance, awake=True, until=end)
+        if isinstance(diverged, Diverged):
+            raise NotReplayable(key, number, diverged.diff)
+        return _ViewBuilder(execution, instance, number).made() if instance.is_begun else None
+    finally:
+        instance.close()
+
+
+class _Recorded(Mapping[str, Kind]):
+    """Every kind of steps, for a replay: what a step of it came to stands in the log."""
+
+    def __getitem__(self, name: str) -> Kind:
+        return _recorded(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@cache
+def _recorded(name: str) -> Kind:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError(f"a view performs nothing, and was to perform {name}")
+
+    return Kind(name, refuse)
+
+
+_AS_RECORDED = _Recorded()
+
+
+class _ViewBuilder:
+    """The making of one view."""
+
+    def __init__(self, execution: Execution, instance: GraphProgram, number: int) -> None:
+        assert instance.passages is not None
+        self.execution, self.instance, self.number = execution, instance, number
+        self.plan: GraphPlan = instance.plan
+        self.walk: TokenWalk = instance.walk
+        self.passages = {path: one for path, one in instance.passages.known.items() if not is_in_trimmed_iteration(path, execution.trimmed)}
+        self.is_over = execution.ended is not None or instance.ending.is_begun
+        self.open_under = _by_prefix(execution.open)
+
+    def made(self) -> ExecutionView:
+        """All of it."""
+        nodes = {path: self._passage(path, passage) for path, passage in self.passages.items()}
+        over = [one for one in self.walk.happened if isinstance(one, NodeSettled)]
+        taken = frozenset(edge for one in over for edge in self._taken(one))
+        return ExecutionView(self.number, self.plan.ir, self._steps(nodes), self._states(nodes), taken, self._tokens(nodes))
+
+    # nodes
+
+    def _passage(self, path: Path, passage: Passage) -> StepView:
+        """A node that has begun, as a step."""
+        own = self.execution.open.get(path)
+        known = own or self.execution.settled.get(path)
+        error = passage.error
+        if not passage.has_settled and isinstance(known, SettledOperation) and isinstance(known.outcome, Failure):
+            error = known.outcome.error
+        state, port = self._state(path, passage), passage.port or ""
+        return StepView(
+            path_text(path),
+            passage.node.kind,
+            "" if known is None else _target(passage.node, known.op),
+            state,
+            1 if known is None else known.attempt,
+            passage.began_at_s,
+            None if state in MOST_ACTIVE else self.execution.now_s if passage.ended_at_s is None else passage.ended_at_s,
+            None if own is None else own.due_s,
+            error,
+            "" if port in ("success", "skipped", "error") else port,
+        )
+
+    def _state(self, path: Path, passage: Passage) -> StepState:
+        inner = self.open_under.get(path, ())
+        is_wanted = path in self.walk.open and not self.is_over
+        if is_wanted or any(pending.grace_until_s is not None for pending in inner):
+            found = {views.pending_state(pending) for pending in inner}
+            return next((state for state in MOST_ACTIVE if state in found), "waiting")
+        if passage.error is not None:
+            return "failed"
+        if passage.port is not None:
+            return "skipped" if passage.port == "skipped" else "failed" if passage.port == "error" else "completed"
+        known = self.execution.settled.get(path)
+        return "abandoned" if known is not None and views.settled_state(known) == "abandoned" else "cancelled"
+
+    def _states(self, nodes: Mapping[Path, StepView]) -> dict[str, PictureState]:
+        """How each node stands that has something to tell, by id."""
+        states: dict[str, PictureState] = dict.fromkeys(self.plan.by_id, "not_taken") if self.is_over else {}
+        for frame in self.walk.frames():
+            states |= {self.plan.places[number].node.id: "not_taken" for number, arrivals in frame.arrivals.items() if arrivals.is_dead}
+        for path, step in nodes.items():
+            id, before = _id(path), states.get(_id(path))
+            if before not in MOST_ACTIVE or (step.state in MOST_ACTIVE and MOST_ACTIVE.index(step.state) < MOST_ACTIVE.index(before)):
+                states[id] = step.state
+        return states
+
+    # steps
+
+    def _steps(self, nodes: Mapping[Path, StepView]) -> list[StepView]:
+        """The nodes that have begun and the operations, in the order in which they began. Notes of the walk are left out, but for those that are open, or
+        work; their errors are those of what they stand beside."""
+        found = {path: (self.passages[path].number, 0, step) for path, step in nodes.items()}
+        operations: list[tuple[Path, PendingOperation | SettledOperation]] = [*self.execution.settled.items(), *self.execution.open.items()]
+        for path, known in operations:
+            if path in found:
+                continue
+            if isinstance(known, SettledOperation) and (error := _noted_error(path, known)) is not None:
+                path = _beside(path)
+                if path not in nodes and (node := self._node(path)) is not None:
+                    number, order, step = found.get(path) or (
+                        known.number,
+                        1,
+                        StepView(path_text(path), node.kind, "", "failed", 1, known.opened_at_s, known.at_s),
+                    )
+                    found[path] = number, order, msgspec.structs.replace(step, state="failed", error=error)
+            elif (shown := self._operation(path, known)) is not None:
+                found[path] = known.number, 1, shown
+        return [step for _, _, step in sorted(found.values(), key=lambda one: one[:2])]
+
+    def _operation(self, path: Path, known: PendingOperation | SettledOperation) -> StepView | None:
+        """An operation that is not a node's own, as a step: that of an item, of a turn, beside a node, or of an undo. None: it is not shown."""
+        node = None if path[0] == UNDO else self._node(path)
+        view, is_open = views.step_view(path, known), isinstance(known, PendingOperation)
+        if node is None:
+            return view if is_open or path == (UNDO,) or path[0] != UNDO or not _is_note(path) else None
+        if not _is_note(path):
+            return msgspec.structs.replace(view, kind=node.kind, target=_target(node, known.op))
+        return view if is_open or isinstance(known.op, CallOperation) or (isinstance(known.op, SpawnOperation) and known.op.awaited) else None
+
+    def _node(self, path: Path) -> GraphNode | None:
+        """The node to which an operation belongs: the innermost one in whose passage it lies."""
+        name = next((segment[0] for segment in reversed(path) if isinstance(segment, tuple) and segment[1] > 0), "")
+        place = self.plan.by_id.get(name)
+        return None if place is None else place.node
+
+    # tokens
+
+    def _taken(self, one: NodeSettled) -> Iterator[int]:
+        """The numbers of the edges over which a node that has settled led on."""
+        for number in self.plan.by_id[_id(one.path)].out:
+            edge = self.plan.edges[number]
+            if self.plan.places[edge.target].node.id in one.to and (one.chosen or takes_edge(edge.port, one.port)):
+                yield number
+
+    def _tokens(self, nodes: Mapping[Path, StepView]) -> TokenCounts:
+        places, edges, joins = self.plan.places, self.plan.edges, dict[str, list[str]]()
+        on_edges = [] if self.is_over else [edge for _, edge in self.walk.waiting()]
+        for edge in on_edges:
+            joins.setdefault(places[edges[edge].target].node.id, []).append(places[edges[edge].source].node.id)
+        is_open = [path for path, step in nodes.items() if step.settled_at_s is None]
+        around = {path[:end] for path in is_open for end in range(len(path))}
+        asked = [] if self.is_over else [path for path, pending in self.execution.open.items() if awaits_approval(pending.op)]
+        asking = {path[:end] for path in asked for end in range(len(path) + 1)}
+        working = [path for path in is_open if path not in around and path not in asking]
+        outputs = {id: output.value for id, output in self.instance.roots.outputs.items()}
+        shown = [path_text(path) for path in is_open]
+        return TokenCounts(self.number, len(on_edges) + len(working), len(asked), joins, self.walk.traced, shown, outputs)
+
+
+def _target(node: GraphNode, op: Operation) -> str:
+    return "" if isinstance(op, KeepOperation) or node.kind in NO_TARGET else operation_target(op)
+
+
+def _id(path: Path) -> str:
+    """The id of the node whose passage has this path."""
+    segment = path[-1]
+    return segment[0] if isinstance(segment, tuple) else str(segment)
+
+
+def _is_note(path: Path) -> bool:
+    """Whether the walk has noted this beside a node; a turn or an item is no note."""
+    return isinstance(path[-1], tuple) and path[-1][1] == 0
+
+
+def _beside(path: Path) -> Path:
+    """What a note stands beside."""
+    while path and _is_note(path):
+        path = path[:-1]
+    return path
+
+
+def _noted_error(path: Path, known: SettledOperation) -> ErrorInfo | None:
+    """The error that was noted at a path, if it was one and stands in the log itself."""
+    op = known.op
+    if path[0] != UNDO and _is_note(path) and isinstance(op, KeepOperation) and op.label == "error" and isinstance(op.value, bytes):
+        error: ErrorInfo = values.decode(op.value, ErrorInfo, "an error")
+        return error
+    return None
+
+
+def _by_prefix(open: Mapping[Path, PendingOperation]) -> dict[Path, list[PendingOperation]]:
+    """The open operations at or below each path."""
+    found: dict[Path, list[PendingOperation]] = {}
+    for path, pending in open.items():
+        for end in range(1, len(path) + 1):
+            found.setdefault(path[:end], []).append(pending)
+    return found

@@ -1,0 +1,186 @@
+"""Guarding: what a policy lets a definition do, held against it where something is about to be done. A refusal, and that a person is asked, are kept."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.code.approval import ApprovalRequest, ApprovalVerdict
+from perdure.code.child_executions import child_id
+from perdure.core import values
+from perdure.core.errors import ErrorInfo
+from perdure.core.operation_state import SettledOperation
+from perdure.core.operations import APPROVAL_WORKFLOW, Failure, KeepOperation, Operation, SpawnOperation
+from perdure.core.paths import Path, idempotency_key
+from perdure.definitions.graph.doing import VerbRun
+from perdure.definitions.graph.ir import GraphNode
+from perdure.definitions.graph.policy import NO_POLICY
+from perdure.definitions.graph.step_kind import Capabilities
+from perdure.definitions.graph.token_walk import Firing
+
+if TYPE_CHECKING:
+    from perdure.definitions.graph.instance import GraphProgram
+
+POLICY_NOTE = ("policy", 0)
+"""Where it is kept, beside what is about to be done, that a policy forbids it, or that a person is asked."""
+
+UNGUARDED_VERBS = frozenset(("approve", "listen", "emit", "sleep", "loop", "set", "test", "if", "parallel", "race", "do", "return", "fail"))
+"""The verbs that use no tool and are of no kind that an engine is given."""
+
+VERBS_OF_NO_KIND = UNGUARDED_VERBS | {"tool", "call"}
+"""The verbs of whose kind nothing is stated but by a policy."""
+
+
+def check_start(run: "GraphProgram") -> Failure | None:
+    """Why an execution may not begin, if it may not."""
+
+    def judge() -> KeepOperation | None:
+        if run.workflow.policy is not NO_POLICY:
+            verdict = run.workflow.policy.judge("start", {**_facts(run), "input": run.roots.root("input")})
+            if verdict.deny:
+                raise run.failure(f"{run.plan.ir.name} may not be started: {verdict.deny}", "Unauthorized")
+        return None
+
+    refused = run.log.judged((POLICY_NOTE,), judge)
+    return refused if isinstance(refused, Failure) else None
+
+
+def check_use(run: "GraphProgram", doing: VerbRun, go: Callable[[], None]) -> None:
+    """Go on with what a node is about to do, if it may; if a person is to be asked, once that one approves."""
+    if doing.node.kind in UNGUARDED_VERBS:
+        go()
+        return
+    kept = run.log.judged((*doing.path, POLICY_NOTE), lambda: _judge_use(run, doing))
+    if isinstance(kept, Failure):
+        doing.then(kept)
+    elif kept is None:
+        go()
+    else:
+        _ask_approval(run, doing, values.decode(run.log.raw(kept.value), ApprovalRequest, "what is asked"), go)
+
+
+def check_transition(run: "GraphProgram", firing: Firing, taken: Sequence[int]) -> Failure | None:
+    """Why a node may not lead on by these edges, if it may not."""
+    refused = run.log.judged((*firing.path, POLICY_NOTE), lambda: _judge_transition(run, firing, taken))
+    return refused if isinstance(refused, Failure) else None
+
+
+def _facts(run: "GraphProgram") -> dict[str, Any]:
+    key, ir = run.execution.key, run.plan.ir
+    return {"workflow": ir.name, "version": ir.version, "tenant": key.tenant, "id": key.id}
+
+
+def check_without_person(run: "GraphProgram", tool: str, given: Any, node: GraphNode | None = None) -> None:
+    """Hold what undoes a node, or is told of a failure, against the policy. Nobody is asked then, so what a person would be asked before is refused.
+
+    Raises:
+        Failure: it may not be used.
+    """
+    facts = {**_facts(run), "step": "" if node is None else node.id, "kind": "tool", "tool": tool}
+    if run.workflow.policy is not NO_POLICY and _approval_question(run, facts, lambda: given):
+        raise run.failure(
+            f"{facts['step'] or 'on_failure'} may not use {tool}: a person is to be asked before, who is not while things are undone", "Unauthorized"
+        )
+
+
+def _judge_use(run: "GraphProgram", doing: VerbRun) -> KeepOperation | None:
+    node = doing.node
+    if run.workflow.policy is NO_POLICY and node.kind in VERBS_OF_NO_KIND:
+        return None
+    facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": _tool_of_node(node)}
+
+    def given() -> Any:
+        return None if node.input is None else run.evaluated(node.input, doing.names, may_have_secrets=True)
+
+    asks = _approval_question(run, facts, given)
+    if not asks:
+        return None
+    details = {"step": node.id, "tool": facts["tool"], "kind": node.kind, "input": given()}
+    return KeepOperation(values.encode(ApprovalRequest(asks, details), "what is asked", doing.path), label="policy")
+
+
+def _approval_question(run: "GraphProgram", facts: dict[str, Any], given: Callable[[], Any]) -> str:
+    """What a person is asked before something is used; empty, if it may be used at once.
+
+    Raises:
+        Failure: it may not be used.
+    """
+    policy, step, tool = run.workflow.policy, facts["step"] or "on_failure", facts["tool"]
+    asks = ""
+    for one in _capabilities(run, facts):
+        if one.allowed_tools is not None and tool and tool not in one.allowed_tools:
+            allowed = ", ".join(one.allowed_tools) or "none"
+            raise run.failure(f"{step} tried to use {tool!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+        if one.requires_approval:
+            asks = f"May {step} use {tool or facts['kind']}?"
+    if policy is NO_POLICY:
+        return asks
+    verdict = policy.judge("tool", {**facts, "input": given()})
+    if verdict.deny:
+        raise run.failure(f"{step} may not use {tool or facts['kind']}: {verdict.deny}", "Unauthorized")
+    return verdict.ask or asks
+
+
+def _tool_of_node(node: GraphNode) -> str:
+    """The tool, the workflow, or the type of work that a node uses; empty, if it is of a kind that uses none."""
+    match node.kind, node.config:
+        case "tool" | "call" | "task", str(name):
+            return name
+        case "call", {"target": name}:
+            return str(name)
+        case "task", {"type": name}:
+            return str(name)
+    return ""
+
+
+def _capabilities(run: "GraphProgram", facts: dict[str, Any]) -> Iterator[Capabilities]:
+    """What is stated of a step: of its kind, where that is one that the engine was given, and by the policy."""
+    name = facts["tool"] if facts["kind"] == "task" else facts["kind"]
+    if facts["kind"] not in VERBS_OF_NO_KIND and (kind := run.workflow.kinds.get(name)) is not None:
+        yield kind.capabilities
+    yield from run.workflow.policy.of(facts)
+
+
+def _judge_transition(run: "GraphProgram", firing: Firing, taken: Sequence[int]) -> KeepOperation | None:
+    node, places = firing.place.node, run.plan.places
+    if not taken or (run.workflow.policy is NO_POLICY and node.kind in VERBS_OF_NO_KIND):
+        return None
+    facts = {**_facts(run), "step": node.id, "kind": node.kind, "tool": _tool_of_node(node)}
+    targets = [places[run.plan.edges[edge].target].node for edge in taken]
+    for one in _capabilities(run, facts):
+        if one.max_fanout is not None and len(targets) > one.max_fanout:
+            why = f"{node.id} leads to {len(targets):,} steps at once, and at most {one.max_fanout:,} are allowed"
+            raise run.failure(why, "exceeded_max_fanout")
+        for target in targets:
+            if one.can_emit_to is not None and not {target.id, target.kind} & set(one.can_emit_to):
+                allowed = ", ".join(one.can_emit_to) or "none"
+                raise run.failure(f"{node.id} tried to go on to {target.id!r}, which is unauthorized; allowed are {allowed}", "Unauthorized")
+    for target in targets if run.workflow.policy is not NO_POLICY else ():
+        verdict = run.workflow.policy.judge("transition", {**facts, "to": target.id, "to_kind": target.kind})
+        if verdict.deny:
+            raise run.failure(f"{node.id} may not lead to {target.id}: {verdict.deny}", "Unauthorized")
+    return None
+
+
+def _ask_approval(run: "GraphProgram", doing: VerbRun, request: ApprovalRequest, go: Callable[[], None]) -> None:
+    path: Path = (*doing.path, ("approval", 0))
+
+    def made() -> Operation:
+        return SpawnOperation(APPROVAL_WORKFLOW, child_id(idempotency_key(run.execution.key, path)), 1, values.encode(((request,), {}), "what is asked", path))
+
+    def decided(settlement: SettledOperation) -> None:
+        how = run.log.result(settlement)
+        if isinstance(how, Failure):
+            doing.then(how)
+            return
+        verdict: ApprovalVerdict = values.decode(how.output.raw, ApprovalVerdict, "the verdict of", path)
+        if verdict.approved:
+            go()
+            return
+        last = verdict.votes[-1] if verdict.votes else None
+        by = f" by {last.by}{f': {last.comment}' if last.comment else ''}" if last else ""
+        doing.then(Failure("fatal", 1, ErrorInfo("NotApproved", f"what {doing.node.id} was about to do was not approved{by}")))
+
+    op = run.log.attempted(path, made)
+    if isinstance(op, Failure):
+        doing.then(op)
+    else:
+        run.log.wait(path, decided)

@@ -1,0 +1,159 @@
+"""Patches: a live execution goes on by another definition. Its state is then what walking all that has happened over the new plan comes to.
+
+So what has not begun may be changed in any way; what has begun stays as it is, or the patch is refused. An edge that is new behind a node that has
+settled is taken by the port by which that settled.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.core.errors import BadDefinition, BadValue
+from perdure.core.paths import Path
+from perdure.definitions.format.compiler import compile_definition
+from perdure.definitions.graph.bodies import BlockRun
+from perdure.definitions.graph.ir import GraphNode
+from perdure.definitions.graph.plan import GraphPlan, PlannedNode
+from perdure.definitions.graph.token_walk import Firing, Frame, NodeSettled, PassageBegan, PassageDropped, TokenWalk
+
+if TYPE_CHECKING:
+    from perdure.definitions.graph.instance import GraphProgram
+
+
+class PatchMismatch(Exception):  # a reason, on its way to who asked
+    """What has happened does not fit a plan."""
+
+
+def patch_problems(run: "GraphProgram", definition: bytes) -> tuple[str, ...]:
+    """Why an execution can't go on by another definition; empty, if it can."""
+    try:
+        plan = GraphPlan(compile_definition(msgspec.json.decode(definition)))
+    except (BadDefinition, BadValue, msgspec.DecodeError) as error:
+        return (f"it is no valid definition: {error}",)
+    if plan.ir.name != run.plan.ir.name:
+        return (f"it is called {plan.ir.name}, and the execution is one of {run.plan.ir.name}",)
+    if not run.walk.is_whole:
+        return ("a loop without end has forgotten its turns, so what has begun can't be told any more; start another execution on the new definition",)
+    complaints = tuple(_changed_nodes(run, plan))
+    if complaints:
+        return complaints
+    try:
+        _ = walk_over_plan(run.walk, plan)
+    except PatchMismatch as error:
+        return (str(error),)
+    return ()
+
+
+def apply_patch(run: "GraphProgram", plan: GraphPlan) -> None:
+    """Go on by another plan, which fits."""
+    before, after = run.walk, walk_over_plan(run.walk, plan)
+    for path, firing in after.open.items():
+        known = before.open.get(path)
+        if known is not None:  # who performs it holds on to it
+            known.frame, known.place, known.error = firing.frame, firing.place, firing.error
+            after.open[path] = known
+    turns = {frame.path: frame for frame in before.frames() if frame.stay is not None}
+    for frame in after.frames():
+        if frame.stay is not None and (turned := turns.get(frame.path)) is not None and turned.stay is not None:
+            frame.scope, frame.stay.scope, frame.stay.tick = turned.scope, turned.stay.scope, turned.stay.tick
+        if isinstance(frame.block, BlockRun) and frame.stay is None:
+            frame.block.frame, frame.block.region = frame, frame.region
+    begun = {one.path for one in before.happened if isinstance(one, NodeSettled)} | before.open.keys()
+    after.ready = type(after.ready)(firing for firing in after.ready if firing.path not in begun)
+    after.ready.extendleft(reversed([firing for firing in before.ready if firing.path in after.open]))
+    after.hops, after.trace, after.traced, after.left = before.hops, before.trace, before.traced, before.left
+    run.plan, run.walk = plan, after
+
+
+def walk_over_plan(walk: TokenWalk, plan: GraphPlan) -> TokenWalk:
+    """All that has happened in a walk, over another plan.
+
+    Raises:
+        Unfit: something of it can't happen there.
+    """
+    after = TokenWalk(plan)
+    after.hops_max = max(walk.hops_max, walk.hops * 2 + 1)
+    frames: dict[Path, Frame] = {}
+    for one in walk.happened:
+        match one:
+            case PassageBegan():
+                around = None if one.around is None else _frame_at(after, frames, one.around)
+                frames[one.path] = after.begin(_region_of(plan, one), around, one.path, one.scope, one.what)
+            case NodeSettled(path):
+                firing = after.open.get(path)
+                if firing is None:
+                    raise PatchMismatch(f"{_node_id(path)} has settled, and would not have been reached; leave the way to it as it is")
+                after.settle(firing, _edges_taken(after, firing, one), one.port, one.chosen, one.error)
+            case PassageDropped(path):
+                after.drop(_frame_at(after, frames, path))
+    left = [_node_id(path) for path in walk.open if path not in after.open]
+    if left:
+        raise PatchMismatch(f"{left[0]} goes on, and would not have been reached; leave the way to it as it is")
+    after.hops_max = plan.ir.limits.max_hops
+    after.passed_by.clear()  # what was passed by in the past reads as it did
+    return after
+
+
+def _region_of(plan: GraphPlan, one: PassageBegan) -> int:
+    if not one.block:
+        return 0
+    bodies = plan.by_id[one.block].node.bodies
+    return bodies[one.body] if 0 <= one.body < len(bodies) else int(plan.by_id[one.block].node.on_error)
+
+
+def _frame_at(walk: TokenWalk, frames: Mapping[Path, Frame], path: Path) -> Frame:
+    if path in frames:
+        return frames[path]
+    for frame in walk.frames():
+        if frame.path == path:
+            return frame
+    raise PatchMismatch("a turn goes on that would not have begun; leave the loop as it is")
+
+
+def _edges_taken(walk: TokenWalk, firing: Firing, one: NodeSettled) -> list[int]:
+    """The edges by which a node that has settled leads on in another walk: by its port, or to where it chose."""
+    if not one.chosen:
+        return list(walk.by_port(firing, one.port))
+    found: dict[str, int] = {}
+    plan = walk.plan
+    for number in firing.place.out:
+        found.setdefault(plan.places[plan.edges[number].target].node.id, number)
+    return [found[id] for id in one.to if id in found]
+
+
+def _changed_nodes(run: "GraphProgram", plan: GraphPlan) -> Iterator[str]:
+    """What of a plan changes what has begun."""
+    walk = run.walk
+    begun = {_node_id(one.path) for one in walk.happened if isinstance(one, NodeSettled)} | {_node_id(path) for path in walk.open}
+    for id in sorted(begun):
+        before, after = run.plan.by_id[id], plan.by_id.get(id)
+        if after is None:
+            yield f"{id} has begun, and can't be removed"
+        elif _fixed_parts(before.node) != _fixed_parts(after.node):
+            yield f"{id} has begun, and can't be changed; add a step behind it, or fork the execution from there"
+        elif ways := _incoming_ways(plan, after) - _incoming_ways(run.plan, before):
+            source, _ = min(ways)
+            yield f"{id} has begun, so {source} can't lead to it any more; let it lead to another step"
+        elif gone := _incoming_ways(run.plan, before) - _incoming_ways(plan, after):
+            source, _ = min(gone)
+            yield f"{id} has begun, and {source} led to it; leave that way as it is"
+
+
+def _fixed_parts(node: GraphNode) -> GraphNode:
+    """What must stay of a node that has begun: all but where it stands among the others, and where it leads."""
+    rules = tuple(msgspec.structs.replace(rule, edges=(), on_max=()) for rule in node.rules)
+    bodies = tuple(0 for _ in node.bodies)
+    on_error = 0 if isinstance(node.on_error, int) else node.on_error
+    return msgspec.structs.replace(node, region=0, rules=rules, choose=(), default=(), bodies=bodies, on_error=on_error, pointer="", name="")
+
+
+def _incoming_ways(plan: GraphPlan, place: PlannedNode) -> set[tuple[str, str]]:
+    """By which nodes and ports a node is led to; not back."""
+    return {(plan.places[plan.edges[number].source].node.id, plan.edges[number].port) for number in place.incoming}
+
+
+def _node_id(path: Path) -> str:
+    """The id of the node whose path it is."""
+    segment = path[-1]
+    return segment[0] if isinstance(segment, tuple) else str(segment)

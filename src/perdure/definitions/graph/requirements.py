@@ -1,0 +1,102 @@
+"""What has to be there so that a definition can be run to its end: tools, other definitions, what does the work of a kind of steps.
+
+Each is a *capability*, by name: ``tool:charge``, ``tool:charge@2`` (of this version), ``kind:http``, ``definition:refund``. An execution needs some, an engine
+has some, and it takes the executions whose needs it has. A tool without a version fits whatever the execution needs no version of.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from perdure.definitions.format.verb_shapes import transform_source
+from perdure.definitions.graph.ir import IR, GraphNode
+
+if TYPE_CHECKING:
+    from perdure.definitions.graph.graph_workflow import GraphWorkflow
+
+BUILTIN_VERBS = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
+"""The verbs that take nothing that a definition has to be given: Perdure does them itself, or whoever serves a queue."""
+
+
+class Requirement(NamedTuple):
+    """One thing that is needed: what it is, what it is called, and by which step; of what is called when all has failed, that has no id.
+
+    An extra is one of the package, which a kind takes."""
+
+    what: Literal["tool", "workflow", "kind", "extra"]
+    name: str
+    id: str
+
+
+def requirements_of(ir: IR) -> Iterator[Requirement]:
+    """All that a definition needs, step by step."""
+    for node in ir.nodes:
+        yield from _node_requirements(node)
+        if (source := transform_source(node.transform)) is not None:
+            yield Requirement("kind", source[0], node.id)
+        if node.undo is not None:
+            yield Requirement("tool", node.undo.tool, node.id)
+    if ir.on_failure.call:
+        yield Requirement("workflow", ir.on_failure.call.partition("@")[0], "")
+
+
+def _node_requirements(node: GraphNode) -> Iterator[Requirement]:
+    if node.kind == "tool":
+        yield Requirement("tool", str(node.config), node.id)
+    elif node.kind == "call":
+        target = _target(node.config)
+        yield Requirement("tool", target, node.id) if target.startswith("py:") else Requirement("workflow", target.partition("@")[0], node.id)
+    elif node.kind not in BUILTIN_VERBS:
+        yield Requirement("kind", node.kind, node.id)
+
+
+def _target(config: Any) -> str:
+    return str(config["target"] if isinstance(config, Mapping) else config)
+
+
+AGENT_VERBS = ("agent", "agent_message")
+"""The verbs that a workflow of their own does, unless something stands in for them."""
+
+
+def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
+    """What an engine has for the executions of a workflow that it was given, of whose kinds of steps these can be used."""
+    versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
+    names = (("tool", workflow.tools), ("kind", (*kinds, *AGENT_VERBS)), ("definition", workflow.family))
+    return frozenset(map(_on_one_line, (*versions, *(f"{what}:{name}" for what, known in names for name in known))))
+
+
+def required_capabilities(workflow: "GraphWorkflow", ir: IR) -> frozenset[str]:
+    """What the executions of a definition need, with the versions that tools have in `workflow`. What is imported by name is not among it."""
+    agents = (node for node in ir.nodes if node.kind == "agent" and isinstance(node.config, Mapping))
+    theirs = (Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
+    return frozenset(_on_one_line(name) for need in (*requirements_of(ir), *theirs) if (name := _capability(workflow, need)))
+
+
+def _on_one_line(capability: str) -> str:
+    """A capability as a line of the name of a program."""
+    return capability.replace("\n", "\\n")
+
+
+def _capability(workflow: "GraphWorkflow", need: Requirement) -> str:
+    if need.name.startswith("py:"):
+        return ""
+    if need.name in workflow.tools and need.what in ("tool", "workflow"):
+        version = workflow.tools[need.name].version
+        return f"tool:{need.name}" if version is None else f"tool:{need.name}@{version}"
+    if need.what == "workflow":
+        return f"definition:{need.name}" if need.name in workflow.family else ""  # code is started by its name, wherever it is
+    return f"kind:{need.name}" if need.what == "kind" or need.name in workflow.kinds else f"tool:{need.name}"
+
+
+def pinned_tool_versions(before: frozenset[str], now: frozenset[str]) -> frozenset[str]:
+    """What an execution needs `now`, by the versions of tools that it has needed `before`."""
+    kept = {_unversioned(one): one for one in before}
+    return frozenset(kept.get(_unversioned(one), one) for one in now)
+
+
+def _unversioned(capability: str) -> str:
+    return capability.partition("@")[0] if capability.startswith("tool:") else capability
+
+
+def capabilities_text(lacking: Iterable[str]) -> str:
+    """Capabilities that are not there, in words: ``tool charge, kind http``."""
+    return ", ".join(one.replace(":", " ", 1) for one in sorted(lacking))

@@ -1,0 +1,214 @@
+"""Nursery: the engine's side of the process that forks keepers. There is one in each process that runs commands, from the first one on.
+
+Conversation: the engine's side of what is said with a keeper. When it is over, however that came, no process of the command is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.definitions.kinds.bash.command_supervisor import GIVE_UP_S, GRACE_S, LENGTH_BYTES
+from perdure.definitions.kinds.bash.fork_server import FORK_REQUEST
+
+SEND_S, END_S, ENDING_S = 10.0, 10.0, 0.2
+SAID_BYTES_MAX = 1 << 20
+ENVIRONMENT_PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What Python itself may need of the environment."""
+
+SOURCE_DIRECTORY = str(Path(__file__).parents[4])
+FORK_SERVER_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from perdure.definitions.kinds.bash.fork_server import run_fork_server; run_fork_server(sys.argv[2:])"
+
+
+class ForkServerClient:
+    """A process that forks keepers, for this process."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(SEND_S)
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-X",
+                    "utf8",
+                    "-I",
+                    "-S",
+                    "-c",
+                    FORK_SERVER_PROGRAM,
+                    json.dumps([SOURCE_DIRECTORY, *sys.path]),
+                    str(theirs.fileno()),
+                    str(self.owner),
+                ],
+                env={name: os.environ[name] for name in ENVIRONMENT_PASSED_ON if name in os.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # what a terminal says to the engine is for the engine
+            )
+
+        assert self._process.stderr is not None
+        self._stderr = self._process.stderr
+        os.set_blocking(self._stderr.fileno(), False)
+
+    def begin(self) -> socket.socket:
+        """Have a keeper forked; return the socket on which it is asked.
+
+        Raises:
+            OSError: the process has ended.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self._socket, [FORK_REQUEST], [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        ours.setblocking(False)
+        return ours
+
+    def failure(self) -> tuple[int, str] | None:
+        """The exit code and the error output of the process, if it has ended by itself."""
+        try:
+            code = self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            return None
+        return (code, self._said()) if code >= 0 else None
+
+    def _said(self) -> str:
+        return (self._stderr.read(SAID_BYTES_MAX) or b"").decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Wait until its last keeper has ended."""
+        self._socket.close()
+        if self.owner == os.getpid():
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)
+        self._stderr.close()
+
+
+_lock = threading.Lock()
+_fork_servers: list[ForkServerClient] = []
+
+
+def fork_supervisor() -> socket.socket:
+    """Have a keeper forked; return the socket on which it is asked. The process that does it is started if it does not run."""
+    with _lock:
+        if _fork_servers and _fork_servers[0].owner == os.getpid():
+            with suppress(OSError):  # it was killed
+                return _fork_servers[0].begin()
+        stop_fork_server()
+        _fork_servers.append(ForkServerClient())
+        return _fork_servers[0].begin()
+
+
+def fork_server_failure() -> tuple[int, str] | None:
+    """The exit code and the error output of the process, if it has ended by itself."""
+    with _lock:
+        last = _fork_servers[0] if _fork_servers and _fork_servers[0].owner == os.getpid() else None
+    return None if last is None else last.failure()
+
+
+def stop_fork_server() -> None:
+    """End the process, when its last keeper has ended. The next command starts another one."""
+    while _fork_servers:
+        _fork_servers.pop().close()
+
+
+atexit.register(stop_fork_server)
+
+
+T = TypeVar("T")
+
+CHUNK_BYTES = 1 << 18
+ATTEMPTS_MAX = 3
+MORE_S = 5.0
+"""How much longer than it may take a keeper is waited for that ends a command."""
+
+
+async def run_supervised(asked: Mapping[str, Any], shown: Callable[[Any], None]) -> dict[str, Any]:
+    """Ask a keeper, and wait for its answer; `shown` is given the progress that it tells of. An empty answer says that the keeper was killed.
+
+    Who is cancelled meanwhile waits until the command is ended; cancelled again, it does not, and the command is ended all the same.
+    """
+    raw = json.dumps(asked).encode()
+    for _ in range(ATTEMPTS_MAX):
+        if (answer := await _supervised_attempt(len(raw).to_bytes(LENGTH_BYTES, "big") + raw, shown)) is not None:
+            return answer
+    return {}
+
+
+async def _supervised_attempt(raw: bytes, shown: Callable[[Any], None]) -> dict[str, Any] | None:
+    """One keeper's answer; None if it was killed before it has started anything."""
+    control, answer, rest = fork_supervisor(), None, b""
+    try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it was killed, or has said already why it will not
+            await _send(control, raw)
+        while some := await _receive(control):
+            *lines, rest = (rest + some).split(b"\n")
+            for line in lines:
+                answer = json.loads(line)
+                if "progress" in answer:
+                    shown(answer.pop("progress"))
+                if answer:
+                    return dict(answer)
+        return answer
+    except BaseException:
+        await _stop_supervisor(control)
+        raise
+    finally:
+        control.close()
+
+
+async def _stop_supervisor(control: socket.socket) -> None:
+    """Tell a keeper that nobody wants the result any more, and wait until it has ended everything."""
+    with suppress(OSError):
+        control.shutdown(socket.SHUT_WR)
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(GRACE_S + GIVE_UP_S + MORE_S):
+            while await _receive(control):
+                pass
+
+
+async def _send(control: socket.socket, raw: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_sendall(control, raw)
+    except NotImplementedError:
+        await _in_thread(lambda: _blocking(control, lambda: control.sendall(raw)))
+
+
+async def _receive(control: socket.socket) -> bytes:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.sock_recv(control, CHUNK_BYTES)
+    except NotImplementedError:
+        return await _in_thread(lambda: _blocking(control, lambda: control.recv(CHUNK_BYTES)))
+    except ConnectionResetError:
+        return b""
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """For event loops without sockets, as that of virtual time is, in which what runs in a thread takes no time."""
+    return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def _blocking(control: socket.socket, work: Callable[[], T]) -> T:
+    control.setblocking(True)
+    try:
+        return work()
+    finally:
+        control.setblocking(False)

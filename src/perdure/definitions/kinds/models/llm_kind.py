@@ -1,0 +1,123 @@
+"""The kind ``llm``: a step that sends one request to a model. What does not fit is asked for again by the step, in a further call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.core.errors import Fatal
+from perdure.definitions.graph.step_kind import Kind, KindResult, Limit
+from perdure.definitions.kinds.deployment import Deployment
+from perdure.definitions.kinds.models.model_client import send_model_request
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest
+
+DEFAULT_MODEL = "default"
+"""The model of a step that names none."""
+
+TIMEOUT = "10m"
+
+EXAMPLE = """
+perdure: 1
+name: sort
+input: {text: {type: string, default: It crashes when I press Save}}
+steps:
+  - id: classify
+    llm:
+      model: small
+      system: You sort what customers write.
+      prompt: "Classify: @{input.text}"
+      schema: {label: {enum: [bug, question]}, confidence: {type: number}}
+output: {label: "@classify.label", tokens: "@steps.classify.output.meta.usage.input_tokens"}
+"""
+
+
+def llm_kind(deployment: Deployment) -> Kind:
+    """The kind, for what models a deployment has."""
+
+    async def run(config: dict[str, Any], input: Any = None, env: Any = None) -> KindResult:
+        wanted = step_request(config, input)
+        return step_result(await send_model_request(wanted, deployment), wanted)
+
+    return Kind(
+        "llm",
+        run,
+        title="Ask a model",
+        summary="One request to a language model; with a schema the answer is data that fits it, and what does not fit is asked for again.",
+        icon="sparkles",
+        limits=(
+            Limit("timeout", TIMEOUT, None, "the try fails, and is made again as `retry` says"),
+            Limit("repairs", "1", None, "the step fails with BadAnswer, which lists what does not fit"),
+        ),
+        idempotency="yes: asking again changes nothing, and costs again; the key goes along as Idempotency-Key",
+        check=_check,
+        timeout=TIMEOUT,
+        extra="agents",
+        example=EXAMPLE,
+    )
+
+
+def step_request(config: dict[str, Any], input: Any = None) -> ChatRequest:
+    """The request that a step's config is: earlier messages, the prompt with the step's input behind it, and what came of it so far.
+
+    Raises:
+        Fatal: it is none.
+    """
+    said = config.get("messages") or []
+    if not isinstance(said, list):
+        raise Fatal("messages of an llm step are none: they are a list of {role: user or assistant, text: …}")
+    messages = [_message(one, index) for index, one in enumerate(said)]
+    prompt = "\n\n".join(_text(one) for one in (config.get("prompt"), input) if one is not None)
+    if prompt:
+        messages.append(ChatMessage("user", prompt))
+    for one in config.get("repair") or ():
+        messages += _repair(str(one["answer"]), str(one["wrong"]))
+    if not messages or messages[-1].role != "user":
+        raise Fatal("nothing is asked of the model: an llm step has a prompt, or messages of which the last is a user's")
+    try:
+        return ChatRequest(
+            model=str(config.get("model") or DEFAULT_MODEL),
+            messages=tuple(messages),
+            system=_text(config.get("system") or ""),
+            schema=config.get("schema"),
+            temperature=msgspec.convert(config.get("temperature"), float | None),
+            max_tokens=msgspec.convert(config.get("max_tokens"), int | None),
+        )
+    except msgspec.ValidationError as error:
+        raise Fatal(f"temperature and max_tokens of an llm step are numbers: {error}") from None
+
+
+def _message(given: Any, index: int) -> ChatMessage:
+    match given:
+        case {"role": "user" | "assistant" as role, "text": text} | {"role": "user" | "assistant" as role, "content": text}:
+            return ChatMessage(role, _text(text))
+    raise Fatal(f"messages[{index}] of an llm step is none: a message is {{role: user or assistant, text: …}}")
+
+
+def _repair(answer: str, wrong: str) -> list[ChatMessage]:
+    """What the model said, and what is wrong with that."""
+    asked = ChatMessage("user", f"That does not fit what was asked for: {wrong}. Answer again, completely, with data that fits the schema and nothing else.")
+    return [ChatMessage("assistant", answer), asked] if answer.strip() else [asked]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def step_result(answer: ChatAnswer, wanted: ChatRequest) -> KindResult:
+    """An answer as the result of a step, and what it came by. With a schema it is the data; what was to be data and is none stands in ``meta.text``."""
+    usage = {name: getattr(answer.usage, name) for name in answer.usage.__struct_fields__}
+    meta: dict[str, Any] = {
+        "llm": {"model": answer.model, "temperature": wanted.temperature, "provider": answer.provider, "name": wanted.model},
+        "finish": answer.finish,
+        "usage": usage,
+    }
+    if wanted.schema is None:
+        return KindResult({"text": answer.text, "finish": answer.finish, "model": answer.model, "usage": usage}, meta)
+    return KindResult(answer.data, {**meta, "text": answer.text} if answer.text else meta)
+
+
+def _check(config: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(config, dict) and config.get("prompt") is None and not config.get("messages"):
+        yield "", "nothing is asked: say a prompt, or messages"

@@ -1,0 +1,79 @@
+"""Failing: what an error of a provider comes to: whether asking again may help, and when at the earliest.
+
+Fatal             asking again is useless
+├── ModelRejected   the provider does not take the request: its key, its form, what it asks for; or the account has no credit
+│   └── ContextTooLong  ... because it is longer than the model can read
+└── UnknownModel    nothing here is called so
+RetryAfter
+└── ModelBusy       too many requests, or too many for the provider: it said when to come again
+ModelUnavailable    the provider failed, did not answer in time, or answered what can't be read
+"""
+
+from __future__ import annotations
+
+from perdure.core.errors import Fatal, RetryAfter
+
+RETRY_AFTER_S_MAX = 86_400.0
+"""How long a provider may ask to wait; what asks for more is taken as this."""
+
+
+class ModelRejected(Fatal):
+    """The provider does not take the request, and would not the next time."""
+
+
+class ContextTooLong(ModelRejected):
+    """The request is longer than the model can read."""
+
+
+class UnknownModel(Fatal):
+    """Nothing where this runs is called so."""
+
+
+class ModelBusy(RetryAfter):
+    """The provider has too much to do, and said when to come again."""
+
+
+class ModelUnavailable(Exception):
+    """The provider failed, can't be reached, did not answer in time, or answered what can't be read; the next try may succeed."""
+
+
+def provider_error(error: Exception, name: str, key: str) -> Exception:
+    """What an error of the library that asks comes to, for the model called `name`. The `key` stands in no message."""
+    from pydantic_ai import exceptions as library
+
+    text = _text(error, key)
+    match error:
+        case library.ModelContextWindowExceededError():
+            return ContextTooLong(f"{name}: the request is longer than the model can read: {text}; send less, or use a model that reads more")
+        case library.ModelAuthenticationError():
+            return ModelRejected(f"{name}: the provider refuses the key, or what it may do: {text}; look at the secret that the model's entry names")
+        case library.ModelNotFoundError():
+            return ModelRejected(f"{name}: the provider has no such model, or no such address: {text}; look at model, provider and base_url of its entry")
+        case library.ModelQuotaExceededError():
+            return ModelRejected(f"{name}: the account has no credit left: {text}; top it up, and retry the execution")
+        case library.ModelHTTPError(status_code=status) if status in (408, 409, 429) or status >= 500:
+            return _later(f"{name}: the provider answered {status}: {text}", error.retry_after)
+        case library.ModelRequestRejectedError() | library.ModelHTTPError() | library.UserError():
+            return ModelRejected(f"{name}: the request was not taken: {text}")
+        case library.ModelAPIError():
+            return _later(f"{name}: {text}", error.retry_after)
+        case library.UnexpectedModelBehavior():
+            return ModelUnavailable(f"{name}: the provider's answer can't be read: {text}")
+        case TypeError() | AttributeError() | ValueError() | LookupError() | RecursionError():  # what the library makes of an answer that is nothing like one
+            return ModelUnavailable(f"{name}: the provider's answer can't be read: {type(error).__name__}: {text}")
+    return error
+
+
+def _later(text: str, after_s: float | None) -> Exception:
+    if after_s is None or not after_s >= 0:
+        return ModelUnavailable(text)
+    return ModelBusy(min(after_s, RETRY_AFTER_S_MAX), f"{text}; it asks to be asked again after {after_s:g} s")
+
+
+def _text(error: Exception, key: str) -> str:
+    """What an error says, as the provider said it where it did; never the key, and no more than people read."""
+    body = getattr(error, "body", None)
+    said = body.get("error", body) if isinstance(body, dict) else body
+    text = str(said["message"]) if isinstance(said, dict) and said.get("message") else str(error)
+    shown = text if len(text) <= 1_000 else f"{text[:1_000]}… ({len(text):,} characters)"
+    return shown.replace(key, "***") if key else shown

@@ -1,0 +1,94 @@
+"""Sources: where a model is asked, by the name that definitions use. A deployment says it, in a file ``models.yaml`` or in code; no definition can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.core.errors import BadValue
+from perdure.definitions.format.document_parser import parse_document
+from perdure.definitions.kinds.models.model_errors import UnknownModel
+
+Provider = Literal["openai", "openai-chat", "anthropic"]
+
+API_KEY_VARIABLES: dict[str, str] = {"openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+"""The providers, and the secret in which the key for each is unless a source says otherwise."""
+
+
+class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a model costs, in US dollars per million tokens. Tokens read from or written to the cache cost as other input unless it is said."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class ModelSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a model is asked.
+
+    `provider` is the protocol: ``openai`` is OpenAI's Responses API, ``openai-chat`` its Chat Completions API, which most other servers speak too,
+    ``anthropic`` Anthropic's Messages API. `base_url` is where that is served, if not at the vendor's. `key` names the secret with the key; empty: the
+    vendor's usual name, and none is needed where a `base_url` is said. `settings` are further settings of each request, such as ``top_p``.
+    """
+
+    provider: Provider
+    model: str
+    base_url: str = ""
+    key: str = ""
+    price: ModelPrice | None = None
+    settings: dict[str, Any] = {}
+
+
+def model_source(models: Mapping[str, Any], name: str) -> ModelSource:
+    """The source of a model: what `models` has under its name, or the vendor's own of ``vendor:model``.
+
+    Raises:
+        UnknownModel: there is none, or what stands there is none.
+    """
+    if name in models:
+        return _read(models[name], name)
+    provider, colon, model = name.partition(":")
+    if colon and model and provider in API_KEY_VARIABLES:
+        return ModelSource(provider, model)  # type: ignore[arg-type]  # it is one of them
+    known = ", ".join(sorted(models)) or "none"
+    raise UnknownModel(
+        f"there is no model {name!r} where this runs (there are: {known}); add it to the deployment's models (models.yaml), "
+        f"or name the vendor's own: {', '.join(f'{one}:MODEL' for one in API_KEY_VARIABLES)}"
+    )
+
+
+def _read(given: Any, name: str) -> ModelSource:
+    if isinstance(given, ModelSource):
+        return given
+    try:
+        return msgspec.convert(given, ModelSource)
+    except msgspec.ValidationError as error:
+        raise UnknownModel(
+            f"the model {name!r} of the deployment can't be used: {error}; an entry has provider, model, base_url, key, price, settings"
+        ) from None
+
+
+def load_sources(file: str | Path) -> dict[str, ModelSource]:
+    """The models in a file, YAML or JSON: a mapping of each name to its source.
+
+    Raises:
+        BadValue: it is none; with what is wrong, and where.
+        OSError: it can't be read.
+    """
+    path = Path(file)
+    read = parse_document(path.read_bytes())
+    for finding in read.findings:
+        raise BadValue(str(path), path.name, f"YAML or JSON: {finding}")
+    if not isinstance(read.document, dict):
+        raise BadValue(str(path), read.document, "a mapping of names to models")
+    found: dict[str, ModelSource] = {}
+    for name, entry in read.document.items():
+        try:
+            found[str(name)] = msgspec.convert(entry, ModelSource)
+        except msgspec.ValidationError as error:
+            raise BadValue(f"{path}: {name}", entry, f"a model, such as {{provider: openai, model: gpt-5}}: {error}") from None
+    return found

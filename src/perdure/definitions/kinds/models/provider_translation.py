@@ -1,0 +1,201 @@
+"""Translating: a request as the library that asks takes it, and what it answers as an answer of ours. Nothing here waits."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.definitions.kinds.models import model_messages
+from perdure.definitions.kinds.models.model_errors import ModelUnavailable
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ToolCall
+from perdure.definitions.kinds.models.model_sources import ModelPrice
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse, ModelResponsePart
+    from pydantic_ai.models import Model, ModelRequestParameters
+
+ANSWER = "answer"
+"""The tool by which data is answered where a model has no other way to be held to a schema; a _ follows where a tool is called so already."""
+
+VALUE = "value"
+"""Where the data stands if the schema is not one of an object, which is all that providers take."""
+
+
+def provider_messages(request: ChatRequest) -> list[ModelMessage]:
+    """The conversation so far, the system's words first."""
+    from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart
+
+    found: list[ModelMessage] = []
+    said: list[ModelRequestPart] = [SystemPromptPart(request.system)] if request.system else []
+    for message in request.messages:
+        if message.role != "assistant":
+            said.append(_part(message))
+            continue
+        if said:
+            found.append(ModelRequest(parts=said))
+            said = []
+        found.append(ModelResponse(parts=_answered(message)))
+    if said:
+        found.append(ModelRequest(parts=said))
+    return found
+
+
+def _part(message: ChatMessage) -> ModelRequestPart:
+    from pydantic_ai.messages import ToolReturnPart, UserPromptPart
+
+    if message.role == "user":
+        return UserPromptPart(message.text)
+    return ToolReturnPart(message.name, message.text, message.call_id, outcome="failed" if message.is_error else "success")
+
+
+def _answered(message: ChatMessage) -> list[ModelResponsePart]:
+    from pydantic_ai.messages import TextPart, ToolCallPart
+
+    parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
+    parts += [ToolCallPart(call.name, call.args, call.id) for call in message.calls]
+    return parts
+
+
+def provider_parameters(request: ChatRequest, model: Model) -> ModelRequestParameters:
+    """The tools that the model may ask for, and the schema that it is held to: by the provider itself where it does that, else by a tool."""
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    tools = [ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.schema) for tool in request.tools]
+    if request.schema is None:
+        return ModelRequestParameters(function_tools=tools)
+    schema = object_schema_of(request.schema)
+    if model.profile.get("supports_json_schema_output") and not (model.system == "anthropic" and _has_maps(schema)):
+        return ModelRequestParameters(
+            function_tools=tools, output_mode="native", output_object=OutputObjectDefinition(json_schema=schema, name=ANSWER), allow_text_output=True
+        )
+    answer = ToolDefinition(name=_answering(request), description="The answer.", parameters_json_schema=schema, kind="output")
+    return ModelRequestParameters(function_tools=tools, output_mode="tool", output_tools=[answer], allow_text_output=False)
+
+
+def _answering(request: ChatRequest) -> str:
+    name = ANSWER
+    while any(tool.name == name for tool in request.tools):
+        name += "_"
+    return name
+
+
+def _is_object(schema: dict[str, Any]) -> bool:
+    return schema.get("type") == "object" or "properties" in schema
+
+
+def object_schema_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of an object: this one, or one that has it as its only property."""
+    if _is_object(schema):
+        return {"type": "object", **schema}
+    inner = {name: value for name, value in schema.items() if name not in ("$defs", "definitions", "$schema")}
+    outer: dict[str, Any] = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+    return {"type": "object", "properties": {VALUE: inner}, "required": [VALUE], "additionalProperties": False, **outer}
+
+
+def _has_maps(schema: Any) -> bool:
+    """Whether it has objects whose names are free, which one provider would hold to be empty."""
+    if isinstance(schema, list):
+        return any(map(_has_maps, schema))
+    if not isinstance(schema, dict):
+        return False
+    return schema.get("additionalProperties", False) is not False or any(map(_has_maps, schema.values()))
+
+
+def model_answer(response: ModelResponse, request: ChatRequest, price: ModelPrice | None) -> ChatAnswer:
+    """What was answered.
+
+    Raises:
+        ModelUnavailable: the model asks for a tool with what is no object, or the provider says that it failed.
+    """
+    from pydantic_ai.messages import TextPart, ToolCallPart
+
+    if response.finish_reason == "error":
+        raise ModelUnavailable(f"{request.model}: the provider says that it failed while it answered")
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    asked = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    output = _answering(request) if request.schema is not None else ""
+    calls = _calls([part for part in asked if part.tool_name != output], request, response.finish_reason == "length")
+    data = None
+    if request.schema is not None and not calls:
+        given: Any = next((part.args for part in asked if part.tool_name == output), text)
+        is_read, data = _data(given, request.schema)
+        text = "" if is_read else given if isinstance(given, str) else str(given)
+    finish = {"length": "length", "content_filter": "filter"}.get(response.finish_reason or "", "tool" if calls else "stop")
+    found = ChatAnswer(
+        text=text,
+        data=data,
+        calls=calls,
+        finish=finish,  # type: ignore[arg-type]  # it is one of them
+        model=response.model_name or "",
+        provider=response.provider_name or "",
+    )
+    return msgspec.structs.replace(found, usage=_usage(response, price, found, request))
+
+
+def _calls(parts: Sequence[Any], request: ChatRequest, is_cut: bool) -> tuple[ToolCall, ...]:
+    found = list[ToolCall]()
+    for part in parts:
+        is_read, args = _decoded(part.args)
+        if is_read and isinstance(args, dict):
+            found.append(ToolCall(part.tool_call_id, part.tool_name, args))
+        elif not is_cut:  # what was cut off is told by how it ended
+            raise ModelUnavailable(f"{request.model}: the model asked for {part.tool_name} with what is no JSON object: {str(part.args)[:200]}")
+    return tuple(found)
+
+
+def _decoded(given: Any) -> tuple[bool, Any]:
+    if given is None or given == "":
+        return True, {}
+    if not isinstance(given, str):
+        return True, given
+    try:
+        return True, msgspec.json.decode(given)
+    except msgspec.DecodeError:
+        return False, None
+
+
+def _data(given: Any, schema: dict[str, Any]) -> tuple[bool, Any]:
+    """Whether it is data, and which."""
+    if given is None or given == "":
+        return False, None
+    is_read, data = _decoded(given)
+    if is_read and not _is_object(schema):
+        is_read = isinstance(data, dict) and VALUE in data
+        data = data[VALUE] if is_read else None
+    return is_read, data
+
+
+def _usage(response: ModelResponse, price: ModelPrice | None, found: ChatAnswer, request: ChatRequest) -> ModelUsage:
+    """What it took: at the price that the source says, else at what is known of the vendor's prices without asking anybody."""
+    from pydantic_ai.usage import RequestUsage
+
+    told = response.usage
+    counted = model_messages.checked_usage(ModelUsage(told.input_tokens, told.output_tokens, told.cache_read_tokens, told.cache_write_tokens), found, request)
+    tokens = {name: getattr(counted, name) for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")}
+    if any(getattr(told, name) != count for name, count in tokens.items()):
+        response = dataclasses.replace(response, usage=RequestUsage(**tokens))
+    cost = _cost(response) if price is None else cost_usd(price, counted)
+    return model_messages.checked_usage(msgspec.structs.replace(counted, cost_usd=cost), found, request)
+
+
+def cost_usd(price: ModelPrice, used: ModelUsage) -> float:
+    """What it costs at a price, in US dollars."""
+    plain = used.input_tokens - used.cache_read_tokens - used.cache_write_tokens
+    read = price.input if price.cache_read is None else price.cache_read
+    written = price.input if price.cache_write is None else price.cache_write
+    total = plain * price.input + used.cache_read_tokens * read + used.cache_write_tokens * written + used.output_tokens * price.output
+    return round(total / 1_000_000, 12)
+
+
+def _cost(response: ModelResponse) -> float | None:
+    if not response.model_name:
+        return None
+    try:
+        return round(float(response.cost().total_price), 12)
+    except (LookupError, ValueError):  # a model whose price nobody has written down, or usage that it does not cover
+        return None

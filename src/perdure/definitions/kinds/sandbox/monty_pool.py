@@ -1,0 +1,172 @@
+"""The reaper: a small process that kills this process's sandboxes for Python when this process has ended, however that came.
+
+An interpreter that is busy does not notice that its parent is gone, and would go on to the end of its own limit.
+
+Python in a sandbox: `pydantic-monty`, an interpreter of its own in processes of its own, of which there is one pool in this process.
+
+It has neither files nor network nor processes, sleeping takes no time, and each piece of source has a fresh interpreter with limits of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from perdure.core.errors import MissingExtra, SandboxFailed, SandboxLost
+
+ORPHAN_KILLER_PROGRAM = """
+import os, signal, sys
+has_descriptors = hasattr(os, "pidfd_open")
+watched = {}
+for line in sys.stdin.buffer:
+    pid = int(line)
+    if has_descriptors:
+        if pid in watched:
+            os.close(watched[pid])
+        try:
+            watched[pid] = os.pidfd_open(pid)
+        except ProcessLookupError:
+            watched.pop(pid, None)
+    else:
+        watched[pid] = pid
+for pid in watched.values():
+    try:
+        signal.pidfd_send_signal(pid, signal.SIGKILL) if has_descriptors else os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+    except OSError:
+        pass
+"""
+
+
+class OrphanKiller:
+    """Kills the processes that it was told of, once its standard input is closed: by `close`, or by the end of this process."""
+
+    def __init__(self) -> None:
+        self._process = self._begun()
+
+    def watch(self, pid: int) -> None:
+        """Kill this process when the time has come."""
+        for _ in range(2):
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(b"%d\n" % pid)
+            except BrokenPipeError:  # somebody has killed it
+                self.close()
+                self._process = self._begun()
+            else:
+                return
+
+    def close(self) -> None:
+        """Have it kill what is left, and wait until it has ended."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", ORPHAN_KILLER_PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,  # what a terminal says to the engine is for the engine
+        )
+
+
+WAIT_S = 60.0
+"""How long a piece of source waits for a process."""
+
+ANSWER_MAX_S = 65.0
+"""After so long, a process that does not answer is killed, whatever its own limit is."""
+
+_lock = threading.Lock()
+_pools: dict[int, Any] = {}
+_reapers: dict[int, OrphanKiller] = {}
+_began: list[int] = []
+"""The process that has begun a sandbox. A forked child can't begin another: the threads that it takes did not come along."""
+
+
+def monty_library(what: str) -> ModuleType:
+    """The library.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import pydantic_monty
+    except ImportError:
+        raise MissingExtra(what, "pydantic-monty", "sandbox") from None
+    return pydantic_monty
+
+
+@contextmanager
+def monty_session(library: ModuleType, limits: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[Any]:
+    """An interpreter with these limits, in a process that is nobody else's until this ends.
+
+    Raises:
+        SandboxLost: too many others are busy, or this process was forked from one that has its sandboxes.
+    """
+    fixed = {"max_suspensions": 1, "max_total_sleep_secs": 0}
+    try:
+        with _pool(library).checkout(limits={**fixed, **limits}, os_policy={"sleep": "zero", **policy}) as session:
+            _watch(session.worker_pid)
+            yield session
+    except TimeoutError:
+        raise SandboxLost(f"all sandboxes for Python were busy for {WAIT_S:g} s") from None
+
+
+def crash_error(language: str, crash: Any) -> SandboxFailed | SandboxLost:
+    """What the end of a process comes to while it ran source text: it was killed from outside, or it failed by itself and would again."""
+    if crash.exit_status is None and any(name in str(crash) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")):
+        return SandboxLost(f"the sandbox of the {language} was ended from outside ({crash})")
+    return SandboxFailed(language, str(crash))
+
+
+def is_forked() -> bool:
+    """Whether this process was forked from one that has begun sandboxes, and can begin none."""
+    return bool(_began) and os.getpid() not in _began
+
+
+def close_monty_pool() -> None:
+    """End this process's sandboxes; the next piece of source begins new ones."""
+    with _lock:
+        pool, reaper = _pools.pop(os.getpid(), None), _reapers.pop(os.getpid(), None)
+    if pool is not None:
+        pool.__exit__(None, None, None)
+    if reaper is not None:
+        reaper.close()
+
+
+def _watch(process: int | None) -> None:
+    """Have a process end with this one."""
+    if process is None:
+        return
+    with _lock:
+        if os.getpid() not in _reapers:
+            _reapers[os.getpid()] = OrphanKiller()
+        _reapers[os.getpid()].watch(process)
+
+
+def monty_processes_max() -> int:
+    """How many processes there are at most."""
+    return max(4, os.cpu_count() or 1)
+
+
+def _pool(library: ModuleType) -> Any:
+    process = os.getpid()
+    with _lock:
+        if is_forked():
+            raise SandboxLost("this process was forked from one that has its sandboxes; start processes by spawn, or run Python in the parent")
+        if process not in _pools:
+            _began[:] = [process]
+            _pools[process] = library.Monty(checkout_timeout=WAIT_S, request_timeout=ANSWER_MAX_S, max_processes=monty_processes_max())
+            _pools[process].__enter__()
+            atexit.register(close_monty_pool)
+        return _pools[process]

@@ -1,0 +1,255 @@
+"""What is seen of a request: the conversation as every protocol means it, and the refusal of what none would take.
+
+Scripts: what a fake provider is told to answer. A list of rules in YAML or JSON, of which the first that fits and is not used up answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from perdure.code.durations import duration_seconds
+from perdure.core.errors import BadValue
+from perdure.definitions.format.document_parser import parse_document
+
+
+class RequestTurn(NamedTuple):
+    """One message: who says it, its text, the tools that it asks for by their ids, and whose result it is."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str = ""
+    asks: tuple[str, ...] = ()
+    answers: str = ""
+
+
+class FakeRequest(NamedTuple):
+    """A request. `answer_tool` is the tool by which data has to be answered; `has_schema`, whether the text of the answer has to be data."""
+
+    protocol: str
+    model: str
+    turns: tuple[RequestTurn, ...]
+    tools: tuple[str, ...] = ()
+    answer_tool: str = ""
+    has_schema: bool = False
+
+    @property
+    def number(self) -> int:
+        """Which answer of the conversation is asked for, from 1 on."""
+        return 1 + sum(turn.role == "assistant" for turn in self.turns)
+
+    @property
+    def system(self) -> str:
+        """What the system says."""
+        return "\n".join(turn.text for turn in self.turns if turn.role == "system")
+
+    @property
+    def prompt(self) -> str:
+        """What was said since the last answer."""
+        return "\n".join(turn.text for turn in self._latest() if turn.role == "user")
+
+    @property
+    def results(self) -> str:
+        """The results of tools since the last answer."""
+        return "\n".join(turn.text for turn in self._latest() if turn.role == "tool")
+
+    def _latest(self) -> tuple[RequestTurn, ...]:
+        last = max((number for number, turn in enumerate(self.turns) if turn.role == "assistant"), default=-1)
+        return self.turns[last + 1 :]
+
+
+class RequestRejected(Exception):
+    """A request that the vendor would refuse: with this HTTP status, and in its words for such an error."""
+
+    def __init__(self, status: int, message: str, kind: str = "invalid") -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+def expect(found: Any, kind: type, where: str) -> Any:
+    """What stands there, if it is of this kind.
+
+    Raises:
+        Refused: it is not.
+    """
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise RequestRejected(400, f"{where}: expected {_NAMES[kind]}, found {msgspec.json.encode(found).decode()[:60]}")
+    return found
+
+
+_NAMES = {str: "a string", int: "an integer", list: "a list", dict: "an object"}
+
+
+def checked_conversation(turns: list[RequestTurn]) -> tuple[RequestTurn, ...]:
+    """A conversation in which every result of a tool answers what was asked for before, and everything asked for is answered.
+
+    Raises:
+        Refused: it is not so.
+    """
+    open_ids = set[str]()
+    for turn in turns:
+        if turn.role == "tool":
+            if turn.answers not in open_ids:
+                raise RequestRejected(400, f"the result of a tool is for {turn.answers!r}, which the message before did not ask for")
+            open_ids.discard(turn.answers)
+            continue
+        if open_ids and turn.role in ("user", "assistant") and not (turn.role == "assistant" and turn.asks):
+            raise RequestRejected(400, f"these calls of tools have no result: {', '.join(sorted(open_ids))}")
+        open_ids |= set(turn.asks)
+    if open_ids:
+        raise RequestRejected(400, f"these calls of tools have no result: {', '.join(sorted(open_ids))}")
+    if not any(turn.role != "system" for turn in turns):
+        raise RequestRejected(400, "messages: at least one message is required")
+    return tuple(turns)
+
+
+def text_of(content: Any, where: str) -> str:
+    """The text of a message, which may be a list of parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    parts = expect(content, list, where)
+    return "".join(str(expect(part, dict, where).get("text", part.get("refusal", ""))) for part in parts)
+
+
+Mishap = Literal["rate_limit", "overloaded", "server", "context_length", "auth", "forbidden", "not_found", "quota"]
+Protocol = Literal["openai", "openai-chat", "anthropic"]
+
+Script = tuple["ScriptRule", ...]
+
+
+class RequestPattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which requests a rule answers: all that is said must hold. `contains` and `matches` (a regular expression) are about what was said since the last
+    answer, `tool_result` about the results of tools in it, `system` about the system's words; `turn` is the number of the answer, from 1."""
+
+    contains: str = ""
+    matches: str = ""
+    system: str = ""
+    tool_result: str = ""
+    model: str = ""
+    turn: int = 0
+    protocol: Protocol | None = None
+
+    def holds(self, seen: FakeRequest) -> bool:
+        """Whether a request is one of these."""
+        return (
+            self.contains in seen.prompt
+            and re.search(self.matches, seen.prompt) is not None
+            and self.system in seen.system
+            and self.tool_result in seen.results
+            and self.model in ("", seen.model)
+            and self.turn in (0, seen.number)
+            and self.protocol in (None, seen.protocol)
+        )
+
+
+class ScriptedToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool that the model asks for. Without an `id` it is given one. Arguments that are text are sent as they stand, JSON or not."""
+
+    name: str
+    args: dict[str, Any] | str = {}
+    id: str = ""
+
+
+class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer: `text`, `json` (data, by whichever way the request asks for it), tools that are asked for, a refusal. `finish` if it is not as usual."""
+
+    text: str = ""
+    json: Any = msgspec.UNSET
+    calls: tuple[ScriptedToolCall, ...] = ()
+    refusal: str = ""
+    finish: Literal["stop", "length", "filter"] | None = None
+
+
+class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An error: a `kind` that the vendor has, or a `status`. `body` is sent as it stands, JSON or not, with any status, 200 too."""
+
+    kind: Mishap | None = None
+    status: int = 0
+    message: str = ""
+    retry_after: float | None = None
+    body: str | None = None
+
+
+class ScriptedUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The tokens that are reported: `input` has those of the cache in it."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+
+class ScriptRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is answered to which requests: `times` often, or again and again with `repeat`, after `delay`."""
+
+    when: RequestPattern = RequestPattern()
+    answer: ScriptedReply | str | None = None
+    error: ScriptedError | Mishap | int | None = None
+    usage: ScriptedUsage | None = None
+    times: int = 1
+    repeat: bool = False
+    delay: float | str = 0
+
+    @property
+    def delay_s(self) -> float:
+        """How long it takes."""
+        return duration_seconds(self.delay, "delay")
+
+    @property
+    def reply(self) -> ScriptedReply:
+        """The answer."""
+        return ScriptedReply(text=self.answer) if isinstance(self.answer, str) else self.answer or ScriptedReply()
+
+    @property
+    def mishap(self) -> ScriptedError | None:
+        """The error in place of an answer."""
+        match self.error:
+            case int(status):
+                return ScriptedError(status=status)
+            case str(kind):
+                return ScriptedError(kind=kind)
+        return self.error
+
+
+def parse_script(given: Sequence[Any] | Mapping[str, Any]) -> Script:
+    """The script that plain data is: a list of rules, or a mapping with them under `rules`.
+
+    Raises:
+        BadValue: it is none; with which rule, and what is wrong with it.
+    """
+    rules = given.get("rules") if isinstance(given, Mapping) else given
+    if not isinstance(rules, list | tuple):
+        raise BadValue("script", given, "a list of rules, or {rules: […]}")
+    return tuple(_rule(rule, number) for number, rule in enumerate(rules, 1))
+
+
+def _rule(given: Any, number: int) -> ScriptRule:
+    if isinstance(given, ScriptRule):
+        return given
+    try:
+        rule = msgspec.convert(given, ScriptRule)
+        _ = re.compile(rule.when.matches), rule.delay_s
+    except (msgspec.ValidationError, re.error, BadValue) as error:
+        raise BadValue(f"rule {number} of the script", given, f"one: {error}") from None
+    if (rule.answer is None) == (rule.error is None):
+        raise BadValue(f"rule {number} of the script", given, "one with an answer or an error, and not both")
+    return rule
+
+
+def load(file: str | Path) -> Script:
+    """The script in a file, YAML or JSON.
+
+    Raises:
+        BadValue: it is none; with what is wrong.
+        OSError: it can't be read.
+    """
+    path = Path(file)
+    read = parse_document(path.read_bytes())
+    for finding in read.findings:
+        raise BadValue(str(path), path.name, f"YAML or JSON: {finding}")
+    return parse_script(read.document)

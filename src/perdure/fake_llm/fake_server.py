@@ -1,0 +1,105 @@
+"""Listening: a fake provider that is served on this machine alone, on the running event loop or in a thread beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import Any
+
+from perdure.core.errors import MissingExtra
+from perdure.fake_llm.fake_app import Fake
+from perdure.fake_llm.fake_script import Script
+
+HOST = "127.0.0.1"
+KEY = "fake"
+
+
+@asynccontextmanager
+async def serving(what: Fake | Script | Sequence[Any] | Mapping[str, Any], port: int = 0) -> AsyncIterator[str]:
+    """Have a script answered as long as this lasts; the address is given, such as ``http://127.0.0.1:40123``. Port 0: any that is free.
+
+    Raises:
+        OSError: the port is taken.
+        MissingExtra: the library that serves is not installed.
+    """
+    server, listening = _server(what), _listening(port)
+    server.capture_signals = nullcontext  # whoever runs the loop hears the signals
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield listener_address(listening)
+    finally:
+        server.should_exit = server.force_exit = True
+        await task
+        listening.close()
+
+
+@contextmanager
+def serving_aside(what: Fake | Script | Sequence[Any] | Mapping[str, Any]) -> Iterator[str]:
+    """The same for tests that are plain functions: it is served in a thread."""
+    server, listening = _server(what), _listening(0)
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), name="fake-llm", daemon=True)
+    thread.start()
+    try:
+        yield listener_address(listening)
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join()
+        listening.close()
+
+
+def run_server(what: Fake, listening: socket.socket) -> None:
+    """Serve until a signal says to stop."""
+    _server(what).run(sockets=[listening])
+
+
+def open_listener(port: int) -> socket.socket:
+    """A socket that listens on a port of this machine; 0: any that is free.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    return _listening(port)
+
+
+def _listening(port: int) -> socket.socket:
+    found = socket.create_server((HOST, port), backlog=1_024)
+    found.setblocking(False)
+    return found
+
+
+def _server(what: Fake | Script | Sequence[Any] | Mapping[str, Any]) -> Any:
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("a fake provider of models", "uvicorn", "serve") from None
+    app = what if isinstance(what, Fake) else Fake(what)
+    return uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False, timeout_keep_alive=60))
+
+
+def listener_address(listening: socket.socket) -> str:
+    """Where it listens."""
+    return f"http://{HOST}:{listening.getsockname()[1]}"
+
+
+def environment(url: str) -> dict[str, str]:
+    """The environment variables by which the vendors' own libraries ask it."""
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
+
+
+def models(url: str) -> dict[str, dict[str, Any]]:
+    """A deployment's models, one for each protocol and one for steps that name none, that ask it. No key is needed."""
+    return {
+        "default": {"provider": "openai-chat", "model": "gpt-4o-mini", "base_url": f"{url}/v1"},
+        "small": {"provider": "openai-chat", "model": "gpt-4o-mini", "base_url": f"{url}/v1"},
+        "medium": {"provider": "openai", "model": "gpt-4o", "base_url": f"{url}/v1"},
+        "large": {"provider": "anthropic", "model": "claude-sonnet-4-6", "base_url": url},
+    }
+
+
+def models_yaml(url: str) -> str:
+    """The same as text for a ``models.yaml``."""
+    lines = [f"{name}: {{{', '.join(f'{field}: {value}' for field, value in entry.items())}}}" for name, entry in models(url).items()]
+    return "\n".join(lines) + "\n"

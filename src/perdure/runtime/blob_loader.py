@@ -1,0 +1,83 @@
+"""Payloads: blobs read lately, kept in memory for a while, since what is replayed twice is read twice.
+
+Driving: the generators of the core, which ask for blobs and nothing else, run to their end in an event loop.
+"""
+
+import asyncio
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+from perdure.code.deterministic_loop import ONE_TASK_PER_THREAD
+from perdure.core.replay import LoadBlob
+from perdure.core.values import verified_payload
+from perdure.stores.protocol import ReadOnlyStore
+
+BLOBS_CACHED_MAX = 16
+"""How many are kept."""
+
+
+class BlobCache:
+    """The blobs of a store, by hash."""
+
+    __slots__ = ("_recent", "_store")
+
+    def __init__(self, store: ReadOnlyStore) -> None:
+        self._store = store
+        self._recent: dict[str, bytes] = {}
+
+    async def get(self, sha256: str) -> bytes:
+        """The payload of a blob.
+
+        Raises:
+            LogDamaged: it is missing, or was changed since it was written.
+            SealedPayload: a codec has encoded it, and none is given here.
+        """
+        raw = self._recent.pop(sha256, None)
+        if raw is None:
+            raw = verified_payload(sha256, await self._store.blob(sha256))
+        self._recent[sha256] = raw
+        if len(self._recent) > BLOBS_CACHED_MAX:
+            del self._recent[next(iter(self._recent))]
+        return raw
+
+
+T = TypeVar("T")
+
+
+async def run_with_blobs(payloads: BlobCache, deciding: Generator[LoadBlob, bytes, T], unwritten: Mapping[str, bytes] = {}) -> T:
+    """Run a generator of the core to its end, fetching the blobs that it asks for; those that are `unwritten` are at hand.
+
+    Raises:
+        LogDamaged: one of them is missing.
+    """
+    answer: Any = None
+    try:
+        while True:
+            asked = await _outside_of_tasks(deciding, answer) if ONE_TASK_PER_THREAD else deciding.send(answer)
+            answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except _GeneratorEnded as end:
+        return end.args[0]  # type: ignore[no-any-return]  # what the generator returned
+
+
+class _GeneratorEnded(Exception):  # a future can't carry a StopIteration
+    """What a generator returned."""
+
+
+async def _outside_of_tasks(deciding: Generator[LoadBlob, bytes, object], answer: bytes) -> LoadBlob:
+    """Go on with a decision where a deterministic loop may be driven: from Python 3.14 on, in a callback and not in a task."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[LoadBlob] = loop.create_future()
+
+    def call() -> None:
+        try:
+            done.set_result(deciding.send(answer))
+        except StopIteration as end:
+            done.set_exception(_GeneratorEnded(end.value))
+        except BaseException as error:
+            done.set_exception(error)
+
+    loop.call_soon(call)
+    return await done

@@ -1,0 +1,145 @@
+"""Logging without secrets: what is logged within a step that was given some has none of them, whoever logs it, and wherever it goes.
+
+Secrets at work: just before a call is performed, each is put where a mark stands for it, in this process and in no log.
+
+Whoever performs calls, or lends them to workers in other languages, does so by `revealed`, and hides what it was given in whatever comes back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import cache
+from traceback import format_exception
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.code.step_environment import StepControl, current_step
+from perdure.core import values
+from perdure.core.errors import BadValue, LogDamaged, MissingSecret
+from perdure.core.secret_masks import CHARACTERS_MIN, NO_MASK, Mask, SecretFinder, find_no_secret, is_maskable
+from perdure.core.thread_calls import without_stop_iteration
+
+_LogRecordFactory = Callable[..., logging.LogRecord]
+
+_installed: list[_LogRecordFactory] = []
+
+
+def mask_log_records() -> None:
+    """Have all of this process's log records made so from now on. What others have put in the place of `logging.LogRecord` still makes them."""
+    before = logging.getLogRecordFactory()
+    if before in _installed:
+        return
+
+    def masked(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = before(*args, **kwargs)
+        info = current_step.get(None)
+        mask = NO_MASK if info is None else info.mask
+        return _masked(record, mask) if mask else record
+
+    _installed[:] = [masked]
+    logging.setLogRecordFactory(masked)
+
+
+def _masked(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
+    try:
+        said = record.getMessage()
+    except (TypeError, ValueError, KeyError):  # what does not fit its arguments: logging would show both
+        said = f"{record.msg!r} {record.args!r}"
+    record.__dict__.update(msg=mask.text(said), args=())
+    if record.exc_info and record.exc_info[1] is not None:
+        record.exc_text, record.exc_info = mask.text("".join(format_exception(record.exc_info[1])).rstrip("\n")), None
+    if record.stack_info:
+        record.stack_info = mask.text(record.stack_info)
+    return record
+
+
+logger = logging.getLogger("perdure.secrets")
+
+
+@runtime_checkable
+class TenantSecrets(Protocol):
+    """Finds the secrets of many tenants."""
+
+    def of(self, tenant: str) -> SecretFinder:
+        """What finds those of one. It may block, so it is called in a thread."""
+        ...
+
+
+SecretSource = SecretFinder | TenantSecrets
+"""What a process finds secrets by: one function for all tenants, or one for each."""
+
+
+def secret_finder(secrets: SecretSource | None, tenant: str, own: SecretFinder | None = None) -> SecretFinder:
+    """What finds a secret for a tenant: its `own`, else what the process has."""
+    if secrets is None and own is None:
+        return find_no_secret
+    mask_log_records()  # a step may also ask for one by its name
+    if own is None and not isinstance(secrets, TenantSecrets):
+        return find_no_secret if secrets is None else secrets
+
+    @cache
+    def others() -> SecretFinder:  # not before one is looked for: `of` may block, and fail
+        return secrets.of(tenant) if isinstance(secrets, TenantSecrets) else secrets or find_no_secret
+
+    def find(name: str) -> str | None:
+        found = None if own is None else own(name)
+        return others()(name) if found is None else found
+
+    return find
+
+
+def with_secrets(raw: bytes, places: Sequence[str], find: SecretFinder) -> tuple[bytes, Mask]:
+    """Encoded arguments with the secrets at these places of the named ones, each a JSON pointer, and what hides those again.
+
+    It may block, as `find` does. A secret that is too short to be hidden is put in as well, and a warning says so.
+
+    Raises:
+        MissingSecret, BadValue: nothing finds a secret of a name, or it is no text.
+        LogDamaged: nothing stands at a place.
+    """
+    args, named = msgspec.msgpack.decode(raw)
+    known: dict[str, str] = {}
+
+    def value(mark: Any) -> Any:
+        match mark:
+            case {"@text": list(parts)}:
+                return "".join(part if isinstance(part, str) else str(value(part)) for part in parts)
+            case {"@secret": str(name)}:
+                if name not in known:
+                    known[name] = _find_secret(name, find)
+                return known[name]
+        return mark
+
+    for place in places:
+        try:
+            _put_at(named, [part.replace("~1", "/").replace("~0", "~") for part in place.split("/")[1:]], value)
+        except (LookupError, TypeError, ValueError) as error:
+            raise LogDamaged(f"a call is said to be given a secret at {place}, and nothing stands there") from error
+    return values.encode((args, named), "the arguments of a step with its secrets"), Mask(known.values())
+
+
+async def resolve_secrets(raw: bytes, life: StepControl, threads: Executor | None) -> bytes:
+    """The arguments of a step with its secrets, found in a thread; from then on they are hidden in what it says."""
+    found, life.mask = await asyncio.get_running_loop().run_in_executor(threads, without_stop_iteration(with_secrets), raw, life.places, life.find)
+    return found
+
+
+def _find_secret(name: str, find: SecretFinder) -> str:
+    found = find(name)
+    if found is None:
+        raise MissingSecret(name)
+    if not isinstance(found, str):
+        raise BadValue(f"the value of the secret {name}", type(found).__name__, "text; mend what finds it")
+    if not is_maskable(found):
+        logger.warning("the secret %s has fewer than %d characters, so it is not hidden in what steps say; set a longer one", name, CHARACTERS_MIN)
+    return found
+
+
+def _put_at(holder: Any, place: list[str], value: Callable[[Any], Any]) -> None:
+    """Have what stands at a place be its value."""
+    for part in place[:-1]:
+        holder = holder[int(part) if isinstance(holder, list) else part]
+    last: Any = int(place[-1]) if isinstance(holder, list) else place[-1]
+    holder[last] = value(holder[last])

@@ -1,0 +1,191 @@
+"""Watching: thousands may wait for executions to change, and one look at the store serves them all.
+
+The store rings when an execution ends or needs somebody. What else changes, and what a lost ring would have told, is seen by
+looking now and then. However many wait, looking takes a fifth of the time at most.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from perdure.core.errors import StoreUnavailable
+from perdure.core.paths import Key
+from perdure.stores.protocol import Head, HeadFilter, Store
+
+logger = logging.getLogger("perdure.watch")
+
+POLL_S = 1.0
+"""How often the store is asked about everything: the net under the rings."""
+
+QUICK_S = 0.1
+"""How often it is asked about what is followed closely, of which no ring tells."""
+
+BACK_OFF_MAX_S = 5.0
+"""The longest wait before a store that was unavailable is asked again."""
+
+REST_FACTOR = 4
+"""After a look nobody looks for so many times as long as it took."""
+
+KEYS_PER_LOOK_MAX = 500
+"""How many executions the store is asked about at a time, so that no answer holds up the event loop."""
+
+CLOSED_TEXT = "what was waited for is not watched any more: its client was closed; open another one to go on waiting"
+
+HeadPredicate = Callable[[Head | None], bool]
+
+
+class _HeadWaiter:
+    """Somebody who waits until the head of `key` fits."""
+
+    __slots__ = ("fits", "future", "key", "quick")
+
+    def __init__(self, key: Key, fits: HeadPredicate, quick: bool) -> None:
+        self.key, self.fits, self.quick = key, fits, quick
+        self.future: asyncio.Future[Head | None] = asyncio.get_running_loop().create_future()
+
+    def told(self, head: Head | None) -> None:
+        """Let it go on, if this is what it waits for."""
+        if not self.future.done() and self.fits(head):
+            self.future.set_result(head)
+
+    def failed(self, error: BaseException) -> None:
+        """Let it fail."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class ChangeWatcher:
+    """Everybody in one event loop who waits for executions of one store. The store may be unavailable meanwhile.
+
+    Nobody looks at an execution as long as those who wait for it are `told` what becomes of it in some other way.
+    """
+
+    def __init__(self, store: Store, told: Callable[[Key], bool] = lambda _: False) -> None:
+        self._store = store
+        self._told = told
+        self._silence: Callable[[], None] | None = None
+        self._waiters: dict[_HeadWaiter, None] = {}
+        self._fresh: list[_HeadWaiter] = []
+        self._woken = asyncio.Event()
+        self._rung = False
+        self._all_at_s = self._quick_at_s = 0.0
+        self._back_off_s = QUICK_S
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def until(self, key: Key, fits: HeadPredicate, *, quick: bool = False) -> Head | None:
+        """Wait until `fits` accepts the head of an execution (None: there is none), and return it.
+
+        With `quick`, a change that no ring tells of is seen within a tenth of a second, else within one.
+
+        Raises:
+            StoreUnavailable: the watch was closed.
+        """
+        if self._closed:
+            raise StoreUnavailable(CLOSED_TEXT)
+        waiter = _HeadWaiter(key, fits, quick)
+        self._waiters[waiter] = None
+        self._fresh.append(waiter)
+        self._woken.set()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._poll_loop())
+        try:
+            return await waiter.future
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def ring(self) -> None:
+        """Look at everything now; to be called on the loop of those who wait."""
+        self._rung = True
+        self._woken.set()
+
+    def close(self) -> None:
+        """Let everybody who waits fail."""
+        self._closed = True
+        self._fail(StoreUnavailable(CLOSED_TEXT))
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._silence is not None:
+            self._silence()
+
+    def listen(self) -> None:
+        """Hear the rings of the store from now on, as whoever waits does; ahead of time, it costs nothing later."""
+        if self._silence is None:
+            loop = asyncio.get_running_loop()
+
+            def heard() -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(self.ring)
+
+            self._silence = self._store.on_change(heard)
+
+    def _fail(self, error: BaseException) -> None:
+        for waiter in list(self._waiters):
+            waiter.failed(error)
+        self._waiters.clear()
+
+    async def _poll_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.listen()
+        try:
+            while self._waiters:
+                try:
+                    took_s = await self._look(self._due_waiters(loop.time()))
+                    self._back_off_s = QUICK_S
+                except StoreUnavailable as error:
+                    logger.warning("could not look at what is waited for: %s; trying again in %.2g s", error, self._back_off_s)
+                    await asyncio.sleep(self._back_off_s)
+                    self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
+                    self._rung = True
+                    continue
+                await asyncio.sleep(min(REST_FACTOR * took_s, POLL_S))
+                await self._rest()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._fail(error)
+
+    def _due_waiters(self, now_s: float) -> list[_HeadWaiter]:
+        """Whose executions are to be looked at now: of all, of those who follow closely, or of those who have just come."""
+        fresh, self._fresh = self._fresh, []
+        if self._rung or now_s >= self._all_at_s:
+            self._rung = False
+            self._all_at_s, self._quick_at_s = now_s + POLL_S, now_s + QUICK_S
+            return list(self._waiters)
+        if now_s >= self._quick_at_s:
+            self._quick_at_s = now_s + QUICK_S
+            return [*fresh, *(waiter for waiter in self._waiters if waiter.quick)]
+        return fresh
+
+    async def _look(self, whom: Iterable[_HeadWaiter]) -> float:
+        """Look at their executions; return how many seconds that took, without what others did meanwhile in this loop."""
+        clock_s, took_s = asyncio.get_running_loop().time, 0.0
+        waiting: dict[Key, list[_HeadWaiter]] = {}
+        for waiter in whom:
+            if self._told(waiter.key):
+                continue
+            waiting.setdefault(waiter.key, []).append(waiter)
+        keys = list(waiting)
+        for first in range(0, len(keys), KEYS_PER_LOOK_MAX):
+            asked = tuple(keys[first : first + KEYS_PER_LOOK_MAX])
+            began_s = clock_s()
+            heads = {head.key: head for head in await self._store.heads(HeadFilter(keys=asked, limit=len(asked)))}
+            for key in asked:
+                for waiter in waiting[key]:
+                    waiter.told(heads.get(key))
+            took_s += clock_s() - began_s
+            await asyncio.sleep(0)
+        return took_s
+
+    async def _rest(self) -> None:
+        """Wait until there is somebody new, until a ring, or until it is time to look again."""
+        self._woken.clear()
+        if self._rung or self._fresh or not self._waiters:
+            return
+        loop = asyncio.get_running_loop()
+        due_s = min(self._all_at_s, self._quick_at_s) if any(waiter.quick for waiter in self._waiters) else self._all_at_s
+        timer = loop.call_at(due_s, self._woken.set)
+        try:
+            _ = await self._woken.wait()
+        finally:
+            timer.cancel()

@@ -1,0 +1,308 @@
+"""Advancing one execution: messages in hand are decided on, committed together, and only then acted upon.
+
+Whatever goes wrong on the way, nothing is lost: the warm state is thrown away, the log read again, and the messages in hand
+delivered again; a decision that was durable already makes them late, and late messages do nothing.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.core import log_format, messages
+from perdure.core.attributes import IndexedAttributes, index_attributes
+from perdure.core.compaction import compact_log, is_worth_compaction
+from perdure.core.decision import DecisionContext, ExecutionDecision, decide
+from perdure.core.envelopes import Ack
+from perdure.core.error_text import safe_text
+from perdure.core.errors import Diverged
+from perdure.core.events import EndedEvent, Event, ParkedEvent, PatchedEvent, ReopenedEvent, ResumedEvent, StartedEvent, UndoingEvent
+from perdure.core.execution import Execution
+from perdure.core.program import program_name, program_requirements
+from perdure.core.replay import replay_program
+from perdure.core.values import Blob
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.definitions.graph.requirements import capabilities_text, pinned_tool_versions
+from perdure.runtime.blob_loader import run_with_blobs
+from perdure.runtime.in_flight import act_on_events, end_stale_attempts
+from perdure.runtime.resident_executions import InHandMessage, ResidentExecution
+from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
+from perdure.stores.protocol import Commit, Committed, Conflict, Superseded
+
+if TYPE_CHECKING:
+    from perdure.runtime.engine import Engine
+
+workflow_logger = logging.getLogger("perdure.workflow")
+logger = logging.getLogger("perdure.engine")
+
+NOTIFIED_EVENTS = frozenset((EndedEvent, ParkedEvent, ResumedEvent, ReopenedEvent, UndoingEvent))
+"""The events that people who wait for an execution want to hear of."""
+
+
+class LostRace(Exception):  # an expected outcome on its way to where it is handled
+    """Somebody else has advanced the execution; what was decided here is void. Mail that is `unheard` may be there, and is to be decided on first."""
+
+    def __init__(self, ours: bool, unheard: tuple[str, ...] = ()) -> None:
+        super().__init__("somebody else has advanced this execution")
+        self.ours, self.unheard = ours, unheard
+
+
+class LacksCapabilities(Exception):  # an expected outcome on its way to where it is handled
+    """The execution needs capabilities that this engine has not; what was decided is void."""
+
+    def __init__(self, needs: frozenset[str], lacking: frozenset[str]) -> None:
+        super().__init__(f"this engine has no {capabilities_text(lacking)}")
+        self.needs, self.lacking = needs, lacking
+
+
+class StoreEpochChanged(Exception):  # an expected outcome on its way to where it is handled
+    """The store has begun a new epoch; everything known of it is void."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"the store is in epoch {epoch}")
+        self.epoch = epoch
+
+
+async def advance_execution(engine: "Engine", resident: ResidentExecution) -> None:
+    """Decide on all messages in hand, commit, and act on what was decided.
+
+    Raises:
+        StoreError, LostRace, NewEpoch, Incapable: nothing was acted upon, and the messages are in hand again.
+    """
+    batch: list[InHandMessage] = []
+    try:
+        if resident.execution is None:
+            await restore_execution(engine, resident)
+        while resident.undecided:
+            batch.append(resident.undecided.popleft())
+            if len(batch) == 1:
+                decision = ExecutionDecision()
+            await _decide(engine, resident, batch[-1], decision)
+            if isinstance(batch[-1].message, messages.DivergeMessage):
+                break  # parked in a commit of its own: the message behind it may be what can't be carried on
+        if batch:
+            _expect_capabilities(resident)
+            asked_s = await _write(engine, resident, decision, tuple(ack for item in batch for ack in item.acks()))
+            if not engine.held_since(asked_s):  # the answer took so long that others may have gone on meanwhile: what it was may be over
+                raise LostRace(ours=True)
+    except BaseException as error:
+        resident.put_back(batch)
+        if isinstance(error, LostRace) and error.ours and error.unheard:
+            await _take_answers_in_hand(engine, resident, error.unheard)
+        raise
+    for item in batch:
+        if item.mail is not None:
+            resident.in_hand.discard(item.mail.number)
+            engine.settled_messages.add((resident.key, item.mail.number))
+    if batch:
+        _write_log_lines(decision)
+        act_on_events(engine, resident, decision.events)
+        await _compact(engine, resident)
+
+
+def _expect_capabilities(resident: ResidentExecution) -> None:
+    """Find out what an execution needs, when that may have changed, and whether it is here."""
+    execution, instance, workflow = resident.execution, resident.program, resident.workflow
+    if execution is None or instance is None or execution.definition == resident.definition or (needs := instance.required) is None:
+        return
+    resident.needs = pinned_tool_versions(resident.needs, needs) if resident.needs else needs
+    if isinstance(workflow, GraphWorkflow) and workflow.capabilities is not None and (lacking := resident.needs - workflow.capabilities):
+        raise LacksCapabilities(resident.needs, lacking)
+    resident.definition = execution.definition
+
+
+def _workflow_of(engine: "Engine", resident: ResidentExecution, events: Sequence[Event]) -> Workflow:
+    """What runs an execution: of several definitions of its name, the one that it goes by, with its own tools."""
+    changes = (event.definition for event in reversed(events) if isinstance(event, StartedEvent) or (isinstance(event, PatchedEvent) and not event.refused))
+    starts = (item.message.definition for item in resident.undecided if isinstance(item.message, messages.StartMessage))
+    given = next(chain(changes, starts), None)
+    sha256 = "" if given is None else given.sha256 if isinstance(given, Blob) else hashlib.sha256(given).hexdigest()
+    return engine.releases.get((resident.key.workflow, sha256)) or engine.workflows[resident.key.workflow]
+
+
+async def _take_answers_in_hand(engine: "Engine", resident: ResidentExecution, keys: tuple[str, ...]) -> None:
+    """Take answers of transactions in hand, before what would have given them up."""
+    for mail in await engine.store.messages(resident.key):
+        if mail.key in keys:
+            resident.put_first(InHandMessage(messages.decode_execution_message(mail.body), mail))
+
+
+async def restore_execution(engine: "Engine", resident: ResidentExecution) -> None:
+    """Read the log, fold it, replay the program; find out which calls were interrupted."""
+    found = await engine.store.read(resident.key) if resident.exists else None
+    if found is not None and found.head.holder != engine.holder:
+        raise LostRace(ours=False)
+    resident.exists = found is not None
+    resident.version = 0 if found is None else found.head.version
+    resident.pinned, resident.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
+    resident.created_at_s = 0.0 if found is None else found.head.created_at_s
+    resident.indexed = None
+    resident.log_bytes = 0 if found is None else sum(map(len, found.rows))
+    events = [] if found is None else log_format.decode_rows(found.rows)
+    execution = Execution(resident.key, None if found is None else found.head.root)
+    resident.needs = program_requirements(resident.pinned)
+    workflow = resident.workflow = _workflow_of(engine, resident, events)
+    instance = program_of(workflow, resident.key, engine.variables)
+    if resident.defect:
+        instance.refuse(Diverged((), (resident.defect,)))
+    try:
+        awake = any(isinstance(item.message, messages.UndoMessage) for item in resident.undecided)
+        diverged = await run_with_blobs(engine.payloads, replay_program(execution, events, instance, awake))
+    except BaseException:
+        instance.close()
+        raise
+    resident.execution, resident.program = execution, instance
+    if isinstance(diverged, Diverged) and execution.ended is None:
+        diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explain_divergence(workflow, resident.key, events, diverged))
+        instance.refuse(Diverged(diverged.path, diff))  # so that a retry in vain says the same
+        if execution.parked is None:
+            resident.undecided.appendleft(InHandMessage(messages.DivergeMessage(diff)))
+            return
+    end_stale_attempts(resident, execution)
+    told = {(item.message.path, item.message.attempt) for item in resident.undecided if isinstance(item.message, messages.SettleMessage | messages.LostMessage)}
+    for pending in reversed(execution.opened.performing()):
+        flight = resident.flights.get(pending.path)
+        if (pending.path, pending.attempt) in told:
+            continue  # who performed it is gone, and had answered in a transaction; or it was given back here
+        if pending.by != engine.holder or flight is None or flight.attempt != pending.attempt:
+            resident.undecided.appendleft(InHandMessage(messages.LostMessage(pending.path, pending.attempt)))
+
+
+async def _decide(engine: "Engine", resident: ResidentExecution, item: InHandMessage, total: ExecutionDecision) -> None:
+    execution, instance = resident.execution, resident.program
+    if execution is None or instance is None:
+        raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
+    if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not instance.awake:
+        raise LostRace(ours=True)  # it had ended when it was read, and its program was left asleep: once more
+    host = _decision_context(engine, resident, item.message)
+    number = 0 if item.mail is None else item.mail.number
+    now = engine.clock.now().not_before(resident.created_at_s)
+    decision = await run_with_blobs(engine.payloads, decide(execution, item.message, instance, now, host, number), total.blobs)
+    total.events += decision.events
+    total.messages += decision.messages
+    total.acks += decision.acks
+    total.lines += decision.lines
+    total.blobs.update(decision.blobs)
+
+
+def _decision_context(engine: "Engine", resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
+    is_timed = bool(resident.lives) and isinstance(message, messages.TickMessage)
+    young = frozenset(resident.young(asyncio.get_running_loop().time())) if is_timed else frozenset()
+    if not resident.threads and not young:
+        return engine.host
+    return msgspec.structs.replace(engine.host, busy=frozenset(resident.threads), young=young)
+
+
+async def _write(engine: "Engine", resident: ResidentExecution, decision: ExecutionDecision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> float:
+    """Commit a decision; return when the store was asked to, on the clock of the loop."""
+    execution = resident.execution
+    if execution is None:
+        raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
+    release, attributes = resident.parks, _head_attributes(resident, execution)
+    sends, given_up = decision.without_unsent_work()
+    unless = _answers_not_taken(given_up, acks) if given_up else ()
+    asked_s = asyncio.get_running_loop().time()
+    change = Commit(
+        key=resident.key,
+        epoch=engine.epoch,
+        holder=engine.holder,
+        version=resident.version,
+        program=_head_program(resident, execution),
+        root=execution.root,
+        creates=not resident.exists,
+        created_at_s=execution.now_s if execution.started is None else execution.started.at_s,
+        row=log_format.encode_row(decision.events) if decision.events else b"",
+        count=len(decision.events),
+        compacted=compacted,
+        status=execution.status,
+        wake_at_s=resident.wake_at(engine.clock, asked_s),
+        ended_at_s=None if execution.ended is None else execution.ended.at_s,
+        release=release,
+        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)),
+        messages=sends,
+        acks=(*given_up, *acks, *resident.postponing),
+        blobs=tuple(decision.blobs.items()),
+        attributes=None if attributes == resident.attributes else attributes,
+        unless=unless,
+    )
+    taken, postponed = resident.taken, tuple(resident.postponing)
+    (answer,) = await engine.store.commit([change])
+    match answer:
+        case Committed(version, now_s):
+            engine.clock.take_answer(now_s, asked_s)
+            resident.version, resident.exists, resident.held = version, True, not release
+            if postponed:
+                resident.postponing = [ack for ack in resident.postponing if ack not in postponed]
+            resident.attributes, resident.indexed = attributes, execution.attributes
+            if release and resident.taken != taken and not await _is_still_held(engine, resident):
+                resident.drop_messages()
+            resident.log_bytes = len(change.row) + (resident.log_bytes if compacted is None else len(compacted))
+        case Conflict(now):
+            resident.exists = now is not None
+            raise LostRace(now is not None and now.holder == engine.holder, unless)
+        case Superseded(epoch):
+            raise StoreEpochChanged(epoch)
+    return asked_s
+
+
+def _answers_not_taken(given_up: Sequence[Ack], acks: Sequence[Ack]) -> tuple[str, ...]:
+    """The answers of what is given up that may be in the mail, and are not among what is acknowledged."""
+    heard = {ack.key for ack in acks}
+    return tuple(ack.answer for ack in given_up if ack.answer and ack.answer not in heard)
+
+
+def _head_program(resident: ResidentExecution, execution: Execution) -> str:
+    """What its head says that runs it: until it has begun, what it said before."""
+    if execution.started is None:
+        return resident.pinned or program_name(resident.key.workflow, 0)
+    return program_name(resident.key.workflow, execution.started.version, resident.needs)
+
+
+def _head_attributes(resident: ResidentExecution, execution: Execution) -> IndexedAttributes:
+    """What the execution is to be found by: until it has begun, what whoever starts it has said."""
+    is_known = execution.started is None or execution.attributes is resident.indexed
+    return resident.attributes if is_known else index_attributes(execution.attributes)
+
+
+async def _is_still_held(engine: "Engine", resident: ResidentExecution) -> bool:
+    """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows.
+
+    What it says is of before the next claim, if that was answered meanwhile.
+    """
+    taken = None
+    while taken != resident.taken:
+        taken = resident.taken
+        found = await engine.store.read(resident.key, after=resident.version)
+        resident.held = found is not None and found.head.holder == engine.holder
+    return resident.held
+
+
+async def _compact(engine: "Engine", resident: ResidentExecution) -> None:
+    """Replace the log by its compacted form, when more of it is dead than alive."""
+    execution = resident.execution
+    if execution is None or not is_worth_compaction(execution) or execution.logged_events < resident.compact_from:
+        return
+    found = await engine.store.read(resident.key)
+    if found is None or found.head.version != resident.version:
+        return
+    result = compact_log(resident.key, found.rows, resident.program is not None and resident.program.keeps_archives)
+    if result is None:
+        resident.compact_from = 2 * execution.logged_events  # reading the whole log at every commit would cost more the longer it is
+        logger.debug("the log of %s can't be compacted at this point: its branches wait for each other outside of it", resident.key)
+        return
+    await _write(engine, resident, ExecutionDecision(blobs=result.blobs), (), log_format.encode_row(result.events))
+    execution.apply(result.snapshot)
+
+
+def _write_log_lines(decision: ExecutionDecision) -> None:
+    for line in decision.lines:
+        fields = "".join(f" {name}={_safe_repr(value)}" for name, value in line.fields)
+        workflow_logger.log(line.level, "%s%s", safe_text(lambda: str(line.text), "(no text)"), fields)  # noqa: B023  # it is called at once
+
+
+def _safe_repr(value: object) -> str:
+    return safe_text(lambda: repr(value), f"({type(value).__name__}, whose __repr__ failed)")

@@ -1,0 +1,175 @@
+"""Flights: the tries that an engine performs itself. They begin once the decision to begin them is durable, and end when nobody wants them."""
+
+import asyncio
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any
+
+from perdure.code.step_environment import StepControl, StepInfo
+from perdure.core import events as e
+from perdure.core import messages
+from perdure.core.envelopes import QueuedMessage
+from perdure.core.execution import Execution
+from perdure.core.operations import CallOperation, Failure
+from perdure.core.paths import Path
+from perdure.core.secret_masks import SecretFinder
+from perdure.core.values import Value
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.runtime.attempt_reports import HeartbeatThrottle
+from perdure.runtime.call_secrets import secret_finder
+from perdure.runtime.resident_executions import InFlightCall, InHandMessage, ResidentExecution
+from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
+from perdure.stores.protocol import TransactionGuard
+
+if TYPE_CHECKING:
+    from perdure.runtime.engine import Engine
+
+
+def act_on_events(engine: "Engine", resident: ResidentExecution, events: Iterable[e.Event]) -> None:
+    """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
+    for event in events:
+        match event:
+            case e.OpenedEvent(path, CallOperation(), by) if by == engine.holder:
+                _begin_attempt(engine, resident, path, 1)
+            case e.AttemptStartedEvent(path, attempt, _, by) if by == engine.holder:
+                _begin_attempt(engine, resident, path, attempt)
+            case e.DroppedEvent(path, float()):
+                if (flight := resident.flights.get(path)) is not None:
+                    flight.cancel()
+            case e.DroppedEvent(path) | e.SettledEvent(path) | e.RetryingEvent(path) | e.InterruptedEvent(path):
+                end_attempt(resident, path)
+            case e.EvictedEvent():
+                resident.leaving = True
+                give_back_attempts(resident, resident.threads.keys() | _paths_in_grace(resident))
+            case e.EndedEvent() | e.ReopenedEvent():
+                for path in list(resident.flights):
+                    end_attempt(resident, path)
+
+
+def end_attempt(resident: ResidentExecution, path: Path) -> None:
+    """End the try in flight at `path`, if there is one."""
+    flight = resident.flights.pop(path, None)
+    resident.lives.pop(path, None)
+    if flight is not None:
+        flight.end()
+
+
+def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
+    """Where tries are in flight that nobody waits for any more: no other engine could go on with them."""
+    return set() if resident.execution is None else {pending.path for pending in resident.execution.opened.cancelled()}
+
+
+def end_stale_attempts(resident: ResidentExecution, execution: Execution) -> None:
+    """End the tries in flight that are over, and tell those that are cancelled, as the log that was read again says."""
+    for path, flight in list(resident.flights.items()):
+        pending = execution.open.get(path)
+        if pending is None or pending.attempt != flight.attempt or pending.state != "performing":
+            end_attempt(resident, path)
+        elif pending.grace_until_s is not None:
+            flight.cancel()
+
+
+def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -> None:
+    """End the tries in flight, `but` some, and have the log say that they were given back: a stop in good order is no interruption."""
+    for path, flight in list(resident.flights.items()):
+        if flight.task is not None and path not in but:
+            end_attempt(resident, path)
+            resident.put(InHandMessage(messages.LostMessage(path, flight.attempt, 0)))
+
+
+def _begin_attempt(engine: "Engine", resident: ResidentExecution, path: Path, attempt: int) -> None:
+    pending = None if resident.execution is None else resident.execution.open.get(path)
+    if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
+        return
+    if engine.stopping or pending.grace_until_s is not None:  # what was dropped in the commit that opened it is not begun
+        resident.put(InHandMessage(messages.LostMessage(path, attempt, 0, begun=False)))
+        return
+    fn, op = resident.program.steps.get(path), pending.op
+    if fn is not None and isinstance(op, CallOperation):
+        end_attempt(resident, path)
+        resident.flights[path] = flight = InFlightCall(attempt)
+        flight.task = engine.spawn(_run_attempt(engine, resident, path, flight, (fn, op, pending.progress)))
+
+
+async def _run_attempt(engine: "Engine", resident: ResidentExecution, path: Path, flight: InFlightCall, call: tuple[Any, CallOperation, Value]) -> None:
+    def busy(thread: "asyncio.Future[Any]") -> None:
+        resident.threads[path] = thread
+        thread.add_done_callback(lambda _: _thread_ended(engine, resident, path, thread))
+
+    (fn, op, reported), attempt = call, flight.attempt
+    find = _secret_finder(engine, resident)
+    if is_transactional(fn) and engine.perform is run_step:
+        life = StepControl(lambda _: None, op.secrets, find)
+        await _run_transactional_attempt(engine, resident, StepInfo(resident.key, path, attempt, life=life), (fn, op.args))
+        return
+    beats = HeartbeatThrottle(lambda said: engine.deliver(resident, messages.ProgressMessage(path, attempt, said)))
+    life = flight.live(StepControl(beats.beat, op.secrets, find))
+    if op.timeout_s is not None or op.heartbeat_s is not None:
+        life.began_s = asyncio.get_running_loop().time()
+        resident.lives[path] = life
+    info = StepInfo(resident.key, path, attempt, reported, life, op.timeout_s)
+    me = asyncio.current_task()
+    try:
+        trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
+        outcome = await ignore_own_cancellation(trying, lambda: _is_wanted(resident, path, attempt), me)
+    except GeneratorExit as error:
+        outcome = failure_of_generator_exit(fn, error, me, info.mask)
+    finally:
+        life.over = True
+        beats.close()
+    if life.keeps or isinstance(outcome, Failure):
+        beats.flush()
+    _detach_task(resident, path, attempt)
+    was_begun = life.begun or not flight.is_cancelled
+    resident.put(InHandMessage(messages.SettleMessage(path, attempt, outcome) if was_begun else messages.LostMessage(path, attempt, 0, begun=False)))
+    await engine.go_on(resident)  # in this task, which saves one
+
+
+def _is_wanted(resident: ResidentExecution, path: Path, attempt: int) -> bool:
+    """Whether the outcome of a try in flight is still waited for: who ends it takes it out of the flights first."""
+    flight = resident.flights.get(path)
+    return flight is not None and flight.attempt == attempt
+
+
+def _secret_finder(engine: "Engine", resident: ResidentExecution) -> SecretFinder:
+    """What finds the secrets of an execution: what its definition was given, else what the process was given."""
+    workflow = resident.workflow
+    return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
+
+
+def _detach_task(resident: ResidentExecution, path: Path, attempt: int) -> None:
+    """From here on there is nothing to cancel: what goes on in the task of the try is the execution itself."""
+    flight = resident.flights.get(path)
+    if flight is not None and flight.attempt == attempt:
+        flight.task = None
+
+
+async def _run_transactional_attempt(engine: "Engine", resident: ResidentExecution, info: StepInfo, call: tuple[Any, Value]) -> None:
+    """Carry out a step in a transaction. From its beginning until its answer is decided on, nothing else is: neither a timeout nor a cancel comes between."""
+
+    def is_wanted() -> bool:
+        return _is_wanted(resident, info.path, info.attempt)
+
+    while resident.busy and is_wanted():  # noqa: ASYNC110  # a commit is under way, which is short
+        await asyncio.sleep(0.0005)
+    if not is_wanted():
+        return
+    resident.busy = True
+    guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(info.path, info.attempt))
+    try:
+        outcome = await ignore_own_cancellation(run_transactional_step(engine.store, call, info, guard, engine.threads), is_wanted, asyncio.current_task())
+    finally:
+        resident.busy = False
+    _detach_task(resident, info.path, info.attempt)
+    if outcome is not None:  # else the mail has the answer, or somebody else has the execution
+        answered = None if isinstance(outcome, Failure) else QueuedMessage(0, resident.key, guard.answer, b"", 0.0)
+        resident.undecided.appendleft(InHandMessage(messages.SettleMessage(info.path, info.attempt, outcome), answered))
+    await engine.go_on(resident)
+
+
+def _thread_ended(engine: "Engine", resident: ResidentExecution, path: Path, thread: "asyncio.Future[Any]") -> None:
+    if not thread.cancelled():
+        thread.exception()
+    if resident.threads.get(path) is thread:
+        del resident.threads[path]
+        if path not in resident.flights and resident.held:
+            engine.deliver(resident, messages.TickMessage())

@@ -1,0 +1,121 @@
+"""What an engine knows: the workflows that it was given and can run here, and those that are Perdure's own.
+
+Queues: telling the store what the code declares of them, and which of them only the store hands out.
+
+What somebody has changed by hand stays until the code declares something else.
+"""
+
+import logging
+from collections.abc import Iterable
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from perdure.code.approval import APPROVAL_CODE as APPROVAL
+from perdure.code.builtin_workflows import COMPOSITE_CODE as COMPOSITE
+from perdure.code.declarations import CodeWorkflow, Step
+from perdure.code.declared_queues import Queue
+from perdure.core.errors import BadValue
+from perdure.core.program import Toolbox
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.definitions.graph.version_ranges import version_order
+from perdure.runtime.workflow_programs import Workflow
+from perdure.stores.protocol import UNLIMITED, QueueLimits, Store
+
+logger = logging.getLogger("perdure.engine")
+
+BUILT_IN_WORKFLOWS = (APPROVAL, COMPOSITE)
+
+
+def runnable_workflows(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
+    """By name, those that can be run here; a sync one needs greenlet, and is left to other engines without it. Of several definitions, the newest.
+
+    Raises:
+        UnsupportedType: one of them, or one of its tools, has a type that can't be decoded.
+    """
+    found: dict[str, Workflow] = {}
+    for one in workflows:
+        if isinstance(one, CodeWorkflow):
+            _ = one.codec
+        else:
+            resolve_type_hints(one.tools.values())
+        before = found.get(one.name)
+        if _can_run(one) and not (isinstance(before, GraphWorkflow) and isinstance(one, GraphWorkflow) and _release_number(one) < _release_number(before)):
+            found[one.name] = one
+    return found
+
+
+def resolve_type_hints(steps: Iterable[Step[Any, Any, Any]]) -> None:
+    """Read the type hints of steps and of what undoes them, so that nothing is done before they are known to be sound.
+
+    Raises:
+        UnsupportedType: one has a type that can't be decoded.
+    """
+    for one in steps:
+        _ = one.codec, [handler.step.codec for handler in one.handlers]
+
+
+def definition_releases(workflows: Iterable[Workflow]) -> dict[tuple[str, str], GraphWorkflow]:
+    """Each definition with the tools that were given for it, by its name and its SHA-256."""
+    return {(one.name, one.release.sha256): one for one in workflows if isinstance(one, GraphWorkflow) and one.release is not None}
+
+
+def engine_toolboxes(workflows: Iterable[Workflow]) -> tuple[Toolbox, ...]:
+    """What the executions of definitions may need of these, for all definitions that have the same together."""
+    found: dict[frozenset[str], set[str]] = {}
+    for one in workflows:
+        if isinstance(one, GraphWorkflow) and one.capabilities:
+            found.setdefault(one.capabilities, set()).update(one.programs)
+    return tuple((frozenset(programs), has) for has, programs in found.items())
+
+
+def _release_number(workflow: GraphWorkflow) -> tuple[int, int, int, bool]:
+    return version_order(workflow.release.version) if workflow.release is not None else (0, 0, 0, False)
+
+
+def _can_run(workflow: Workflow) -> bool:
+    able = not workflow.sync or find_spec("greenlet") is not None
+    if not able:
+        logger.warning('%s is left to other engines: greenlet is not installed here (pip install "perdure[sync]")', workflow.name)
+    return able
+
+
+def queue_limits(queue: Queue) -> QueueLimits:
+    """The limits of a declared queue."""
+    interval_s, burst = (0.0, 1) if queue.rate is None else (queue.rate.interval_s, queue.rate.burst)
+    limits = QueueLimits(queue.concurrency, queue.concurrency_per_key, interval_s, burst)
+    return msgspec.structs.replace(limits, declared=msgspec.json.encode(limits).decode())
+
+
+def declared_queues(workflows: Iterable[Workflow], steps: Iterable[Step[Any, Any, Any]]) -> list[Queue]:
+    """The queues that code declares, by their steps and workflows.
+
+    Raises:
+        BadValue: two of one name are declared in different ways.
+    """
+    found: dict[str, Queue] = {}
+    for queue in (*(one.calling.line for one in workflows), *(one.line for one in steps)):
+        if queue is not None and found.setdefault(queue.name, queue) != queue:
+            raise BadValue("Queue", queue.name, "declared in one way; there are two that differ, make one and import it")
+    return list(found.values())
+
+
+async def declare_queues(store: Store, queues: Iterable[Queue]) -> None:
+    """Give the store the limits of these queues, but for those that it was given before."""
+    wanted = {queue.name: queue_limits(queue) for queue in queues}
+    if not wanted:
+        return
+    known = {stand.name: stand.limits for stand in await store.queues()}
+    for name, limits in wanted.items():
+        if known.get(name, UNLIMITED).declared != limits.declared:
+            await store.limit(name, limits)
+
+
+async def limited_queues(store: Store) -> frozenset[str]:
+    """The queues whose calls are handed out by the store alone, as they have limits."""
+    return frozenset(stand.name for stand in await store.queues() if _has_limits(stand.limits))
+
+
+def _has_limits(limits: QueueLimits) -> bool:
+    return limits.concurrency is not None or limits.per_lane is not None or limits.interval_s > 0

@@ -1,0 +1,141 @@
+"""Threads for sync steps. They are daemons: a step that blocks for ever must not keep a process from ending; it is done again elsewhere.
+
+Resources that are open: one of each in an engine or worker, opened when it is first needed, closed in reverse order at the end.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import AsyncExitStack
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, ParamSpec, TypeVar
+
+from perdure.code.step_environment import Resource
+from perdure.core.thread_calls import without_stop_iteration
+from perdure.stores.protocol import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS_MAX = 64
+"""How many sync steps run at a time in one process; further ones wait."""
+
+_ThreadWork = tuple[Future[Any], Callable[[], Any]]
+
+
+class DaemonThreads(Executor):
+    """An executor like the standard library's, except that its threads are begun as needed and never waited for."""
+
+    def __init__(self, most: int = THREADS_MAX) -> None:
+        self._most = most
+        self._begun = 0
+        self._idle = 0
+        self._lock = Lock()
+        self._work: SimpleQueue[_ThreadWork | None] = SimpleQueue()
+        self._closed = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `fn` in a thread; see `concurrent.futures.Executor.submit`."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("no step can begin in an engine that has stopped")
+            if self._idle:
+                self._idle -= 1
+            elif self._begun < self._most:
+                self._begun += 1
+                Thread(target=self._run, name=f"perdure-step-{self._begun}", daemon=True).start()
+        self._work.put((future, partial(without_stop_iteration(fn), *args, **kwargs)))
+        return future
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            future, call = work
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, call, work
+            with self._lock:
+                self._idle += 1
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """Begin nothing more, and let idle threads end; what runs is never waited for."""
+        with self._lock:
+            self._closed = True
+            begun = self._begun
+        for _ in range(begun):
+            self._work.put(None)
+
+
+logger = logging.getLogger("perdure.engine")
+
+
+class OpenResources:
+    """What is open on one loop. Satisfies `perdure.code.step_environment.StepResources`."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store
+        self._open: dict[Resource[Any], asyncio.Task[Any]] = {}
+        self._stack = AsyncExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def get(self, resource: Resource[Any]) -> Any:
+        """What was opened, opened now if it was not yet; that it can't be is the failure of the step that asked, and the next one tries again."""
+        self._loop = asyncio.get_running_loop()
+        opening = self._open.get(resource)
+        if opening is None:
+            opening = self._open[resource] = asyncio.create_task(self._enter(resource))
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done() and self._open.get(resource) is opening:
+                del self._open[resource]
+            raise
+
+    def wait_for(self, resource: Resource[Any]) -> Any:
+        """The same in a thread."""
+        if self._loop is None:
+            raise RuntimeError("no loop runs these resources")
+        return asyncio.run_coroutine_threadsafe(self.get(resource), self._loop).result()
+
+    def begin(self) -> None:
+        """From now on, this is the loop on which they are opened."""
+        self._loop = asyncio.get_running_loop()
+
+    async def _enter(self, resource: Resource[Any]) -> Any:
+        try:
+            return await self._opened(resource)
+        except (KeyboardInterrupt, SystemExit) as error:  # from a task, these would end the loop, and the engine with it
+            raise RuntimeError(f"{type(error).__name__} while {resource.name} was opened") from error
+
+    async def _opened(self, resource: Resource[Any]) -> Any:
+        made = resource.opens()
+        if hasattr(made, "__aenter__"):
+            return await self._stack.enter_async_context(made)
+        if hasattr(made, "__enter__"):
+            return self._stack.enter_context(made)
+        thing = await made if inspect.isawaitable(made) else made
+        close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+        if callable(close):
+            self._stack.push_async_callback(_close, close)
+        return thing
+
+    async def close(self) -> None:
+        """Close what is open, the last opened first. What can't be closed is reported, and keeps nothing else open."""
+        self._open.clear()
+        try:
+            await self._stack.aclose()
+        except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+            logger.exception("a resource could not be closed")
+
+
+async def _close(close: Any) -> None:
+    result = close()
+    if inspect.isawaitable(result):
+        await result

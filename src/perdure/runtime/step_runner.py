@@ -1,0 +1,242 @@
+"""Performing a call: the function runs once, and whatever comes of it is an outcome.
+
+Carrying out a step in a transaction: what it writes and the answer that settles it are one commit of the store's database.
+
+The answer is mail to the execution, as a worker's is. So it is there exactly if what was written is, and whoever goes on with the
+execution finds it before anything else.
+"""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from perdure.code.code_program import UndoArguments
+from perdure.code.declarations import Step, UndoHandler, returns_awaitable
+from perdure.code.exception_data import encode_exception, error_info
+from perdure.code.function_codec import FunctionCodec, codec_of_function
+from perdure.code.step_environment import StepInfo, current_step
+from perdure.core import messages, values
+from perdure.core.envelopes import OutgoingMessage
+from perdure.core.errors import ErrorInfo, Fatal, LogDamaged, ProgrammingError, RetryAfter, Rollback
+from perdure.core.operations import Failure, Outcome, Success
+from perdure.core.secret_masks import NO_MASK, Mask
+from perdure.core.values import Blob, Value, offload_if_large
+from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.call_secrets import resolve_secrets
+from perdure.runtime.holder import retry_with_backoff
+from perdure.stores.protocol import Committed, Post, Store, TransactionGuard, TransactionRaised
+from perdure.stores.user_transactions import transactional_store_of
+
+T = TypeVar("T")
+
+ThreadCallback = Callable[["asyncio.Future[Any]"], None]
+"""What is told of the future of the thread in which a sync step runs."""
+
+NOT_BEGUN_FAILURE = Failure("cancelled", 0, ErrorInfo("Cancelled", "it was not begun before nobody waited for it any more"))
+"""The outcome of a try whose function was not called, as it was cancelled before. The log says the same in its own words."""
+
+StepRunner = Callable[[Any, Value, StepInfo, BlobCache, Executor | None, ThreadCallback], Awaitable[Outcome]]
+"""Makes a try of a call, as `perform` does."""
+
+
+async def run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, threads: Executor | None, busy: ThreadCallback) -> Outcome:
+    """Run `fn` with the encoded arguments, which may be a blob, with the secrets that it is given in their places. What comes of it has none of them.
+
+    Whatever the function raises or returns is an outcome, and nothing else. A function that still waits for a thread, or for its arguments, when its try is
+    cancelled is not called: the outcome is `NOT_BEGUN_FAILURE`.
+
+    Raises:
+        asyncio.CancelledError: the task was cancelled, mostly because nobody wants the answer any more.
+    """
+    try:
+        outcome = await _run_step(fn, args, info, payloads, threads, busy)
+        return info.mask.outcome(outcome) if info.mask else outcome
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return failure_of_exception(fn, error, info.mask)
+    except BaseException as error:
+        outcome = failure_of_exception(fn, error, info.mask)
+        return info.mask.outcome(outcome) if info.mask else outcome
+
+
+async def ignore_own_cancellation(trying: Awaitable[T], is_wanted: Callable[[], bool], task: "asyncio.Task[Any] | None") -> T | Failure:
+    """What comes of a try that runs in this `task`, though its function may cancel the task: while `is_wanted`, nobody else has.
+
+    Raises:
+        asyncio.CancelledError: the outcome is not wanted any more.
+    """
+    assert task is not None, "it runs in a task"
+    try:
+        outcome: T | Failure = await trying
+    except asyncio.CancelledError:
+        if not is_wanted():
+            raise
+        outcome = Failure("failed", 1, ErrorInfo("CancelledError", "the step cancelled the task that it runs in"))
+    if task.cancelling() and is_wanted():
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)  # where it was cancelled at last, and has not noticed yet
+        while task.cancelling():
+            task.uncancel()
+    return outcome
+
+
+def failure_of_generator_exit(fn: Any, error: GeneratorExit, me: "asyncio.Task[Any] | None", mask: Mask) -> Failure:
+    """What a `GeneratorExit` comes to that a function has awaited: Python closes all coroutines around it, and raises it in the outermost of a task alone.
+
+    Raises:
+        GeneratorExit: it is the coroutine itself that is closed, and not its task that goes on.
+    """
+    try:
+        running = asyncio.current_task()
+    except RuntimeError:
+        running = None
+    if running is None or running is not me:
+        raise error
+    return failure_of_exception(fn, error, mask)
+
+
+async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, threads: Executor | None, busy: ThreadCallback) -> Outcome:
+    raw = await load_value(args, payloads)
+    if isinstance(fn, UndoHandler):
+        fn, raw = fn.step, await undo_arguments(raw, payloads)
+    if info.life is not None and info.life.places:
+        raw = await resolve_secrets(raw, info.life, threads)
+    codec, inner, is_async = (fn.codec, fn.fn, fn.is_async) if isinstance(fn, Step) else (codec_of_function(fn), fn, returns_awaitable(fn))
+    positional, named = codec.decode_args(raw, "the arguments of step", info.path)
+    loop = asyncio.get_running_loop()
+
+    if is_async:
+        return _success_of_result(codec, await _await_in_step(info, inner(*positional, **named)), info) if info.begin(loop.time()) else NOT_BEGUN_FAILURE
+
+    def call() -> Outcome | _AwaitableResult:
+        """Runs in the thread, where everything that the function makes is looked at too: no future can carry a `StopIteration`."""
+        if not info.begin(loop.time()):
+            return NOT_BEGUN_FAILURE
+        try:
+            result = inner(*positional, **named)
+            return _AwaitableResult(result) if inspect.isawaitable(result) else _success_of_result(codec, result, info)
+        except BaseException as error:
+            return failure_of_exception(fn, error, info.mask)
+
+    context = contextvars.copy_context()
+    context.run(current_step.set, info)
+    thread = loop.run_in_executor(threads, context.run, call)
+    busy(thread)
+    came = await asyncio.shield(thread)
+    return _success_of_result(codec, await _await_in_step(info, came.result), info) if isinstance(came, _AwaitableResult) else came
+
+
+class _AwaitableResult(NamedTuple):
+    """What a plain function has returned that is to be awaited, in the loop."""
+
+    result: Awaitable[Any]
+
+
+def _success_of_result(codec: FunctionCodec, result: Any, info: StepInfo) -> Success:
+    return Success(codec.encode_result(result, "the result of step", info.path))
+
+
+async def load_value(value: Value, payloads: BlobCache) -> bytes:
+    """The bytes of a value, wherever they are kept."""
+    return await retry_with_backoff(lambda: payloads.get(value.sha256)) if isinstance(value, Blob) else value
+
+
+async def undo_arguments(raw: bytes, payloads: BlobCache) -> bytes:
+    """The arguments of a handler: the result of what it undoes, and its arguments."""
+    done = values.decode(raw, UndoArguments, "what is to be undone")
+    args, kwargs = values.decode(
+        await load_value(done.args, payloads), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], "the arguments of what is to be undone"
+    )
+    return values.encode(((msgspec.Raw(await load_value(done.result, payloads)), *args), kwargs), "the arguments of what undoes")
+
+
+async def _await_in_step(info: StepInfo, work: Awaitable[Any]) -> Any:
+    """Await `work` where `step_info()` answers; what is called back from outside of it must not be taken for the step."""
+    token = current_step.set(info)
+    try:
+        return await work
+    finally:
+        current_step.reset(token)
+
+
+def failure_of_exception(fn: Any, error: BaseException, mask: Mask = NO_MASK) -> Failure:
+    """What an error that a step raised comes to: whether it may be tried again, and when at the earliest. Nothing that was raised can fail here."""
+    try:
+        return _classified_failure(fn, error, mask)
+    except BaseException as wrong:  # its class does not even bear being looked at, or what the retry rule asks has failed
+        return Failure("fatal", 1, error_info(wrong, mask))
+
+
+def _classified_failure(fn: Any, error: BaseException, mask: Mask) -> Failure:
+    match error:
+        case Rollback():
+            return Failure("rollback", 1, error_info(error, mask))
+        case ProgrammingError() | LogDamaged() | Fatal():
+            return Failure("fatal", 1, error_info(error, mask))
+        case KeyboardInterrupt() | SystemExit():
+            return Failure("fatal", 1, ErrorInfo(type(error).__name__, "raised in a step; it does not end the engine"))
+        case asyncio.CancelledError():
+            return Failure("failed", 1, ErrorInfo("CancelledError", "the step cancelled itself"))
+    after_s = error.wanted_s if isinstance(error, RetryAfter) else None
+    if not isinstance(fn, Step):
+        return Failure("failed", 1, error_info(error, mask), after_s=after_s)
+    info = error_info(error, mask, encode_exception(error, fn.raises))
+    return Failure("failed", 1, info, after_s=after_s) if fn.retry.again(error) else Failure("fatal", 1, info)
+
+
+def is_transactional(fn: Any) -> bool:
+    """Whether a step, or what undoes one, is to be given a transaction."""
+    step = fn.step if isinstance(fn, UndoHandler) else fn
+    return isinstance(step, Step) and step.transaction
+
+
+async def run_transactional_step(
+    store: Store, call: tuple[Step[Any, Any, Any] | UndoHandler, Value], info: StepInfo, guard: TransactionGuard, threads: Executor | None = None
+) -> Outcome | None:
+    """Carry out a try, and return its outcome, which is in the mail as well; what fails was rolled back. None if it is not to be done from here any more."""
+    fn, args = call
+    step = fn.step if isinstance(fn, UndoHandler) else fn
+    database = transactional_store_of(store)
+    if database is None:
+        return Failure("fatal", 1, ErrorInfo("WrongStore", f"step {step.name} wants a transaction, and this store has none for users: use SQLite or Postgres"))
+    try:
+        payloads = BlobCache(store)
+        raw = await load_value(args, payloads)
+        raw = await undo_arguments(raw, payloads) if isinstance(fn, UndoHandler) else raw
+        raw = await resolve_secrets(raw, info.life, threads) if info.life is not None and info.life.places else raw
+        positional, named = step.codec.decode_args(raw, "the arguments of step", info.path)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return info.mask.outcome(failure_of_exception(step, error, info.mask))
+
+    settled: list[Success] = []
+
+    async def work(transaction: Any) -> Post:
+        token = current_step.set(info)
+        try:
+            result = await step.fn(transaction, *positional, **named)
+        finally:
+            current_step.reset(token)
+        blobs: dict[str, bytes] = {}
+        settled[:] = [Success(offload_if_large(info.mask.value(step.codec.encode_result(result, "the result of step", info.path)), blobs))]
+        settle = messages.SettleMessage(info.path, info.attempt, settled[0])
+        acks = () if guard.work is None else (guard.work,)
+        return Post(
+            messages=(OutgoingMessage(info.execution, messages.attempt_answer_key(info.path, info.attempt), messages.encode_message(settle)),),
+            acks=acks,
+            blobs=tuple(blobs.items()),
+        )
+
+    answer = await retry_with_backoff(lambda: database.transact(guard, work))
+    if isinstance(answer, TransactionRaised):
+        return info.mask.outcome(failure_of_exception(step, answer.error, info.mask))
+    return settled[0] if isinstance(answer, Committed) else None

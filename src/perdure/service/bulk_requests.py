@@ -1,0 +1,203 @@
+"""Bulk requests: the same request to many executions, posted in batches of one commit each.
+
+A batch is durable as a whole or not at all. Interrupted between two batches, the first have been told and the rest not; asking again tells the rest, and
+counts what has ended meanwhile apart.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from perdure.code.durations import Duration
+from perdure.core import messages
+from perdure.core.attribute_filter import AttributeFilter
+from perdure.core.errors import HasEnded, NotFound, PerdureError
+from perdure.core.paths import Key
+from perdure.service import dead_letter_groups, execution_requests, queries
+from perdure.service.execution_requests import ExecutionRequest
+from perdure.service.store_access import StoreAccess, with_timeout
+from perdure.stores.protocol import Head, HeadFilter
+
+BULK_BATCH = 500
+"""How many executions are told in one commit."""
+
+ACTIVE = ("pending", "running", "waiting", "waiting_approval", "ending", "undoing")
+STUCK = ("paused", "needs_attention")
+UNENDED = (*ACTIVE, *STUCK)
+STATUSES_BY_OPERATION: dict[str, tuple[str, ...]] = {
+    "cancel": UNENDED,
+    "terminate": UNENDED,
+    "pause": ACTIVE,
+    "resume": STUCK,
+    "evict": UNENDED,
+    "retry": dead_letter_groups.DEAD_STATUSES,
+    "undo": ("completed",),
+    "requeue": dead_letter_groups.DEAD_STATUSES,
+    "discard": dead_letter_groups.DEAD_STATUSES,
+}
+"""On executions in which statuses each verb has an effect."""
+
+NEWEST_FIRST = frozenset(("retry", "requeue"))
+"""The verbs that those are told first that were created last: children go on before their parents. All others end parents before their children."""
+
+
+class BulkFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which executions are meant: those of `keys`, in their order, or else those that fit all that is given. Without `status`, those on which a verb acts."""
+
+    tenant: str
+    keys: tuple[Key, ...] | None = None
+    workflow: str | None = None
+    status: str | tuple[str, ...] | None = None
+    id_prefix: str = ""
+    since: Duration | datetime | None = None
+    where: AttributeFilter | None = None
+
+
+class BulkOperation(msgspec.Struct, frozen=True):
+    """What executions are asked to do, and how the request to one is made."""
+
+    name: str
+    request: Callable[[StoreAccess, Head], Awaitable[ExecutionRequest | None]]
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """The outcome of a bulk request: the executions that were `told` (and, if that was waited for, have done it), those that had `ended` before, so that there
+    was nothing to do, and those that `failed`, with the error of each."""
+
+    told: list[Key] = []
+    ended: list[Key] = []
+    failed: dict[Key, PerdureError] = {}
+
+
+# The verbs.
+
+
+def cancel(reason: str, undo: bool = True) -> BulkOperation:
+    """Unwind, undo unless that is not wanted, and end as cancelled."""
+    return BulkOperation("cancel", _request_maker(lambda head: execution_requests.cancel_request(head, reason, undo)))
+
+
+def terminate(reason: str) -> BulkOperation:
+    """End as cancelled at once."""
+    return BulkOperation("terminate", _request_maker(lambda head: execution_requests.terminate_request(head, reason)))
+
+
+def pause(reason: str) -> BulkOperation:
+    """Begin nothing more until resumed."""
+    return BulkOperation("pause", _request_maker(lambda head: execution_requests.message_request(head, messages.PauseMessage(reason), "pause")))
+
+
+def resume(reason: str) -> BulkOperation:
+    """Go on from where it is paused or parked."""
+    return BulkOperation("resume", _request_maker(lambda head: execution_requests.message_request(head, messages.ResumeMessage(reason), "resume")))
+
+
+def evict(reason: str) -> BulkOperation:
+    """Leave the engine that has it."""
+    return BulkOperation("evict", _request_maker(lambda head: execution_requests.message_request(head, messages.EvictMessage(reason), "evict")))
+
+
+def retry(reason: str, step: str | None = None) -> BulkOperation:
+    """Go on from what failed, or from a step on."""
+    return BulkOperation("retry", lambda access, head: execution_requests.retry_request(access, head, reason, step))
+
+
+def undo(reason: str) -> BulkOperation:
+    """Undo what was done."""
+    return BulkOperation("undo", lambda access, head: execution_requests.undo_request(access, head, reason))
+
+
+def requeue(reason: str) -> BulkOperation:
+    """Run a dead letter again, from what failed."""
+    return BulkOperation("requeue", lambda access, head: dead_letter_groups.requeue_request(access, head, reason))
+
+
+def discard(reason: str) -> BulkOperation:
+    """Cancel a dead letter as it stands."""
+    return BulkOperation("discard", _request_maker(lambda head: dead_letter_groups.discard_letter_request(head, reason)))
+
+
+def _request_maker(make: Callable[[Head], ExecutionRequest | None]) -> Callable[[StoreAccess, Head], Awaitable[ExecutionRequest | None]]:
+    async def made(_: StoreAccess, head: Head) -> ExecutionRequest | None:
+        return make(head)
+
+    return made
+
+
+# Choosing and telling.
+
+
+async def choose_executions(access: StoreAccess, which: BulkFilter, statuses: Sequence[str] | None = None) -> list[Key]:
+    """The executions that are meant, newest first, or as they are given; those in one of `statuses`, if none are asked for."""
+    if which.keys is not None:
+        return list(which.keys)
+    found: list[Key] = []
+    while True:
+        page = await queries.list_executions(
+            access,
+            tenant=which.tenant,
+            workflow=which.workflow,
+            status=statuses if which.status is None else which.status,
+            id_prefix=which.id_prefix,
+            since=which.since,
+            limit=BULK_BATCH,
+            older_than=found[-1] if found else None,
+            where=which.where,
+        )
+        found += [one.key for one in page]
+        if len(page) < BULK_BATCH:
+            return found
+
+
+async def post_bulk(access: StoreAccess, which: BulkFilter, verb: BulkOperation, wait: bool, timeout: Duration | None) -> BulkResult:
+    """Ask all that are meant, batch by batch; with `wait`, each batch is waited for, each execution for up to `timeout`.
+
+    Raises:
+        BadValue, BadName: the filter makes no sense.
+    """
+    keys = await choose_executions(access, which, STATUSES_BY_OPERATION[verb.name])
+    ordered = keys if which.keys is not None or verb.name in NEWEST_FIRST else keys[::-1]
+    result = BulkResult([], [], {})
+    for first in range(0, len(ordered), BULK_BATCH):
+        made = await _requests(access, ordered[first : first + BULK_BATCH], verb, result)
+        await execution_requests.post_requests(access, made)
+        done = await asyncio.gather(*(_effect(access, one, timeout) for one in made)) if wait else [None] * len(made)
+        for one, error in zip(made, done, strict=True):
+            if error is None:
+                result.told.append(one.head.key)
+            else:
+                result.failed[one.head.key] = error
+    return result
+
+
+async def _requests(access: StoreAccess, keys: Sequence[Key], verb: BulkOperation, result: BulkResult) -> list[ExecutionRequest]:
+    """The requests to a batch of executions; those to which none can be made are added to the result."""
+    heads = {head.key: head for head in await access.store.heads(HeadFilter(keys=tuple(keys), limit=len(keys)))}
+    made: list[ExecutionRequest] = []
+    for key in dict.fromkeys(keys):
+        try:
+            if key not in heads:
+                raise NotFound(key)
+            request = await verb.request(access, heads[key])
+        except HasEnded:
+            request = None
+        except PerdureError as error:
+            result.failed[key] = error
+            continue
+        if request is None:
+            result.ended.append(key)
+        else:
+            made.append(request)
+    return made
+
+
+async def _effect(access: StoreAccess, request: ExecutionRequest, timeout: Duration | None) -> PerdureError | None:
+    """Wait until a request has taken effect; return what went wrong."""
+    try:
+        async with with_timeout(timeout, f"the effect of {request.verb} on {request.head.key}"):
+            await execution_requests.wait_for_effect(access, request)
+    except PerdureError as error:
+        return error
+    return None

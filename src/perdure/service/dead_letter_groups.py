@@ -1,0 +1,346 @@
+"""Dead letters: executions that have failed or need attention, with those that failed alike in one group; to be run again, or to be taken off the list.
+
+Nothing is kept for it: the list follows from the logs. Alike is what has the same fingerprint, which leaves out what differs from one execution to
+the next. Off the list is what was retried, and what was discarded: that is cancelled, behind its failure.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from perdure.code import inputs
+from perdure.code.durations import Duration
+from perdure.core import events as e
+from perdure.core import values
+from perdure.core.errors import AlreadyThere, BadValue, ErrorInfo, StoreError
+from perdure.core.execution import Execution
+from perdure.core.operations import CallOperation, Failure
+from perdure.core.paths import UNDO, Key, Path, is_internal_path, parse_path, path_text
+from perdure.runtime.quarantine import UNREADABLE
+from perdure.runtime.workflow_programs import Workflow
+from perdure.service import execution_operations, execution_requests, queries, reruns
+from perdure.service.execution_requests import ExecutionRequest
+from perdure.service.queries import ListedExecution
+from perdure.service.reruns import RerunRequest, read_execution
+from perdure.service.store_access import StoreAccess
+from perdure.stores.protocol import Head, HeadFilter
+
+DEAD_STATUSES = ("failed", "needs_attention")
+LETTERS_PER_PAGE = 500
+MESSAGE_CHARACTERS_MAX = 300
+FINGERPRINT_DIGITS = 10
+
+STEP_ERRORS = frozenset(("StepFailed", "ChildFailed", "JoinFailed", "RaceFailed", "Timeout"))
+"""The errors with which a workflow fails because something in it has: that one says more."""
+
+GIVEN_UP = ("cancelled", "abandoned")
+"""How calls settle that were dropped: that follows from a failure, or from the end of a race."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """One execution that goes no further: since when, where it failed (the path of the step, or nothing), and with what.
+
+    `reason` is ``max_retries_exceeded``, ``timeout``, ``interrupted``, ``fatal`` (not to be tried again) or ``rollback`` of a step; the limit that was
+    exceeded (``exceeded_max_fanout``, ``exceeded_max_hops``, ``deadline_exceeded``, ...); of what needs attention, why; else ``failed``. `tries` counts those
+    of the step; `input` is what it was given: by name, else as a list.
+    """
+
+    key: Key
+    status: str
+    fingerprint: str
+    path: str
+    type: str
+    message: str
+    at_s: float
+    reason: str = "failed"
+    tries: int = 0
+    input: Any = None
+
+
+class DeadLetterGroup(msgspec.Struct, frozen=True):
+    """Executions that failed alike, the newest first: where, with what, how many, first and last when. Unless it is `complete`, more dead letters are there
+    than were looked at, so that `count` is the least that there are."""
+
+    fingerprint: str
+    workflow: str
+    path: str
+    type: str
+    message: str
+    count: int
+    first_at_s: float
+    last_at_s: float
+    letters: tuple[DeadLetter, ...]
+    complete: bool = True
+    reason: str = "failed"
+
+
+class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant: of a workflow, by the beginning of their ids, created since, alike in a fingerprint (or its beginning); at most so many."""
+
+    tenant: str
+    workflow: str | None = None
+    id_prefix: str = ""
+    since: Duration | datetime | None = None
+    fingerprint: str = ""
+    limit: int = 10_000
+
+
+# alike
+
+
+def fingerprint(workflow: str, path: Path, type: str, message: str) -> str:
+    """A short hash that is the same for failures that are alike: of the same workflow, at the same place, with the same error."""
+    said = "\0".join((workflow, failure_site(path), type, normalized_message(message)))
+    return sha256(said.encode(errors="surrogatepass")).hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def failure_site(path: Path) -> str:
+    """A path without the numbers of turns, of items and of equal names, and without numbers that stand for themselves in names."""
+    plain: Path = tuple((re.sub(r"\b\d+\b", "N", segment[0]), min(segment[1], 1)) if isinstance(segment, tuple) else ("N", 0) for segment in path)
+    return path_text(plain)
+
+
+def normalized_message(message: str) -> str:
+    """A message with what differs from one to the next replaced: quoted text, ids and hashes, numbers. What was replaced before stays as it is."""
+    before = None
+    while message != before:  # quotes may stand within quotes
+        before = message
+        for pattern, word in _NORMALIZATIONS:
+            message = pattern.sub(word, message)
+    return " ".join(message.split())[:MESSAGE_CHARACTERS_MAX].rstrip()
+
+
+_NORMALIZATIONS = (
+    (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
+    (re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*`"), "<text>"),
+    (re.compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b"), "<id>"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
+)
+
+
+# the list
+
+
+async def group_dead_letters(access: StoreAccess, which: DeadLetterFilter) -> list[DeadLetterGroup]:
+    """The dead letters by what they have in common, what failed last first.
+
+    Raises:
+        BadValue: a fingerprint is meant of which there is none, or several.
+    """
+    found: dict[tuple[str, str], list[DeadLetter]] = {}
+    listed, complete = await _listed_summaries(access, which)
+    for one in listed:
+        letter = await _letter(access, one)
+        if letter is not None and letter.fingerprint.startswith(which.fingerprint):
+            found.setdefault((letter.fingerprint, letter.key.workflow), []).append(letter)
+    grouped = sorted((_group(*name, letters, complete) for name, letters in found.items()), key=lambda group: -group.last_at_s)
+    if which.fingerprint and len(grouped) != 1:
+        fitting = ", ".join(group.fingerprint for group in grouped[:5])
+        raise BadValue("fingerprint", which.fingerprint, f"one of those that dead letters have{f'; it fits {fitting}' if fitting else ''}")
+    return grouped
+
+
+def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bool) -> DeadLetterGroup:
+    first = letters[0]
+    newest = tuple(sorted(letters, key=lambda letter: -letter.at_s))
+    return DeadLetterGroup(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete, first.reason)
+
+
+async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tuple[list[ListedExecution], bool]:
+    """The executions that are meant, the newest first, up to the limit; and whether these are all."""
+    found: list[ListedExecution] = []
+    while len(found) <= which.limit:
+        asked = min(which.limit + 1 - len(found), LETTERS_PER_PAGE)
+        page = await queries.list_executions(
+            access,
+            tenant=which.tenant,
+            workflow=which.workflow,
+            status=DEAD_STATUSES,
+            id_prefix=which.id_prefix,
+            since=which.since,
+            limit=asked,
+            older_than=found[-1].key if found else None,
+        )
+        found += page
+        if len(page) < asked:
+            break
+    return found[: which.limit], len(found) <= which.limit
+
+
+async def _letter(access: StoreAccess, listed: ListedExecution) -> DeadLetter | None:
+    try:
+        execution = await read_execution(access, listed.key)
+        letter = dead_letter_of(execution)
+        return letter if letter is None else msgspec.structs.replace(letter, input=await _input(access, execution, letter))
+    except UNREADABLE as error:
+        return _unreadable(listed, error)
+
+
+def dead_letter_of(execution: Execution) -> DeadLetter | None:
+    """An execution as a dead letter, without the input of its step; None if it is none."""
+    if execution.status not in DEAD_STATUSES:
+        return None
+    if execution.parked is not None:
+        parked = execution.parked
+        path, error, at_s = parked.path, ErrorInfo(parked.reason, "; ".join(parked.detail)), parked.at_s
+        reason: str = parked.reason
+    elif execution.ended is not None and isinstance(execution.ended.outcome, Failure):
+        (path, error), at_s = _cause(execution, execution.ended), execution.ended.at_s
+        reason = _reason(execution, path, error)
+    else:
+        return None
+    name, known = fingerprint(execution.key.workflow, path, error.type, error.message), execution.open.get(path) or execution.settled.get(path)
+    tries = known.attempt if known is not None and isinstance(known.op, CallOperation) else 0
+    return DeadLetter(execution.key, execution.status, name, path_text(path), error.type, error.message, at_s, reason, tries)
+
+
+async def _input(access: StoreAccess, execution: Execution, letter: DeadLetter) -> Any:
+    """What the step of a dead letter was given: by name, else as a list; None, if it is about no call."""
+    path = parse_path(letter.path)
+    known = execution.open.get(path) or execution.settled.get(path)
+    if known is None or not isinstance(known.op, CallOperation):
+        return None
+    args, named = values.decode(await access.payload(known.op.args), tuple[list[Any], dict[str, Any]], f"the input of {letter.path}")
+    return {"args": args, **named} if args and named else named or args
+
+
+def step_name(path: str) -> str:
+    """The name of the step that has a path, as it is shown."""
+    return next((segment[0] for segment in reversed(parse_path(path)) if isinstance(segment, tuple) and segment[1] > 0), "")
+
+
+def _unreadable(listed: ListedExecution, error: StoreError) -> DeadLetter:
+    """An execution whose log can't be read, as a dead letter."""
+    name = fingerprint(listed.key.workflow, (), type(error).__name__, str(error))
+    return DeadLetter(listed.key, listed.status, name, "", type(error).__name__, str(error), listed.ended_at_s or listed.created_at_s)
+
+
+def _cause(execution: Execution, ended: e.EndedEvent) -> tuple[Path, ErrorInfo]:
+    """Where an execution failed and with what. A definition says it; code failed in what failed last in it, if it did because of that, else in its own code."""
+    assert isinstance(ended.outcome, Failure)
+    error = ended.outcome.error
+    if execution.definition is None and error.type not in STEP_ERRORS:
+        return (), error
+    failed = list(_failures(execution))
+    if execution.definition is not None:  # of a step that is done for each item, the item that failed first
+        failed = [one for one in failed if one[3] == error and one[2][: len(ended.path)] == ended.path and ended.path and not is_internal_path(one[2])]
+        return min(failed, key=lambda one: one[:2])[2] if failed else ended.path, error
+    _, _, path, cause = max(failed, key=lambda one: one[:2], default=(0.0, 0, (), error))
+    return path, cause
+
+
+def _failures(execution: Execution) -> Iterator[tuple[float, int, Path, ErrorInfo]]:
+    """What has failed before the ending began, in the order in which it settled. What was given up is no cause, nor what failed within its grace."""
+    for path, one in execution.settled.items():
+        if path[0] == UNDO:
+            return
+        if isinstance(one.outcome, Failure) and not (isinstance(one.op, CallOperation) and one.outcome.kind in GIVEN_UP):
+            yield one.at_s, one.number, path, one.outcome.error
+
+
+def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:
+    if error.type.startswith("exceeded_") or error.type == "unsafe_loop":
+        return error.type
+    if error.type == "DeadlineExceeded":
+        return "deadline_exceeded"
+    known = execution.settled.get(path)
+    kind = known.outcome.kind if known is not None and isinstance(known.outcome, Failure) else "failed"
+    return "max_retries_exceeded" if kind == "exhausted" else kind
+
+
+# what is done about them
+
+
+async def requeue_dead_letter(
+    access: StoreAccess, key: Key, reason: str = "", *, edits: Mapping[str, Any] | None = None, code: Workflow | None = None, wait: bool = False
+) -> tuple[Key, int]:
+    """Run it again: from what failed, or with `edits` of its input as a new execution from the beginning, for which this one is discarded.
+
+    Edits are arguments by name, and those that were given by position by their number, from 1; `code` knows what its positions are called.
+    The same edits of the same execution begin one, however often they are asked for, also after this one was discarded for it. Returns which execution
+    goes on, and the version behind which to watch it.
+
+    Raises:
+        NotFound, BadValue: it is no dead letter, or can't be edited so.
+        NeedsAttention: with `wait`, it went on and is parked again.
+    """
+    discarded = bool(edits) and (await access.head(key)).status == "cancelled"
+    if not discarded:
+        await _expect_dead(access, key)
+    if not edits:
+        return key, await execution_operations.retry_execution(access, key, reason, wait)
+    raw = await _edited(access, key, edits, code)
+    wanted = RerunRequest(key=key._replace(id=f"{key.id}+{sha256(raw).hexdigest()[:8]}"), input=raw)
+    if discarded and await access.store.heads(HeadFilter(keys=(wanted.key,), limit=1)):
+        return wanted.key, 0
+    await _expect_dead(access, key)
+    with suppress(AlreadyThere):  # of an earlier asking, which came no further
+        await reruns.rerun_execution(access, key, wanted)
+    await execution_operations.discard_execution(access, key, "; ".join(filter(None, (reason, f"it was requeued as {wanted.key}"))), wait)
+    return wanted.key, 0
+
+
+async def discard_dead_letter(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
+    """Take it off the list, and run nothing: it is cancelled as it stands. One that was discarded before is left as it is.
+
+    Raises:
+        NotFound, BadValue: it is no dead letter.
+    """
+    await execution_operations.post_request(access, discard_letter_request(await access.head(key), reason), wait)
+
+
+async def _expect_dead(access: StoreAccess, key: Key) -> None:
+    _must_be_dead(await access.head(key))
+
+
+def _must_be_dead(head: Head) -> None:
+    if head.status not in DEAD_STATUSES:
+        raise BadValue("dead letter", str(head.key), f"an execution that has failed or needs attention: it is {head.status}")
+
+
+async def requeue_request(access: StoreAccess, head: Head, reason: str) -> ExecutionRequest:
+    """A request that runs it again from what failed.
+
+    Raises:
+        BadValue: it is no dead letter.
+    """
+    _must_be_dead(head)
+    return await execution_requests.retry_request(access, head, reason)
+
+
+def discard_letter_request(head: Head, reason: str) -> ExecutionRequest | None:
+    """A request that cancels it as it stands; None if it was cancelled before.
+
+    Raises:
+        BadValue: it is no dead letter.
+    """
+    if head.status == "cancelled":
+        return None
+    _must_be_dead(head)
+    return execution_requests.discard_request(head, reason)
+
+
+async def _edited(access: StoreAccess, key: Key, edits: Mapping[str, Any], code: Workflow | None) -> bytes:
+    """The input of an execution, with other values in some places."""
+    started = (await read_execution(access, key)).started
+    if started is None:
+        raise BadValue("edits", str(key), "an execution that has begun")
+    args, kwargs = values.decode(await access.payload(started.input), tuple[list[Any], dict[str, Any]], f"the input of {key}")
+    names = [] if code is None else execution_operations.positional_parameters(code)
+    for name, value in edits.items():
+        number = int(name) if name.isdecimal() else names.index(name) + 1 if name in names else 0
+        if 0 < number <= len(args):
+            args[number - 1] = value
+        elif name.isdecimal():
+            raise BadValue("edits", name, f"the number of an argument that was given by position: there are {len(args)}")
+        elif args and name not in kwargs and code is None:
+            why = f"known by name: {key} was given {len(args)} by position; edit those by their numbers, from 1, or name its code"
+            raise BadValue("the argument", name, why)
+        else:
+            kwargs[name] = value
+    return inputs.encoded(key.workflow if code is None else code, tuple(args), kwargs)

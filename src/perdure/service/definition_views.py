@@ -1,0 +1,132 @@
+"""Graphs: what people see of executions of definitions: the definition by which they go on, and the view of their state. Nothing is changed here.
+
+Needs: which secrets a definition reads, and where. Its calls to other definitions are theirs to say.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.core import log_format, views
+from perdure.core.errors import BadExpression, BadValue, NotFound
+from perdure.core.paths import Key
+from perdure.core.replay import LoadBlob, fold_events
+from perdure.core.views import StepView
+from perdure.definitions.expr import template
+from perdure.definitions.format.verb_shapes import SOURCE_FIELDS
+from perdure.definitions.graph import execution_view
+from perdure.definitions.graph.execution_view import ExecutionView
+from perdure.definitions.graph.ir import IR, GraphNode
+from perdure.runtime.blob_loader import BlobCache
+from perdure.service.execution_folds import ExecutionFold
+from perdure.service.store_access import StoreAccess
+from perdure.stores.protocol import ReadOnlyStore
+
+T = TypeVar("T")
+
+
+class CurrentDefinition(msgspec.Struct, frozen=True):
+    """The definition by which an execution goes on, as it is kept, and its hash. `version` is its own."""
+
+    hash: str
+    document: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        """The version that the definition gives itself."""
+        return str(self.document.get("version", "1.0.0"))
+
+
+async def definition_of(looking: ReadOnlyStore, key: Key) -> CurrentDefinition | None:
+    """The definition by which an execution goes on; None, if it is one of code, or has not begun.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    found = await looking.read(key)
+    if found is None:
+        raise NotFound(key)
+    blob = fold_events(key, log_format.decode_rows(found.rows), found.head.root).definition
+    if blob is None:
+        return None
+    return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(looking).get(blob.sha256)))
+
+
+async def step_views(access: StoreAccess, fold: ExecutionFold) -> list[StepView]:
+    """Every operation that an execution knows, in the order in which they were opened; of a definition, by its verbs, and with the steps that hold others.
+
+    Raises:
+        NotFound: there is no such execution.
+        NotReplayable: the log does not replay over the definition.
+    """
+    execution = await fold.refresh()
+    if execution.definition is None:
+        return await fold.seen(views.step_views)
+    if fold.shown is None or fold.shown[0] != execution.version:
+        found = await read_execution_view(access.store, fold.key)
+        fold.shown = execution.version, (await fold.seen(views.step_views) if found is None else found.steps)
+    return fold.shown[1]
+
+
+async def read_execution_view(looking: ReadOnlyStore, key: Key, number: int | None = None) -> ExecutionView | None:
+    """The view of an execution, now or after an event of its log; None, if it had not begun by then.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: it is one of code, or its log has no such event.
+        NotReplayable: the log does not replay over the definition.
+    """
+    found = await looking.read(key)
+    if found is None:
+        raise NotFound(key)
+    events = log_format.decode_rows(found.rows)
+    if fold_events(key, events, found.head.root).definition is None:
+        raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
+    chosen = len(events) if number is None else number
+    if not 1 <= chosen <= len(events):
+        raise BadValue("event", number, f"one of its log, 1 to {len(events)}")
+    return await _run_with_loads(BlobCache(looking), execution_view.view_at_event(key, events, chosen))
+
+
+async def _run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:
+    """Run the making of a view to its end, in threads, as it takes as long as a log is."""
+    answer: Any = None
+    while True:
+        asked = await asyncio.to_thread(_next_load, making, answer)
+        if not isinstance(asked, LoadBlob):
+            return asked[0]
+        answer = await payloads.get(asked.blob.sha256)
+
+
+def _next_load(making: Generator[LoadBlob, bytes, T], answer: Any) -> LoadBlob | tuple[T]:
+    try:
+        return making.send(answer)
+    except StopIteration as end:  # which can't leave a thread
+        return (end.value,)
+
+
+def secrets_read_by(ir: IR, triggers: Any = ()) -> dict[str, list[str]]:
+    """The names of the secrets that a definition reads, each with the ids of its steps that do, in their order; of its `triggers`, ``triggers``."""
+    found: dict[str, list[str]] = {}
+    readers = [*((node.id, value) for node in ir.nodes for value in _node_values(node)), ("triggers", list(triggers or ()))]
+    for who, value in readers:
+        for name in _secret_names(value, ir.dialect == "port_graph"):
+            if who not in found.setdefault(name, []):
+                found[name].append(who)
+    return found
+
+
+def _node_values(node: GraphNode) -> Iterator[Any]:
+    config = node.config
+    if node.kind in SOURCE_FIELDS:
+        config = {name: value for name, value in config.items() if name != SOURCE_FIELDS[node.kind]} if isinstance(config, Mapping) else None
+    yield from (config, node.input, node.env, None if node.undo is None else node.undo.input)
+
+
+def _secret_names(value: Any, braces: bool) -> Iterator[str]:
+    with suppress(BadExpression):  # what stands behind some verbs is no template
+        reads = template.compile_template(value, expressions="braces" if braces else "none").reads
+        yield from sorted({str(read.path[0]) for read in reads if read.root == "secrets" and read.path})

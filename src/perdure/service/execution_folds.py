@@ -1,0 +1,200 @@
+"""Folding an execution from its log as it grows, commit by commit.
+
+Who folds closely misses nothing: what a compaction took away meanwhile is read from its archive. Folds are kept, the latest used, so that whoever looks
+at a long execution again reads only what is new.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import log_format
+from perdure.core.errors import NotFound
+from perdure.core.execution import Execution
+from perdure.core.paths import Key
+from perdure.core.views import StepView
+from perdure.service.log_archives import archived_rows
+from perdure.stores.protocol import Head, Store
+
+T = TypeVar("T")
+
+EVENTS_AT_A_TIME = 500
+"""After so many events the event loop gets its turn."""
+
+CACHED_EVENTS_MAX = 500_000
+"""How many events the folds that are kept may have together; each takes some hundred bytes."""
+
+CACHED_FOLDS_MAX = 1_000
+"""How many folds are kept."""
+
+
+class LogTail:
+    """The rows of a log from behind `version`, the last of a commit, on, as far as they have been written.
+
+    What is compacted away while it is read is read from the archive; with `closely`, so is what was compacted before.
+    """
+
+    def __init__(self, store: Store, key: Key, version: int = 0, closely: bool = False) -> None:
+        self.key = key
+        self.version = version
+        self.head: Head | None = None
+        self._store = store
+        self._closely = closely
+        self._rows: deque[bytes] = deque()
+
+    async def next(self) -> Sequence[e.Event] | None:
+        """The events of the next commit; None when there is none yet. A row that ends with a snapshot stands for everything before it.
+
+        Raises:
+            NotFound: there is no such execution.
+        """
+        if not self._rows:
+            found = await self._store.read(self.key, after=self.version)
+            if found is None:
+                raise NotFound(self.key)
+            self.head = found.head
+            self._rows.extend(found.rows)
+        while self._rows:
+            row = log_format.decode_row(self._rows.popleft())
+            match row[-1]:
+                case e.SnapshotEvent(version) if version <= self.version:
+                    continue
+                case e.SnapshotEvent(archive=str(archive)) if self._closely and (missed := await self._archive(archive)) is not None:
+                    self._rows.extendleft(reversed(missed))
+                case e.SnapshotEvent(version):
+                    self.version = version
+                    return row
+                case _:
+                    self.version += len(row)
+                    return row
+        self._closely = True
+        return None
+
+    async def _archive(self, sha256: str) -> Sequence[bytes] | None:
+        """What was written behind the present version and replaced since; None if that was not kept."""
+        raw = await self._store.blob(sha256)
+        if raw is None:
+            return None
+        rows = archived_rows(sha256, raw)
+        version = 0
+        for number, row in enumerate(rows):
+            events = log_format.decode_row(row)
+            match events[-1]:
+                case e.SnapshotEvent() as snapshot:
+                    if snapshot.version > self.version:
+                        return rows[number:]
+                    version = snapshot.version
+                case _:
+                    if version >= self.version:
+                        return rows[number:]
+                    version += len(events)
+        return []
+
+
+class FoldedCommit(msgspec.Struct, Generic[T]):
+    """What was taken of one commit; of a compacted log, the snapshot with it."""
+
+    taken: list[T]
+    snapshot: e.SnapshotEvent | None
+
+
+EventReader = Callable[[Execution, e.Event], Iterable[T]]
+"""Folds an event into an execution, and returns what somebody wants of it."""
+
+
+class ExecutionFold:
+    """An execution, folded from its log as far as it was read. `shown` are its steps as they were last shown, and the version that they were made of."""
+
+    def __init__(self, store: Store, key: Key) -> None:
+        self.key = key
+        self._store = store
+        self._one_at_a_time = asyncio.Lock()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.execution = Execution(self.key)
+        self._tail = LogTail(self._store, self.key)
+        self._folded = 0
+        self.shown: tuple[int, list[StepView]] | None = None
+
+    @property
+    def head(self) -> Head | None:
+        """The head, as of the last look at the log."""
+        return self._tail.head
+
+    async def more(self, take: EventReader[T]) -> FoldedCommit[T] | None:
+        """Fold one more commit; None when there is none yet.
+
+        Raises:
+            NotFound: there is no such execution.
+        """
+        try:
+            return await self._more(take)
+        except BaseException:  # who is interrupted within a commit has folded half of it
+            self._begin_anew()
+            raise
+
+    async def _more(self, take: EventReader[T]) -> FoldedCommit[T] | None:
+        row = await self._tail.next()
+        if row is None:
+            return None
+        snapshot = row[-1] if isinstance(row[-1], e.SnapshotEvent) else None
+        if snapshot is not None:
+            self.execution = Execution(self.key)
+        taken: list[T] = []
+        for event in row:
+            taken.extend(take(self.execution, event))
+            self._folded += 1
+            if self._folded % EVENTS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        return FoldedCommit(taken, snapshot)
+
+    async def refresh(self) -> Execution:
+        """Fold all that was written by now.
+
+        Raises:
+            NotFound: there is no such execution.
+        """
+        async with self._one_at_a_time:
+            while await self.more(_apply_event) is not None:
+                pass
+            return self.execution
+
+    async def seen(self, look: Callable[[Execution], T]) -> T:
+        """What `look`, in a thread if there is much to look at, sees of the execution with all that was written by now.
+
+        Raises:
+            NotFound: there is no such execution.
+        """
+        execution = await self.refresh()
+        async with self._one_at_a_time:
+            if len(execution.settled) + len(execution.open) <= EVENTS_AT_A_TIME:
+                return look(execution)
+            return await asyncio.to_thread(look, execution)
+
+
+def _apply_event(execution: Execution, event: e.Event) -> Iterable[None]:
+    execution.apply(event)
+    return ()
+
+
+class FoldCache:
+    """The folds of one store that were used last, by execution."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[Key, ExecutionFold] = OrderedDict()
+
+    def of(self, key: Key) -> ExecutionFold:
+        """The fold of an execution, as far as it was read before."""
+        fold = self._kept.pop(key, None) or ExecutionFold(self._store, key)
+        self._kept[key] = fold
+        events = sum(one.execution.logged_events for one in self._kept.values())
+        while len(self._kept) > 1 and (events > CACHED_EVENTS_MAX or len(self._kept) > CACHED_FOLDS_MAX):
+            _, oldest = self._kept.popitem(last=False)
+            events -= oldest.execution.logged_events
+        return fold

@@ -1,0 +1,434 @@
+"""Queues: changing what they allow, while everything runs.
+
+Operations: what people have an execution do. Each is one post of mail with a key, so that it arrives once and whole.
+
+An answer means that the message is durable; what it makes happen is an engine's business.
+
+Starting: what is to be started, of a workflow with its options and the arguments of one start.
+
+Joining: starts and messages that take part in a transaction which the caller has open on the store's database.
+
+What is done is what is done without one, on the store as it is within the transaction. Nothing begins before its commit, so nothing can be waited for.
+
+Asking: a message to an execution, and the reply that its workflow gives by completing it.
+
+The reply stands in the log: the message arrives there under a number, and is completed by a kept value of that number.
+"""
+
+import inspect
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+from uuid import uuid4
+
+import msgspec
+
+from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow, refuse_ineffective_options
+from perdure.code.declarations import Signal, checked_name
+from perdure.code.declared_queues import Queue, Rate
+from perdure.code.durations import whole_number
+from perdure.code.inputs import encoded
+from perdure.core import compaction, log_format, messages, values
+from perdure.core import events as e
+from perdure.core.attributes import Attributes, index_attributes
+from perdure.core.envelopes import NewExecution, OutgoingMessage
+from perdure.core.errors import BadValue, HasEnded, InputDiffers, NoReply, NotFound, Undecodable, WrongVerb
+from perdure.core.events import ended_event_of
+from perdure.core.messages import ExecutionMessage
+from perdure.core.operations import KeepOperation
+from perdure.core.paths import Key
+from perdure.core.program import program_name
+from perdure.core.values import Value
+from perdure.runtime.execution_results import ENDED_STATUSES
+from perdure.runtime.registrations import queue_limits
+from perdure.runtime.workflow_programs import Workflow
+from perdure.service import execution_requests, unstarted_executions
+from perdure.service.execution_folds import LogTail
+from perdure.service.execution_requests import ExecutionRequest
+from perdure.service.reruns import SEED_BITS
+from perdure.service.store_access import StoreAccess
+from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueStatus, Store
+from perdure.stores.user_transactions import UserTransactionStore, expect_user_transactions
+
+UNCHANGED: Any = object()
+
+
+async def change_queue_limits(
+    store: Store,
+    name: str,
+    concurrency: int | None = UNCHANGED,
+    concurrency_per_key: int | None = UNCHANGED,
+    rate: Rate | None = UNCHANGED,
+) -> QueueStatus:
+    """Change limits of a queue, from now on; None takes one away. What is held stays held. Return how the queue stands then.
+
+    Raises:
+        BadValue: a limit means nothing.
+    """
+    known = next((stand.limits for stand in await store.queues() if stand.name == name), UNLIMITED)
+    changes: dict[str, Any] = {}
+    for field, what, limit in (("concurrency", "concurrency", concurrency), ("per_lane", "concurrency_per_key", concurrency_per_key)):
+        if limit is not UNCHANGED:
+            changes[field] = None if limit is None else whole_number(limit, what, 0)
+    if rate is not UNCHANGED:
+        changes |= {"interval_s": 0.0, "burst": 1} if rate is None else {"interval_s": rate.interval_s, "burst": rate.burst}
+    await store.limit(name, msgspec.structs.replace(known, **changes))
+    return next(stand for stand in await store.queues() if stand.name == name)
+
+
+class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be started: an encoded input, the version to pin (0: the engine's), a delay of the start and a deadline from it on.
+
+    `place` is a queue, the lane and the priority there; after `ttl_s` it does not begin any more. With `debounce_s` or `singleton`, `key` is that
+    of a row (see `pending`): a start that has not begun is replaced by the next, or none is begun while one goes on. Without a `seed`, one is drawn.
+    """
+
+    key: Key
+    input: bytes
+    version: int = 0
+    delay_s: float = 0.0
+    deadline_s: float | None = None
+    grace_s: float | None = None
+    strict: bool = False
+    place: tuple[str, str, int] = ("", "", 0)
+    ttl_s: float | None = None
+    debounce_s: float | None = None
+    singleton: bool = False
+    attributes: Attributes = ()
+    definition: bytes | None = None
+    seed: int | None = None
+
+
+def positional_parameters(workflow: Workflow) -> list[str]:
+    """What the arguments of a workflow are called that may be given by position, in their order."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in inspect.signature(workflow.fn).parameters.values() if one.kind in kinds][1:]
+
+
+async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Key, bool]:
+    """Start an execution unless there is one of this key; return its key, and whether it was created.
+
+    Raises:
+        InputDiffers: there is one, of another input, and the start is a strict one.
+    """
+    if wanted.debounce_s is None and not wanted.singleton:
+        return wanted.key, await _post_start(access, wanted)
+    row = await unstarted_executions.series_of(access, wanted.key)
+    if wanted.singleton and row and row[0].status not in ENDED_STATUSES:
+        return row[0].key, False
+    next_key = unstarted_executions.next_in_series(wanted.key, row)
+    delay_s = wanted.delay_s + (wanted.debounce_s or 0.0)
+    replaced = [] if wanted.debounce_s is None else await unstarted_executions.supersede_commits(access, row, next_key)
+    created = await _post_start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s), replaced)
+    if wanted.debounce_s is None or created:
+        return next_key, created
+    return await start_execution(access, wanted)  # somebody else has taken the number at the same time
+
+
+async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequence[Commit] = ()) -> bool:
+    key, blobs = wanted.key, dict[str, bytes]()
+    given = values.offload_if_large(wanted.input, blobs)
+    definition = None if wanted.definition is None else values.put_blob(wanted.definition, blobs)
+    created = False
+    if not await access.store.heads(HeadFilter(keys=(key,), limit=1)):
+        now_s = (await access.store.store_time()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
+        due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
+        expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
+        seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
+        begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
+        begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s)
+        opens = NewExecution(program_name(key.workflow, wanted.version), key, *wanted.place, index_attributes(wanted.attributes))
+        send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
+        answer, *_ = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items())), *besides])
+        created = isinstance(answer, Committed) and key in answer.created
+    if wanted.strict and not created and not await _has_input(access, key, given):
+        raise InputDiffers(key)
+    return created
+
+
+async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:
+    """Whether an execution was started with this input, or will be. One that has ended without having begun is like any other."""
+    found = await access.store.read(key)
+    events = [] if found is None else log_format.decode_rows(found.rows)
+    for event in reversed(events):  # that it was removed is said last
+        if isinstance(event, e.RemovedEvent):
+            return event.input in (b"", compaction.value_digest(given))
+        if isinstance(event, e.StartedEvent):
+            return event.input == given
+    begins = (messages.decode_message_or_work(mail.body) for mail in await access.store.messages(key))
+    return next((begin.input == given for begin in begins if isinstance(begin, messages.StartMessage)), True)
+
+
+async def send_signal(access: StoreAccess, key: Key, signal: messages.SignalMessage, may_come: bool = False) -> Head | None:
+    """Send a signal, which carries a key; return the head as it was before (None: there is none yet, and it `may_come`).
+
+    Raises:
+        NotFound, HasEnded: nobody would read it.
+    """
+    head = await _existing_head(access, key, may_come)
+    if head is not None and head.status in ENDED_STATUSES:
+        raise HasEnded(key, head.status, f"the message {signal.name!r}")
+    blobs: dict[str, bytes] = {}
+    light = msgspec.structs.replace(signal, body=values.offload_if_large(signal.body, blobs))
+    post = Post(messages=(OutgoingMessage(key, f"message:{signal.key}", messages.encode_message(light)),), blobs=tuple(blobs.items()))
+    _ = await access.store.commit([post])
+    return head
+
+
+def signal_message(to: Signal[Any] | str, body: Any, key: str | None = None) -> messages.SignalMessage:
+    """A signal from outside, under a key of its own if none is given.
+
+    Raises:
+        BadName: its name or its key is none.
+        BadValue: the body is not of the signal's type.
+        Unencodable, TooLarge: the body can't be kept.
+    """
+    name, kind = (to.name, to.body) if isinstance(to, Signal) else (checked_name(to, "signal"), Any)
+    raw = values.encode(body, f"the body of {name}")
+    try:
+        _ = values.decode(raw, kind, name)
+    except Undecodable as error:
+        raise BadValue(f"the body of {name}", body, f"what the signal takes: {error.why}") from error
+    return messages.SignalMessage(name, raw, uuid4().hex if key is None else checked_name(key, "key"))
+
+
+async def cancel_execution(access: StoreAccess, key: Key, reason: str, wait: bool, undo: bool = True) -> None:
+    """Have an execution unwind, be undone unless that is not wanted, and end as cancelled; one that was cancelled before is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to cancel.
+    """
+    await post_request(access, execution_requests.cancel_request(await access.head(key), reason, undo), wait)
+
+
+async def terminate_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
+    """End an execution as cancelled at once; one that was cancelled before is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to terminate.
+    """
+    await post_request(access, execution_requests.terminate_request(await access.head(key), reason), wait)
+
+
+async def discard_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
+    """Cancel what has failed or needs attention, as it stands; what does neither any more is left as it is.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    await post_request(access, execution_requests.discard_request(await access.head(key), reason), wait)
+
+
+async def pause_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
+    """Have an execution begin nothing more until it is resumed; what is parked already is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to pause.
+    """
+    _ = await post_message(access, key, messages.PauseMessage(reason), "pause", wait)
+
+
+async def evict_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
+    """Have an execution leave the engine that has it, and go on from its log; one that no engine has is left as it is.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to evict.
+    """
+    _ = await post_message(access, key, messages.EvictMessage(reason), "evict", wait)
+
+
+async def resume_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> int:
+    """Have what is paused or parked go on; what is neither is left as it is. Return the version behind which to watch it.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to resume.
+        NeedsAttention: with `wait`, it was resumed and is parked again.
+    """
+    head = await access.head(key)
+    await post_request(access, execution_requests.message_request(head, messages.ResumeMessage(reason), "resume"), wait)
+    return head.version
+
+
+async def retry_execution(access: StoreAccess, key: Key, reason: str, wait: bool, step: str | None = None) -> int:
+    """Have what has failed go on from what failed, or from a `step` on; what is parked, from where it stands. Return the version behind which to watch it.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to retry.
+        BadValue: it has not come to that step, or is parked, and does not go back.
+        NeedsAttention: with `wait`, it went on and is parked again.
+    """
+    head = await access.head(key)
+    await post_request(access, await execution_requests.retry_request(access, head, reason, step), wait)
+    return head.version
+
+
+async def undo_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> None:
+    """Undo what a completed execution has done, once; it is completed afterwards as before. Of one that failed or was cancelled, undo what could not be
+    undone then.
+
+    Raises:
+        NotFound, HasEnded, BadValue: there is nothing to undo, or it has not ended, and is to be cancelled.
+        NeedsAttention: with `wait`, something could not be undone.
+    """
+    await post_request(access, await execution_requests.undo_request(access, await access.head(key), reason), wait)
+
+
+async def post_message(access: StoreAccess, key: Key, message: ExecutionMessage, what: str, wait: bool) -> Head:
+    """Post a message; with `wait`, return once it was handled, with the head as it is then.
+
+    Raises:
+        NotFound, HasEnded: it would have no effect.
+    """
+    head = await access.head(key)
+    await post_request(access, execution_requests.message_request(head, message, what), wait)
+    return await access.head(key) if wait else head
+
+
+async def post_request(access: StoreAccess, request: ExecutionRequest | None, wait: bool) -> None:
+    """Post a request, if there is one; with `wait`, return once it has taken effect."""
+    if request is not None:
+        await execution_requests.post_requests(access, [request])
+        if wait:
+            await execution_requests.wait_for_effect(access, request)
+
+
+async def _existing_head(access: StoreAccess, key: Key, may_come: bool) -> Head | None:
+    try:
+        return await access.head(key)
+    except NotFound:
+        if may_come:
+            return None
+        raise
+
+
+def start_request(
+    workflow: Workflow | NamedWorkflow, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str, own_id: Callable[[], str] = lambda: uuid4().hex
+) -> tuple[StartRequest, Queue | None]:
+    """What is to be started by `verb`, under `own_id` where no id is given, and the queue that was declared for it.
+
+    Raises:
+        BadValue: the arguments are not those of the workflow, or an option means nothing beside the others.
+        WrongVerb: an option has no effect on this verb, or stands among the arguments.
+    """
+    calling = workflow.calling
+    refuse_ineffective_options(calling, verb, workflow.name)
+    code = None if isinstance(workflow, NamedWorkflow) else workflow
+    raw = encoded(code or workflow.name, args, kwargs, verb)
+    tenant = calling.tenant or DEFAULT_TENANT
+    in_row = calling.debounce_s is not None or calling.singleton
+    id = calling.id or (workflow.name if in_row else own_id())
+    start = StartRequest(
+        key=Key(tenant, workflow.name, id),
+        input=raw,
+        version=0 if code is None else code.version,
+        definition=None if code is None else code.definition,
+        delay_s=calling.delay_s,
+        deadline_s=calling.deadline_s if code is None else code.deadline_s,
+        grace_s=calling.grace_s if code is None else code.grace_s,
+        strict=calling.strict,
+        place=calling.place(tenant, None if code is None else code.fn, args, kwargs),
+        ttl_s=calling.ttl_s,
+        debounce_s=calling.debounce_s,
+        singleton=calling.singleton,
+        attributes=calling.attributes,
+    )
+    return start, calling.line
+
+
+def expect_no_wait(connection: Any) -> None:
+    """Refuse a connection where what is started is waited for."""
+    if connection is not None:
+        raise WrongVerb("run(connection=...)", "nothing begins before your commit: use start(connection=...), commit, then result() of the handle")
+
+
+async def start_in_transaction(store: Store, connection: Any, wanted: StartRequest, queue: Queue | None) -> tuple[Key, bool]:
+    """Start an execution, as `operations.start` does, in the transaction that is open on `connection`.
+
+    Raises:
+        BadValue: the connection is none to the store's database, has no transaction, or the limits of `queue` are not known there yet.
+    """
+    await expect_user_transactions(store).meet()
+    async with expect_user_transactions(store).join(connection) as within:
+        if queue is not None:
+            await _expect_declared(within, queue)
+        return await start_execution(_access_of(within), wanted)
+
+
+async def send_in_transaction(store: Store, connection: Any, key: Key, signal: messages.SignalMessage, may_come: bool) -> None:
+    """Send a signal, as `operations.send` does, in the transaction that is open on `connection`.
+
+    Raises:
+        BadValue: the connection is none to the store's database, or has no transaction.
+        NotFound, HasEnded: nobody would read it.
+    """
+    await expect_user_transactions(store).meet()
+    async with expect_user_transactions(store).join(connection) as within:
+        _ = await send_signal(_access_of(within), key, signal, may_come)
+
+
+async def _expect_declared(within: UserTransactionStore, queue: Queue) -> None:
+    """To declare a queue is to change the limits of all that waits in it, which is nothing to do in somebody's transaction."""
+    known = {stand.name: stand.limits for stand in await within.queues()}
+    if known.get(queue.name, UNLIMITED).declared != queue_limits(queue).declared:
+        raise BadValue(
+            "queue=", queue.name, "declared in the store with these limits yet: run an engine that has it, or start something in it once without connection="
+        )
+
+
+def _access_of(within: UserTransactionStore) -> StoreAccess:
+    return StoreAccess(cast("Store", within))  # no more is asked of it than it has
+
+
+class ReplySearch:
+    """The reply to one message, looked for in the log."""
+
+    def __init__(self, key: Key, signal: messages.SignalMessage) -> None:
+        self.reply: Value | None = None
+        self._key, self._signal = key, signal
+        self._number: int | None = None
+        self._ended: e.EndedEvent | None = None
+
+    def take(self, row: Iterable[e.Event]) -> None:
+        """Look through the events of a commit.
+
+        Raises:
+            NoReply: there will be none.
+        """
+        for event in row:
+            match event:
+                case e.MessageArrivedEvent(number=number, key=key) if key == self._signal.key:
+                    self._number = number
+                case e.MessageRefusedEvent(key=key) if key == self._signal.key:
+                    raise NoReply(self._key, self._signal.name, "its mailbox is full")
+                case e.OpenedEvent(op=KeepOperation(value=value, role="reply", label=label)) if label == str(self._number):
+                    self.reply = value
+                    return
+                case e.SnapshotEvent(keys=keys) if self._number is None and self._signal.key in dict(keys):
+                    raise NoReply(self._key, self._signal.name, "it was dealt with in a turn of a loop that is forgotten")
+                case e.EndedEvent():
+                    self._ended = event
+                case e.RemovedEvent():
+                    self._ended = ended_event_of(event)
+                case e.ReopenedEvent():
+                    self._ended = None
+        if self._ended is not None:
+            raise NoReply(self._key, self._signal.name, f"it has ended ({self._ended.status})")
+
+
+async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMessage) -> Value:
+    """Send a signal, which carries a key that is its own, and wait for the reply.
+
+    Raises:
+        NotFound, HasEnded: nobody would read it.
+        NoReply: the execution has ended without one, or could not take the message.
+    """
+    before = await send_signal(access, key, signal)
+    if before is None:
+        raise NotFound(key)
+    tail, search = LogTail(access.store, key, before.version, closely=True), ReplySearch(key, signal)
+    while True:
+        while (row := await tail.next()) is not None:
+            search.take(row)
+            if search.reply is not None:
+                return search.reply
+        _ = await access.watch.until(key, lambda head: head is None or head.version > tail.version, quick=True)

@@ -1,0 +1,91 @@
+"""Following an execution: what people read from its log as it grows.
+
+Who comes late finds what is left of a log, under numbers that are never lower than the true ones; so nothing that is left is missed by going on behind a
+number.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+import msgspec
+
+from perdure.core import events as e
+from perdure.core import values, views
+from perdure.core.execution import Execution
+from perdure.core.operations import KeepOperation
+from perdure.core.paths import Key
+from perdure.core.values import Value
+from perdure.core.views import PublicEvent
+from perdure.service.execution_folds import ExecutionFold
+from perdure.service.store_access import StoreAccess
+
+
+class EmittedValue(msgspec.Struct, frozen=True):
+    """A value of an execution's stream. Numbers begin at 1; `dropped` values before this one are gone, with the turns that emitted them."""
+
+    number: int
+    value: Any
+    dropped: int = 0
+
+
+async def stream_values(access: StoreAccess, key: Key, after: int, follow: bool) -> AsyncGenerator[EmittedValue, None]:
+    """The values of an execution's stream behind number `after`; with `follow`, until it ends.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    fold, number = ExecutionFold(access.store, key), after
+    while True:
+        while (grown := await fold.more(_emitted_values)) is not None:
+            shift = 0 if grown.snapshot is None else grown.snapshot.emitted - len(grown.taken)
+            for count, value in grown.taken:
+                if count + shift > number:
+                    dropped, number = count + shift - number - 1, count + shift
+                    yield EmittedValue(number, values.decode(await access.payload(value), Any, "a value of the stream"), dropped)
+        if fold.execution.ended is not None or not follow:
+            return
+        await _wait_for_growth(access, fold)
+
+
+def _emitted_values(execution: Execution, event: e.Event) -> Iterable[tuple[int, Value]]:
+    before = execution.emitted
+    execution.apply(event)
+    if execution.emitted > before and isinstance(event, e.OpenedEvent) and isinstance(event.op, KeepOperation):
+        return ((execution.emitted, event.op.value),)
+    return ()
+
+
+async def stream_history(access: StoreAccess, key: Key, after: int, follow: bool) -> AsyncGenerator[PublicEvent, None]:
+    """The public events of an execution behind the id `after`, as far as its log goes; with `follow`, until it ends.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    fold, last = ExecutionFold(access.store, key), after
+    while True:
+        before = fold.execution.status
+        while (grown := await fold.more(_public_events)) is not None:
+            shift = 0 if grown.snapshot is None else grown.snapshot.version - grown.snapshot.kept
+            execution = fold.execution
+            if execution.status in views.WAITING_STATUSES and execution.status != before:
+                grown.taken.append(
+                    PublicEvent(execution.version - shift, "execution.waiting", key, execution.now_s, data={"why": views.status_reason(execution)})
+                )
+            for event in grown.taken:
+                if event.id + shift > last:
+                    yield msgspec.structs.replace(event, id=event.id + shift)
+            last, before = max(last, execution.version), execution.status
+        if fold.execution.ended is not None or not follow:
+            return
+        await _wait_for_growth(access, fold)
+
+
+def _public_events(execution: Execution, event: e.Event) -> Iterable[PublicEvent]:
+    found = list(views.public_events(execution, event))
+    execution.apply(event)
+    return found
+
+
+async def _wait_for_growth(access: StoreAccess, fold: ExecutionFold) -> None:
+    """Wait until there is more of the log than was folded."""
+    _ = await access.watch.until(fold.execution.key, lambda head: head is None or head.version > fold.execution.version, quick=True)

@@ -1,0 +1,168 @@
+"""Repeating: the same execution from an earlier step on, or another one made of it. What was reached is never changed, only taken over.
+
+*retry* goes on in the same execution; *rerun* begins a new one with the same input; *fork* begins a new one with the results that are
+earlier than a chosen step; *preset* gives a result in place of the work.
+"""
+
+import secrets
+from typing import Any
+
+import msgspec
+
+from perdure.core import events, log_format, messages, recalled, values
+from perdure.core import events as e
+from perdure.core.attributes import index_attributes
+from perdure.core.envelopes import NewExecution, OutgoingMessage
+from perdure.core.errors import AlreadyThere, BadValue, HasEnded, NotFound, Removed
+from perdure.core.execution import Execution
+from perdure.core.loop_iterations import is_in_trimmed_iteration
+from perdure.core.operations import Failure, Outcome, ReceiveOperation, Success
+from perdure.core.paths import Key, Path, parse_path, path_text
+from perdure.core.program import program_name
+from perdure.core.recalled import ForkData
+from perdure.core.replay import fold_events
+from perdure.core.traversal import blob_references
+from perdure.core.values import Value
+from perdure.service.store_access import StoreAccess
+from perdure.stores.protocol import Committed, Conflict, Post
+
+SEED_BITS = 62
+
+
+class RerunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A new execution that is to be made of another: under which key, with another encoded input, in another version (0: the engine's), from which step on.
+
+    Without a `seed`, a rerun draws its own."""
+
+    key: Key
+    input: bytes | None = None
+    version: int | None = None
+    from_step: str | None = None
+    seed: int | None = None
+
+
+async def read_execution(access: StoreAccess, key: Key) -> Execution:
+    """An execution as its log has it.
+
+    Raises:
+        NotFound: there is none.
+        Removed: what it has done is not kept any more.
+    """
+    found = await access.store.read(key)
+    if found is None:
+        raise NotFound(key)
+    execution = fold_events(key, log_format.decode_rows(found.rows), found.head.root)
+    if execution.removed is not None:
+        raise Removed(key, events.removal_text(execution.removed))
+    return execution
+
+
+def step_path(execution: Execution, step: str | None) -> Path:
+    """The path of a step that has begun, by its text; the empty path for none.
+
+    Raises:
+        BadValue: the execution has not come to such a step.
+    """
+    if step is None:
+        return ()
+    try:
+        path = parse_path(step)
+    except ValueError:
+        path = ()
+    if path in execution.settled and path:
+        return path
+    if path and is_in_trimmed_iteration(path, execution.trimmed):
+        raise BadValue(
+            "step", step, f"a step of a turn that {execution.key} has not forgotten: {_forgotten(execution)} are gone; begin behind them, or rerun it"
+        )
+    known = [path_text(one) for one in execution.settled]
+    shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    raise BadValue("step", step, f"a step of {execution.key} that has settled: {shown or 'none has'}")
+
+
+def _forgotten(execution: Execution) -> str:
+    return ", ".join(f"turns 1–{turns:,} of {path_text(loop)}" for loop, turns in execution.trimmed.items() if turns)
+
+
+async def fork_execution(access: StoreAccess, origin: Key, wanted: RerunRequest) -> None:
+    """Begin a new execution with what another had reached: all that succeeded or, with `from_step`, what was opened earlier than that.
+
+    What is open in the other, and messages that it has not read, stay with it.
+
+    Raises:
+        NotFound: there is no such execution, or it has not begun.
+        BadValue: it has not come to the step.
+        AlreadyThere: the new key is taken.
+    """
+    execution = await read_execution(access, origin)
+    started = _started_event(execution)
+    before = step_path(execution, wanted.from_step)
+    copies = recalled.fork_results(execution.recalled_results.known, execution.settled, before)
+    trimmed = tuple((path, turn) for path, turn in execution.trimmed.items())
+    await _post_start(access, execution, wanted, started, ForkData(origin, execution.version, copies, trimmed))
+
+
+async def rerun_execution(access: StoreAccess, origin: Key, wanted: RerunRequest) -> None:
+    """Begin a new execution with the input of another, and nothing else of it.
+
+    Raises:
+        NotFound: there is no such execution, or it has not begun.
+        AlreadyThere: the new key is taken.
+    """
+    execution = await read_execution(access, origin)
+    await _post_start(access, execution, wanted, _started_event(execution), None)
+
+
+def _started_event(execution: Execution) -> e.StartedEvent:
+    if execution.started is None:
+        raise NotFound(f"{execution.key}, as far as what it began with: it has not begun")
+    return execution.started
+
+
+async def _post_start(access: StoreAccess, execution: Execution, wanted: RerunRequest, started: e.StartedEvent, copied: ForkData | None) -> None:
+    blobs: dict[str, bytes] = {}
+    given: Value = started.input if wanted.input is None else values.offload_if_large(wanted.input, blobs)
+    version = started.version if wanted.version is None else wanted.version
+    deadline_s = None if started.deadline_at_s is None else started.deadline_at_s - started.at_s
+    fresh = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
+    seed = started.seed if copied is not None else fresh  # what follows from chance stays as it is in a fork
+    known = execution.attributes if copied is not None and copied.trimmed else started.attributes  # turns that are gone do not change them again
+    definition = started.definition if copied is None else execution.definition
+    begin = messages.StartMessage(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition, grace_s=started.grace_s)
+    opens = NewExecution(program_name(wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
+    send = OutgoingMessage(wanted.key, "start", messages.encode_message(begin), 0.0, opens, refers=blob_references(begin))
+    (answer,) = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items()))])
+    if isinstance(answer, Conflict):  # since it was read, it was removed, and what it referred to with it
+        raise NotFound(execution.key)
+    if not isinstance(answer, Committed) or wanted.key not in answer.created:
+        raise AlreadyThere(wanted.key)
+
+
+async def preset_outcome(access: StoreAccess, key: Key, step: str, outcome: Outcome) -> None:
+    """Give the outcome of a step: of one that is open, now; of one that is yet to come, or that failed with its execution, when it is asked for.
+
+    Raises:
+        NotFound, HasEnded: there is nothing to give it to.
+        BadValue: the step has its result already, or is no step.
+    """
+    execution = await read_execution(access, key)
+    if execution.ended is not None and execution.ended.status != "failed":
+        raise HasEnded(key, execution.ended.status, f"a result for {step}")
+    try:
+        path = parse_path(step)
+    except ValueError:
+        path = ()
+    settled, pending = execution.settled.get(path), execution.open.get(path)
+    failed = settled is not None and isinstance(settled.outcome, Failure) and execution.ended is not None
+    if not path or (settled is not None and not failed) or (pending is not None and isinstance(pending.op, ReceiveOperation)):
+        why = "is settled" if settled is not None else "waits for a message: send it" if path else "is no path"
+        raise BadValue("step", step, f"one whose result can be given: it {why}")
+    blobs: dict[str, bytes] = {}
+    light = Success(values.offload_if_large(outcome.value, blobs), outcome.port) if isinstance(outcome, Success) else outcome
+    body = messages.encode_message(messages.PresetMessage(path, light))
+    _ = await access.store.commit([Post(messages=(OutgoingMessage(key, f"preset:{step}:{secrets.token_hex(8)}", body),), blobs=tuple(blobs.items()))])
+
+
+def encode_outcome(value: Any, step: str) -> Success:
+    """The outcome of a step that somebody gives."""
+    return Success(values.encode(value, f"the result of {step}"))

@@ -1,9 +1,0 @@
-"""The kind `pipeline`: operations on tables, one after the other: ask, filter, sort, select, group, join, transform. Rows are JSON mappings.
-
-``await run(ops, rows)`` is its plain face; `kind` its place in definitions; `composites` finds pipelines that were used before.
-"""
-
-from perdure.steps.pipeline.failed import OperationFailed, PipelineFailed
-from perdure.steps.pipeline.running import run
-
-__all__ = ["OperationFailed", "PipelineFailed", "run"]

@@ -1,0 +1,285 @@
+"""A store in a Postgres database, for engines and workers of many processes. It is thin: the rules are those of `Store`, said in SQL.
+
+How it carries them out on its connections is said here, what it does there in `postgres_tables`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+from uuid import uuid4
+
+from perdure.core.envelopes import Ack, QueuedMessage
+from perdure.core.errors import ProgrammingError, StoreUnavailable
+from perdure.core.paths import Address, Key
+from perdure.stores.postgres import limited_queues as queues
+from perdure.stores.postgres import store_tables as tables
+from perdure.stores.postgres.blobs import PostgresBlobRemoval
+from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
+from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, EPOCH_LOCK, LOCK_EXECUTIONS, WAKE_CHANNEL
+from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
+from perdure.stores.postgres.user_transaction_store import DATABASE_IDENTITY, PostgresUserTransactionStore, join_user_transaction
+from perdure.stores.postgres.vault import PostgresVault
+from perdure.stores.protocol import (
+    ALL_HEADS,
+    ChangeAnswer,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Head,
+    HeadFilter,
+    HolderStatus,
+    Post,
+    QueueLimits,
+    QueueStatus,
+    StoredLog,
+    StoreTime,
+    Superseded,
+    TransactionGuard,
+    TransactionRaised,
+    TransactionRefused,
+)
+
+CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10.0, 60.0
+"""How long to wait for a connection, and for the answer to a statement."""
+
+TRANSACTIONS_MAX, SPARE_CONNECTIONS_MAX = 10, 3
+"""How many transactions of steps run at a time, each on a connection of its own, and how many of these are kept."""
+
+SCHEMA = files("perdure.stores").joinpath("postgres.sql").read_text(encoding="utf-8")
+
+
+class PostgresStore:
+    """A `Store` in the schema ``perdure`` of the database at `url` (``postgresql://user@host/database``), which it makes if there is none.
+
+    It belongs to one event loop, and asks one thing after another through one connection, which hears the rings as well (no pooler in transaction
+    mode may stand in between); `renew` in another loop, and each transaction of a step, has a connection of its own. What is acknowledged is durable as
+    Postgres is with ``synchronous_commit = on``, which is set. Time is the server's, unless a test gives its `clock`.
+
+    Raises:
+        ProgrammingError: asyncpg is not installed.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], float] | None = None) -> None:
+        try:
+            self._asyncpg: Any = import_module("asyncpg")
+        except ImportError as missing:
+            raise ProgrammingError('PostgresStore needs asyncpg; install it: pip install "perdure[postgres]"') from missing
+        # The last is what asyncpg raises when the server has said farewell in between.
+        self._errors = (self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError, self._asyncpg.InternalClientError)
+        self._url, self._clock, self._name = url, clock, uuid4().hex
+        self._rings: dict[str, list[Callable[[], None]]] = {WAKE_CHANNEL: [], CHANGE_CHANNEL: []}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: Any = None
+        self._place: tuple[Any, ...] | None = None
+        self._spare: list[Any] = []
+        self.vault = PostgresVault(self._transaction)
+        self.blob_removal = PostgresBlobRemoval(self._transaction)
+        self._closed = False
+
+    # What the protocol asks for: see `Store`.
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        async with self._transaction(tables.executions_touched(changes)) as here:
+            return [await here.change(change) for change in changes]
+
+    async def claim(self, claim: Claim) -> Claimed:
+        async with self._transaction() as here:
+            return await here.claim(claim)
+
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
+        async with self._connected() as connection:
+            return await tables.read_log(connection.fetch, key, after)
+
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
+        async with self._connected() as connection:
+            return await tables.read_heads(connection.fetch, which)
+
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        async with self._connected() as connection:
+            return await tables.read_messages(connection.fetch, to)
+
+    async def are_queued(self, mail: Sequence[Ack]) -> list[bool]:
+        async with self._connected() as connection:
+            return await tables.are_queued(connection.fetch, mail)
+
+    async def store_time(self) -> StoreTime:
+        async with self._transaction() as here:
+            return here.moment
+
+    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
+        async with self._transaction() as here:
+            await here.renew(holder, lease_s, about)
+            return here.moment
+
+    async def leases(self) -> list[HolderStatus]:
+        async with self._transaction() as here:
+            return await here.leases()
+
+    async def limit(self, queue: str, limits: QueueLimits | None) -> None:
+        async with self._transaction(alone=True) as here:
+            await queues.set_limits(here.fetch, queue, limits)
+            here.stirred = True
+
+    async def queues(self) -> list[QueueStatus]:
+        async with self._transaction() as here:
+            return await queues.queue_statuses(here.fetch, here.moment.now_s)
+
+    async def relay(self, limit: int = 100) -> int:
+        return 0  # There is one reach, so nothing ever leaves it.
+
+    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
+        async with self._transaction() as here:
+            return await here.drop_expired(limit)
+
+    async def raise_epoch(self) -> int:
+        async with self._transaction(alone=True) as here:
+            return await here.raise_epoch()
+
+    async def blob(self, sha256: str) -> bytes | None:
+        async with self._connected() as connection:
+            return await tables.read_blob(connection.fetch, sha256)
+
+    async def removed_at(self, sha256: str) -> float | None:
+        async with self._connected() as connection:
+            return await tables.read_removed_at(connection.fetch, sha256)
+
+    def on_wake(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._enlist(WAKE_CHANNEL, ring)
+
+    def on_change(self, ring: Callable[[], None]) -> Callable[[], None]:
+        return self._enlist(CHANGE_CHANNEL, ring)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._connection is not None:
+            async with self._turn:
+                for connection in (self._connection, *self._spare):
+                    with suppress(*self._errors):  # There may be no server any more to say farewell to.
+                        await connection.close(timeout=CONNECT_TIMEOUT_S)
+
+    # Transactions of users.
+
+    async def transact(self, guard: TransactionGuard, work: StepWork) -> Committed | Superseded | TransactionRefused | TransactionRaised:
+        """See `TransactionalStore.transact`. What `work` awaits besides its transaction keeps nobody waiting but who wants what the transaction has locked."""
+        async with self._lent() as connection:
+            transaction = connection.transaction(isolation="read_committed")
+            await transaction.start()
+            answer = await run_transactional_step(connection, guard, work, self._clock)
+            await (transaction.commit() if isinstance(answer, Committed) else transaction.rollback())
+            return answer  # type: ignore[return-value]  # what it posts carries all that it refers to
+
+    async def meet(self) -> None:
+        """See `JoinsUserTransactions.meet`."""
+        if self._place is None:
+            async with self._connected() as connection:
+                self._place = tuple(await connection.fetchrow(DATABASE_IDENTITY))
+
+    @asynccontextmanager
+    async def join(self, connection: Any) -> AsyncIterator[PostgresUserTransactionStore]:
+        """See `JoinsUserTransactions.join`. Until the transaction ends, nobody else goes on with the executions that it has posted to."""
+        if self._place is None:
+            raise StoreUnavailable("it is not known yet which database this is; await meet() first")
+        async with join_user_transaction(connection, self._place, self._clock, self._loop) as within:
+            yield within
+
+    # Transactions, and what carries them.
+
+    @asynccontextmanager
+    async def _transaction(self, executions: Iterable[Key] = (), *, alone: bool = False) -> AsyncIterator[tables.PostgresTables]:
+        """Do something entirely or not at all, in one epoch (`alone`: while nothing else is done); ring when it is durable."""
+        async with self._connected() as connection, connection.transaction(isolation="read_committed"):
+            here = await tables.begin_transaction(connection.fetch, executions, self._clock and self._clock(), alone=alone)
+            yield here
+            for channel in here.rung:
+                await connection.fetch("SELECT pg_notify($1, $2)", channel, self._name)
+        self._ring(here)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        """A connection that nobody else uses now. After a failure it is closed, as nobody knows how far it got."""
+        at_home, unharmed = self._settle_down(), False
+        with self._said_clearly():
+            async with self._turn if at_home else asyncio.Lock():
+                connection = self._connection if at_home else None
+                if is_new := connection is None or connection.is_closed():
+                    connection = await self._connect(search_path="perdure")
+                try:
+                    if is_new:
+                        await self._prepare(connection, at_home)
+                    yield connection
+                    unharmed = True
+                finally:
+                    if not (unharmed and at_home):
+                        connection.terminate()
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[Any]:
+        """A connection on which a user's transaction is carried out, set up as users expect it. After a failure it is closed, and so rolled back."""
+        at_home, unharmed = self._settle_down(), False
+        with self._said_clearly():
+            async with self._room if at_home else asyncio.Lock():
+                spare = self._spare.pop() if at_home and self._spare else None
+                connection = await self._connect() if spare is None or spare.is_closed() or self._closed else spare
+                try:
+                    yield connection
+                    with suppress(*self._errors):  # What was done is done.
+                        await connection.reset(timeout=CONNECT_TIMEOUT_S)
+                        unharmed = True
+                finally:
+                    if unharmed and at_home and len(self._spare) < SPARE_CONNECTIONS_MAX and not self._closed:
+                        self._spare.append(connection)
+                    else:
+                        connection.terminate()
+
+    def _settle_down(self) -> bool:
+        """Be at home in the first loop that asks, or in the next if that is closed; return whether this one is it."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None or self._loop.is_closed():
+            self._loop, self._connection, self._turn = loop, None, asyncio.Lock()
+            self._spare, self._room = [], asyncio.Semaphore(TRANSACTIONS_MAX)
+        return loop is self._loop
+
+    @contextmanager
+    def _said_clearly(self) -> Iterator[None]:
+        """Raise the troubles of Postgres and of the network as errors that say what to do."""
+        try:
+            yield
+        except self._errors as error:
+            raise StoreUnavailable(f"Postgres: {error or type(error).__name__}; look whether it runs, and whether the store's URL is right") from error
+
+    async def _connect(self, **settings: str) -> Any:
+        if self._closed:
+            raise StoreUnavailable("the store has been closed; open a new one")
+        settings |= {"synchronous_commit": "on"}
+        return await self._asyncpg.connect(self._url, timeout=CONNECT_TIMEOUT_S, command_timeout=ANSWER_TIMEOUT_S, server_settings=settings)
+
+    async def _prepare(self, connection: Any, at_home: bool) -> None:
+        """Make a new connection fit for use, and the tables unless they are there and of this version."""
+        await connection.set_type_codec("text", schema="pg_catalog", encoder=escape_nul, decoder=unescape_nul, format="text")
+        if await connection.fetchval("SELECT to_regclass('vault')") is None:
+            async with connection.transaction():
+                await connection.fetch(LOCK_EXECUTIONS.format(""), EPOCH_LOCK, [])
+                await connection.execute(SCHEMA)
+        if at_home:
+            self._connection = connection
+            for channel in self._rings:
+                await connection.add_listener(channel, self._heard)
+
+    def _enlist(self, channel: str, ring: Callable[[], None]) -> Callable[[], None]:
+        rings = self._rings[channel]
+        rings.append(ring)
+        return lambda: rings.remove(ring) if ring in rings else None
+
+    def _heard(self, _connection: object, _process: int, channel: str, name: object) -> None:
+        if name != self._name:  # What this store does itself has rung already.
+            for ring in tuple(self._rings[channel]):
+                ring()
+
+    def _ring(self, done: tables.PostgresTables) -> None:
+        """Ring here for what a transaction has done that is durable."""
+        for channel in done.rung:
+            self._heard(None, 0, channel, None)

@@ -1,0 +1,336 @@
+"""What may be done to the tables in Postgres inside of one transaction. Nothing here begins or ends one, or knows by what driver it is carried out.
+
+A change takes an advisory lock for each execution that it decides or sends to, all of them at once and in order, before it looks at anything: so
+nobody changes their heads or brings them mail meanwhile, whether there is a head that could be locked or not. A claim locks the rows that it takes,
+and waits for nobody but those who hand over from the same queue with limits. An epoch begins, and limits change, when nothing is under way.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from msgspec.structs import astuple
+
+from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.limits import UNCLAIMED_MESSAGE_S
+from perdure.core.paths import Address, Key, QueueAddress
+from perdure.core.program import program_requirements
+from perdure.stores.blob_marks import blob_names_of
+from perdure.stores.postgres import limited_queues as queues
+from perdure.stores.postgres import store_rows as attributes
+from perdure.stores.postgres.limited_queues import ORPHANED, WANTED, ClaimArguments, Fetch, PostgresCandidate
+from perdure.stores.postgres.store_rows import HEAD_COLUMNS, HEAD_COLUMNS_WITH_ATTRIBUTES, MESSAGE_COLUMNS, address_bytes, escape_nul, head_of, message_of
+from perdure.stores.protocol import (
+    ChangeAnswer,
+    Claim,
+    Claimed,
+    ClaimedExecution,
+    Commit,
+    Committed,
+    Conflict,
+    Head,
+    HeadFilter,
+    HolderStatus,
+    Post,
+    StoredLog,
+    StoreTime,
+    Superseded,
+    creation_time,
+)
+
+EPOCH_LOCK, LOCKS_MAX = 0x50657264 << 16, 1024
+"""The advisory lock of the epoch, and how many follow it for executions."""
+
+WAKE_CHANNEL, CHANGE_CHANNEL = "perdure_wake", "perdure_news"
+"""The channels on which it is told that something may be ready, or has ended or needs somebody."""
+
+_HERE = "WHERE sha256(address) = sha256($1)"
+_DUE = "(SELECT min(due_at_s) FROM mail WHERE sha256(mail.address) = sha256(heads.address))"
+
+LOCK_EXECUTIONS = "SELECT pg_advisory_xact_lock{}($1) UNION ALL SELECT pg_advisory_xact_lock(number) FROM unnest($2::bigint[]) AS number"
+STORE_TIME = "SELECT coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8), epoch FROM meta"
+CREATE = f"""INSERT INTO heads (address, {HEAD_COLUMNS}, limited) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT min(due_at_s) FROM mail {_HERE}),
+    $10, $11, $12, $13, $14, $15, EXISTS (SELECT 1 FROM queues WHERE name = $13 AND name <> '')) ON CONFLICT DO NOTHING RETURNING number"""
+FORGET = ("DELETE FROM attributes WHERE number = $1", "DELETE FROM log WHERE execution = $1", "DELETE FROM heads WHERE number = $1")
+FORGET_MAIL = f"DELETE FROM mail {_HERE}"
+THERE = f"SELECT 1 FROM mail {_HERE} AND sha256(key) = ANY(SELECT sha256(one) FROM unnest($2::bytea[]) AS one)"
+DECIDE = f"""UPDATE heads SET version = $3, program = $4, status = $5, wake_at_s = $6, ended_at_s = $7, holder = coalesce(holder, $8)
+    {_HERE} AND version = $2 RETURNING number"""
+HAND_BACK = f"UPDATE heads SET holder = CASE WHEN $3 THEN NULL ELSE holder END, mail_at_s = {_DUE} WHERE number = $1 AND holder = $2 RETURNING limited AND $3"
+DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, lane, priority, limited) VALUES ($1, $2, $3, $4, $5, $6, $7,
+    EXISTS (SELECT 1 FROM queues WHERE name = $5)) ON CONFLICT DO NOTHING RETURNING number"""
+ACKNOWLEDGE = f"DELETE FROM mail {_HERE} AND sha256(key) = sha256($2) RETURNING limited AND holder IS NOT NULL, deliveries"
+POSTPONE = f"UPDATE mail SET due_at_s = $3, holder = NULL {_HERE} AND sha256(key) = sha256($2) RETURNING limited"
+BRING_FORWARD = f"UPDATE heads SET mail_at_s = least(mail_at_s, $2) {_HERE}"
+SWEEP = f"""DELETE FROM mail WHERE number IN (SELECT number FROM mail WHERE queue IS NULL AND NOT limited AND due_at_s <= $1
+    AND NOT EXISTS (SELECT 1 FROM heads WHERE sha256(heads.address) = sha256(mail.address)) ORDER BY due_at_s, number LIMIT $2) RETURNING {MESSAGE_COLUMNS}"""
+
+STILL = """SELECT EXISTS (SELECT 1 FROM mail WHERE sha256(mail.address) = sha256(asked.address) AND sha256(mail.key) = sha256(asked.key))
+    FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS asked(address, key, place) ORDER BY place"""
+
+LIVES = "SELECT until_s > $1, EXISTS (SELECT 1 FROM queues) FROM holders WHERE name = $2 FOR KEY SHARE"  # Meanwhile it may renew, but not let go.
+READY = f"""SELECT number, coalesce(ready_at_s, '-infinity') FROM heads WHERE NOT limited AND {WANTED}
+    AND ((ready_at_s <= $1 AND (holder IS NULL OR holder = $4)) OR {ORPHANED})
+    ORDER BY coalesce(ready_at_s, '-infinity'), number LIMIT $5 FOR UPDATE SKIP LOCKED"""
+ASSIGN = f"""UPDATE heads SET holder = $2, wake_at_s = NULL, mail_at_s = {_DUE[:-1]} AND due_at_s > $3)
+    WHERE number = ANY($1::bigint[]) RETURNING {HEAD_COLUMNS_WITH_ATTRIBUTES}, number"""
+DUE_MAIL = f"""SELECT {MESSAGE_COLUMNS}, heads.number FROM mail JOIN heads ON sha256(mail.address) = sha256(heads.address)
+    WHERE heads.number = ANY($1::bigint[]) AND due_at_s <= $2 ORDER BY mail.number"""
+WORK = f"""SELECT number, due_at_s FROM mail WHERE NOT limited AND queue = ANY($2::text[]) AND ((due_at_s <= $1 AND holder IS NULL) OR {ORPHANED})
+    AND ($4::bytea[] IS NULL OR address = ANY($4)) ORDER BY due_at_s, number LIMIT $3 FOR UPDATE SKIP LOCKED"""
+LEASE = f"UPDATE mail SET holder = $2, deliveries = deliveries + 1 WHERE number = ANY($1::bigint[]) RETURNING {MESSAGE_COLUMNS}"
+NEXT = f"""SELECT least((SELECT min(ready_at_s) FROM heads WHERE NOT limited AND {WANTED} AND (holder IS NULL OR holder = $4)),
+    (SELECT min(due_at_s) FROM mail WHERE NOT limited AND queue = ANY($1::text[]) AND holder IS NULL))"""
+RENEW = "UPDATE holders SET until_s = $2, about = CASE WHEN $3 = ''::bytea THEN about ELSE $3 END WHERE name = $1 RETURNING name"
+LET_GO = "UPDATE heads SET holder = NULL, wake_at_s = least(wake_at_s, $2) WHERE holder = $1 RETURNING number"
+LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = $1 RETURNING number"
+
+LEASES = "SELECT name, until_s > $1, (SELECT count(*) FROM heads WHERE holder = name), (SELECT count(*) FROM mail WHERE holder = name), about FROM holders"
+READ = (
+    f"SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES}, array(SELECT row FROM log WHERE execution = number AND log.version > $2 ORDER BY log.version) FROM heads {_HERE}"
+)
+HEADS = f"""SELECT {HEAD_COLUMNS_WITH_ATTRIBUTES} FROM heads WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR workflow = $2)
+    AND ($3::text[] IS NULL OR status = ANY($3)) AND starts_with(id, $4) AND ($5::bytea[] IS NULL OR address = ANY($5)) AND ($6::bytea IS NULL OR root = $6)
+    AND ($7::float8 IS NULL OR created_at_s >= $7) AND number < coalesce((SELECT number FROM heads WHERE address = $8), {2**63 - 1}){{}}
+    ORDER BY number DESC LIMIT $9"""
+
+
+class PostgresTables:
+    """All that a transaction may do, hence at one time, and what that may have woken. `fetch` carries out a statement, and returns its rows."""
+
+    def __init__(self, fetch: Fetch, moment: StoreTime) -> None:
+        self.fetch, self.moment = fetch, moment
+        self.stirred = self.news = False
+
+    @property
+    def rung(self) -> list[str]:
+        """The channels on which others are to be notified."""
+        return [channel for channel, is_rung in ((WAKE_CHANNEL, self.stirred), (CHANGE_CHANNEL, self.news)) if is_rung]
+
+    async def _first(self, sql: str, *arguments: object) -> Any:
+        """The first value of the first row; None if there is no row."""
+        return next((row[0] for row in await self.fetch(sql, *arguments)), None)
+
+    async def change(self, change: Commit | Post) -> ChangeAnswer:
+        """Carry out one change, or find that nothing is to be changed."""
+        if change.epoch not in (None, self.moment.epoch):
+            return Superseded(self.moment.epoch)
+        if isinstance(change, Commit):
+            return await self._commit(change)
+        if not await self._has_all(change):
+            return Conflict(None)
+        return Committed(0, self.moment.now_s, await self._carry_out(change))
+
+    async def _has_all(self, post: Post) -> bool:
+        """Whether each blob that it refers to is there, or comes with it, under one of its names."""
+        carried = {name for name, _ in post.blobs}
+        refers = [names for send in post.messages for names in send.refers if carried.isdisjoint(names)]
+        return all([await self._first("SELECT true FROM blobs WHERE sha256 = ANY($1::text[]) LIMIT 1", list(names)) for names in refers])
+
+    async def _commit(self, commit: Commit) -> ChangeAnswer:
+        version, now_s, address = commit.version + commit.count, self.moment.now_s, address_bytes(commit.key)
+        if commit.unless and await self._first(THERE, address, [key.encode() for key in commit.unless]):
+            number = None
+        elif commit.creates:
+            times = (commit.wake_at_s, None, commit.status, creation_time(commit, now_s), commit.ended_at_s)
+            number = await self._create(Head(commit.key, commit.program, commit.root, version, commit.holder, *times))
+        else:
+            holder = None if commit.release else commit.holder
+            state = (commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, holder)
+            number = await self._first(DECIDE, address, commit.version, version, *state)
+        if number is None:
+            return Conflict(next(map(head_of, await self.fetch(READ, address, 0)), None))
+        if commit.forgets:
+            await self._forget(number, address)
+            return Committed(commit.version, now_s)
+        if commit.compacted is not None:
+            await self.fetch("DELETE FROM log WHERE execution = $1", number)
+            if commit.compacted:
+                await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, commit.version, commit.compacted)
+        if commit.count:
+            await self.fetch("INSERT INTO log VALUES ($1, $2, $3)", number, version, commit.row)
+        if commit.attributes is not None:
+            await attributes.write_attributes(self.fetch, number, commit.attributes)
+        created = await self._carry_out(commit)
+        await self._know(commit.program)
+        if commit.creates or commit.release:
+            self.stirred |= bool(await self._first(HAND_BACK, number, commit.holder, commit.release))
+        self.stirred |= bool(await self._first("SELECT ready_at_s <= $2 FROM heads WHERE number = $1", number, now_s))
+        self.news |= commit.news
+        return Committed(version, now_s, created)
+
+    async def _forget(self, number: int, address: bytes) -> None:
+        """Leave nothing of an execution."""
+        for forget in FORGET:
+            await self.fetch(forget, number)
+        await self.fetch(FORGET_MAIL, address)
+        self.stirred = True
+
+    async def _carry_out(self, change: Commit | Post) -> tuple[Key, ...]:
+        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        sends = [*[send for ack in change.acks if (send := await self._acknowledge(ack)) is not None], *change.messages]
+        opened = [send.to for send in sends if await self._deliver(send)]
+        for blob in change.blobs:
+            await self.fetch("INSERT INTO blobs VALUES ($1, $2) ON CONFLICT DO NOTHING", *blob)
+            await self.fetch("DELETE FROM removed_blobs WHERE sha256 = $1", blob[0])
+        if names := blob_names_of(change):
+            await self.fetch("DELETE FROM blob_marks WHERE sha256 = ANY($1::text[])", names)
+        self.stirred |= bool(sends)
+        return tuple(to for to in opened if isinstance(to, Key))
+
+    async def _acknowledge(self, ack: Ack) -> OutgoingMessage | None:
+        """Remove or postpone mail. Return what is to be sent because nobody had leased it."""
+        where = address_bytes(ack.to), ack.key.encode()
+        if ack.postpone_to_s is not None:
+            if found := await self.fetch(POSTPONE, *where, ack.postpone_to_s):
+                self.stirred |= found[0][0]
+                await self.fetch(BRING_FORWARD, where[0], ack.postpone_to_s)
+            return None
+        for makes_room, deliveries in await self.fetch(ACKNOWLEDGE, *where):
+            self.stirred |= bool(makes_room)
+            return None if deliveries else ack.unleased
+        return None
+
+    async def _deliver(self, send: OutgoingMessage) -> bool:
+        """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
+        to, opens, opened = send.to, send.opens, None
+        if isinstance(to, Key) and opens is not None:
+            program, root, *more = astuple(opens)
+            await self._know(program)
+            opened = await self._create(Head(to, program, root, 0, None, None, None, "pending", self.moment.now_s, None, *more))
+        queue, due_at_s = to.name if isinstance(to, QueueAddress) else None, max(send.due_at_s, self.moment.now_s)
+        place = (due_at_s, queue, send.lane, send.priority)
+        if await self.fetch(DELIVER, address_bytes(to), send.key.encode(), send.body, *place) and queue is None:
+            await self.fetch(BRING_FORWARD, address_bytes(to), due_at_s)
+        return opened is not None
+
+    async def _know(self, program: str) -> None:
+        """Remember a program that needs capabilities, so that claims find it."""
+        if program_requirements(program):
+            await self.fetch("INSERT INTO programs VALUES ($1) ON CONFLICT DO NOTHING", program)
+
+    async def _create(self, head: Head) -> Any:
+        """Make the head, and return its number; None if there is one."""
+        times = (head.wake_at_s, head.status, head.created_at_s, head.ended_at_s, head.queue, head.lane, head.priority)
+        number = await self._first(CREATE, address_bytes(head.key), *head.key, head.program, address_bytes(head.root), head.version, head.holder, *times)
+        if number is not None and head.attributes:
+            await attributes.write_attributes(self.fetch, number, head.attributes)
+        return number
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Hand over what is ready."""
+        holder, now_s = claim.holder, self.moment.now_s
+        alive, limited = next(map(tuple, await self.fetch(LIVES, now_s, holder)), (False, False))
+        if claim.epoch != self.moment.epoch or not alive:
+            return Claimed(now_s)
+        claim = claim.of([name for (name,) in await self.fetch("SELECT name FROM programs")])
+        root = claim.root and address_bytes(claim.root)
+        addresses = None if claim.addresses is None else [*map(address_bytes, claim.addresses)]
+        asked = ClaimArguments(now_s, [*map(escape_nul, claim.programs)], root, holder, [*map(escape_nul, claim.queues)], claim.limit, addresses)
+        executions, work = await self._ready(asked, limited)
+        numbers = [one.number for one in executions]
+        assigned = {row[16]: head_of(row) for row in await self.fetch(ASSIGN, numbers, holder, now_s)}
+        mail = await self.fetch(DUE_MAIL, numbers, now_s)  # A later statement than the one that locks the heads, or it would miss what came between.
+        handed = tuple(ClaimedExecution(assigned[number], tuple(message_of(row) for row in mail if row[8] == number)) for number in numbers)
+        numbers = [one.number for one in work]
+        leased = {row[0]: message_of(row) for row in await self.fetch(LEASE, numbers, holder)}
+        times_s = [await self._first(NEXT, asked.queues, *asked[1:4]), *(await queues.next_times(self.fetch, asked) if limited else ())]
+        next_at_s = min((at_s for at_s in times_s if at_s is not None), default=None)
+        return Claimed(now_s, handed, tuple(leased[number] for number in numbers), next_at_s)
+
+    async def _ready(self, asked: ClaimArguments, limited: bool) -> tuple[list[PostgresCandidate], list[PostgresCandidate]]:
+        """The executions and the work to be handed over, longest waiting first, and locked; `limited`: some queue has limits."""
+        locked = await queues.lock_queues(self.fetch, asked) if limited else {}
+        executions = [PostgresCandidate(*row) for row in await self.fetch(READY, *asked[:4], asked.limit)]
+        work = [PostgresCandidate(*row) for row in await self.fetch(WORK, asked.now_s, asked.queues, asked.limit, asked.addresses)]
+        if limited:
+            executions += await queues.choose_executions(self.fetch, locked, asked)
+            work += await queues.choose_work(self.fetch, locked, asked)
+            executions, work = (sorted(found, key=lambda one: (one.at_s, one.number))[: asked.limit] for found in (executions, work))
+            await queues.record_served(self.fetch, locked, executions, work, asked.now_s)
+        return executions, work
+
+    async def leases(self) -> list[HolderStatus]:
+        """See `Store.leases`."""
+        leases = [HolderStatus(*row) for row in await self.fetch(LEASES, self.moment.now_s)]
+        return sorted((lease for lease in leases if lease.alive or lease.executions or lease.work), key=lambda lease: lease.holder)
+
+    async def drop_expired(self, limit: int) -> list[QueuedMessage]:
+        """See `Store.drop_expired`."""
+        swept = map(message_of, await self.fetch(SWEEP, self.moment.now_s - UNCLAIMED_MESSAGE_S, limit))
+        return sorted(swept, key=lambda mail: (mail.due_at_s, mail.number))
+
+    async def raise_epoch(self) -> int:
+        """See `Store.raise_epoch`; nothing else may be under way."""
+        await self.fetch("DELETE FROM holders")
+        await self.fetch("UPDATE meta SET epoch = epoch + 1")
+        self.stirred = True
+        return self.moment.epoch + 1
+
+    async def renew(self, holder: str, lease_s: float, about: bytes) -> None:
+        """Prolong a life, begin one, or end it."""
+        now_s = self.moment.now_s
+        if lease_s <= 0:
+            await self.fetch("DELETE FROM holders WHERE name = $1", holder)
+            self.stirred = True
+        elif not await self.fetch(RENEW, holder, now_s + lease_s, about):
+            freed = [*await self.fetch(LET_GO, holder, now_s), *await self.fetch(LET_GO_OF_WORK, holder)]
+            self.stirred = bool(freed)
+            await self.fetch("INSERT INTO holders VALUES ($1, $2, $3)", holder, now_s + lease_s, about)
+
+
+async def begin_transaction(fetch: Fetch, executions: Iterable[Key], now_s: float | None, *, alone: bool = False) -> PostgresTables:
+    """The tables in a transaction that was begun, in one epoch (`alone`: while nothing else is done). Nobody else changes these `executions` until it ends.
+
+    It is `now_s`, or what the server says.
+    """
+    await fetch(LOCK_EXECUTIONS.format("" if alone else "_shared"), EPOCH_LOCK, sorted({_lock(key) for key in executions}))
+    ((now, epoch),) = map(tuple, await fetch(STORE_TIME, now_s))
+    return PostgresTables(fetch, StoreTime(now, epoch))
+
+
+async def read_log(fetch: Fetch, key: Key, after: int) -> StoredLog | None:
+    """See `Store.read`. This and what follows is one statement, which needs no transaction and waits for nobody."""
+    return next((StoredLog(head_of(row), tuple(row[16])) for row in await fetch(READ, address_bytes(key), after)), None)
+
+
+async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
+    """See `Store.heads`."""
+    statuses = None if which.statuses is None else [*map(escape_nul, which.statuses)]
+    keys = None if which.keys is None else [*map(address_bytes, which.keys)]
+    root, older_than = (key and address_bytes(key) for key in (which.root, which.older_than))
+    named = (which.tenant, which.workflow, statuses, which.id_prefix, keys, root)
+    where, wanted = attributes.attribute_conditions(which.where, first=10)
+    return [*map(head_of, await fetch(HEADS.format(where), *named, which.created_from_s, older_than, which.limit, *wanted))]
+
+
+async def read_messages(fetch: Fetch, to: Address) -> list[QueuedMessage]:
+    """See `Store.messages`."""
+    return [*map(message_of, await fetch(f"SELECT {MESSAGE_COLUMNS} FROM mail {_HERE} ORDER BY number", address_bytes(to)))]
+
+
+async def are_queued(fetch: Fetch, mail: Sequence[Ack]) -> list[bool]:
+    """See `Store.are_queued`."""
+    rows = await fetch(STILL, [address_bytes(one.to) for one in mail], [one.key.encode() for one in mail])
+    return [row[0] for row in rows]
+
+
+async def read_blob(fetch: Fetch, sha256: str) -> bytes | None:
+    """See `Store.blob`."""
+    return next((row[0] for row in await fetch("SELECT bytes FROM blobs WHERE sha256 = $1", sha256)), None)
+
+
+async def read_removed_at(fetch: Fetch, sha256: str) -> float | None:
+    """See `Store.removed_at`."""
+    return next((row[0] for row in await fetch("SELECT at_s FROM removed_blobs WHERE sha256 = $1", sha256)), None)
+
+
+def executions_touched(changes: Sequence[Commit | Post]) -> set[Key]:
+    """The executions that changes decide or send to."""
+    addresses = {change.key for change in changes if isinstance(change, Commit)} | {send.to for change in changes for send in change.messages}
+    return {address for address in addresses if isinstance(address, Key)}
+
+
+def _lock(key: Key) -> int:
+    """The advisory lock of an execution, which it shares with others: Postgres has only so many."""
+    return EPOCH_LOCK + 1 + crc32(address_bytes(key)) % LOCKS_MAX

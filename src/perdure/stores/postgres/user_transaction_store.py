@@ -1,0 +1,196 @@
+"""The drivers of users in Postgres: how the statements of the store are carried out on connections that asyncpg or psycopg made, however these are set up.
+
+No driver is imported before there is a connection of it.
+
+Joined: what is posted within a transaction that a user has open on the database, by way of the user's own connection.
+
+What is done there is what the store does itself (`postgres_tables`), its locks included: until the user's transaction ends, nobody else changes or
+writes to the executions that it has posted to. Who waits is notified by Postgres, with the user's commit.
+"""
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+
+from perdure.core.envelopes import QueuedMessage
+from perdure.core.errors import BadValue
+from perdure.core.paths import Address, Key
+from perdure.stores.postgres import limited_queues as queues
+from perdure.stores.postgres import store_tables as tables
+from perdure.stores.postgres.limited_queues import Fetch
+from perdure.stores.postgres.store_rows import escape_nul, unescape_nul
+from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime
+from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
+
+NO_TRANSACTION = "in a transaction, and it commits by itself; begin one on it first, and commit afterwards"
+TRANSACTION_FAILED = "in a transaction that can go on: an earlier error of the database has ended it; roll it back, and repeat it from its beginning"
+ABORTED_SQLSTATE = "25P02"
+"""What Postgres says of every statement after the one that failed."""
+
+
+async def fetch_on_user_connection(given: Any, home: AbstractEventLoop | None) -> Fetch:
+    """What carries out statements of the store in the transaction that is open on the connection that was `given`.
+
+    On the loop that is the store's `home` no statement may keep others waiting, as it may be them that it waits for: one of a connection that belongs to
+    no loop is carried out in another thread.
+
+    Raises:
+        BadValue: it is of no driver that is known, was closed, or no transaction is open on it.
+    """
+    connection = await driver_connection(given)
+    if is_instance_of(connection, "asyncpg", "Connection", "PoolConnectionProxy"):
+        if connection.is_closed():
+            raise BadValue("connection=", given, EXPECTED_OPEN)
+        if not connection.is_in_transaction():
+            raise BadValue("connection=", given, NO_TRANSACTION)
+        return fetch_with_asyncpg(connection)
+    if is_instance_of(connection, "psycopg", "Connection", "AsyncConnection"):
+        psycopg = import_module("psycopg")
+        if not hasattr(psycopg, "RawCursor"):
+            raise BadValue("psycopg", psycopg.__version__, "3.2 or later, which the store's statements need")
+        if connection.closed:
+            raise BadValue("connection=", given, EXPECTED_OPEN)
+        if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            raise BadValue("connection=", given, NO_TRANSACTION)
+        if is_instance_of(connection, "psycopg", "AsyncConnection"):
+            return _fetch_with_async_psycopg(psycopg, connection)
+        return _fetch_with_psycopg(psycopg, connection, aside=home is not None and _running_loop() is home)
+    raise BadValue("connection=", given, f"a connection to a Postgres database that is understood here: give {CONNECTION_KINDS}")
+
+
+def fetch_with_asyncpg(connection: Any) -> Fetch:
+    """Statements by way of a connection of asyncpg."""
+
+    async def fetch(sql: str, *arguments: Any) -> list[Any]:
+        return [_row(row) for row in await connection.fetch(sql, *map(_argument, arguments))]
+
+    return fetch
+
+
+def _fetch_with_psycopg(psycopg: Any, connection: Any, *, aside: bool) -> Fetch:
+    def carry_out(sql: str, arguments: tuple[Any, ...]) -> list[Any]:
+        with psycopg.RawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            cursor.execute(sql, [*map(_argument, arguments)])
+            return [*map(_row, cursor.fetchall())] if cursor.description else []
+
+    async def fetch(sql: str, *arguments: Any) -> list[Any]:
+        return await asyncio.to_thread(carry_out, sql, arguments) if aside else carry_out(sql, arguments)
+
+    return fetch
+
+
+def _fetch_with_async_psycopg(psycopg: Any, connection: Any) -> Fetch:
+    async def fetch(sql: str, *arguments: Any) -> list[Any]:
+        async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            await cursor.execute(sql, [*map(_argument, arguments)])
+            return [*map(_row, await cursor.fetchall())] if cursor.description else []
+
+    return fetch
+
+
+def _argument(value: Any) -> Any:
+    """An argument as the store's own connections would send it; arrays of names are escaped already."""
+    return escape_nul(value) if isinstance(value, str) else value
+
+
+def _row(row: Any) -> tuple[Any, ...]:
+    return tuple(unescape_nul(value) if isinstance(value, str) else value for value in row)
+
+
+def _running_loop() -> AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+@asynccontextmanager
+async def perdure_savepoint(given: Any, fetch: Fetch) -> AsyncIterator[None]:
+    """Within, names are those of the store's tables; what fails leaves nothing behind, and the transaction as it was.
+
+    Raises:
+        BadValue: the transaction has failed before.
+    """
+    try:
+        await fetch("SAVEPOINT perdure")
+    except Exception as error:
+        if getattr(error, "sqlstate", None) == ABORTED_SQLSTATE:
+            raise BadValue("connection=", given, TRANSACTION_FAILED) from error
+        raise
+    try:
+        ((path, _),) = await fetch("SELECT current_setting('search_path'), set_config('search_path', 'perdure', true)")
+        yield
+        await fetch("SELECT set_config('search_path', $1, true)", path)
+    except BaseException:
+        await fetch("ROLLBACK TO SAVEPOINT perdure")
+        await fetch("RELEASE SAVEPOINT perdure")
+        raise
+    await fetch("RELEASE SAVEPOINT perdure")
+
+
+DATABASE_IDENTITY = "SELECT current_database()::text, system_identifier::text FROM pg_control_system()"
+"""What tells one database from another, whatever way leads to it."""
+USER_CONNECTION_IDENTITY = DATABASE_IDENTITY.replace(" FROM", ", has_schema_privilege(to_regnamespace('perdure'), 'USAGE'), current_user::text FROM")
+GRANTS = (
+    "allowed to use Perdure's tables; GRANT it USAGE on SCHEMA perdure, SELECT, INSERT, UPDATE and DELETE on ALL TABLES in it, and USAGE on ALL SEQUENCES in it"
+)
+
+
+class PostgresUserTransactionStore:
+    """The database as it is in the transaction by way of which `fetch` asks. See `UserTransactionStore`."""
+
+    def __init__(self, fetch: Fetch, clock: Callable[[], float] | None) -> None:
+        self._fetch, self._clock = fetch, clock
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        """See `Store.commit`."""
+        here = await self._begun(tables.executions_touched(changes))
+        answers = [await here.change(change) for change in changes]
+        for channel in here.rung:
+            await self._fetch("SELECT pg_notify($1, '')", channel)
+        return answers
+
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
+        """See `Store.read`."""
+        return await tables.read_log(self._fetch, key, after)
+
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
+        """See `Store.heads`."""
+        return await tables.read_heads(self._fetch, which)
+
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        """See `Store.messages`."""
+        return await tables.read_messages(self._fetch, to)
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """See `Store.blob`."""
+        return await tables.read_blob(self._fetch, sha256)
+
+    async def store_time(self) -> StoreTime:
+        """See `Store.store_time`."""
+        return (await self._begun()).moment
+
+    async def queues(self) -> list[QueueStatus]:
+        """See `Store.queues`."""
+        return await queues.queue_statuses(self._fetch, (await self._begun()).moment.now_s)
+
+    async def _begun(self, executions: Iterable[Key] = ()) -> tables.PostgresTables:
+        return await tables.begin_transaction(self._fetch, executions, self._clock and self._clock())
+
+
+@asynccontextmanager
+async def join_user_transaction(
+    given: Any, place: tuple[Any, ...], clock: Callable[[], float] | None, home: AbstractEventLoop | None
+) -> AsyncIterator[PostgresUserTransactionStore]:
+    """The database at `place` within the transaction on the connection that was `given`; `home` is the loop of the store. See `JoinsUserTransactions.join`."""
+    fetch = await fetch_on_user_connection(given, home)
+    async with perdure_savepoint(given, fetch):
+        ((*found, may, role),) = await fetch(USER_CONNECTION_IDENTITY)
+        if tuple(found) != place:
+            raise BadValue("connection=", f"a connection to {found[0]} (cluster {found[1]})", f"to this client's database, {place[0]} (cluster {place[1]})")
+        if not may:
+            raise BadValue("connection=", f"a connection of the role {role}", GRANTS)
+        yield PostgresUserTransactionStore(fetch, clock)

@@ -1,0 +1,204 @@
+"""The database file: how connections to it are made, and what its troubles are called.
+
+Every connection is made here. Nothing else may open the file or its neighbours ``-wal`` and ``-shm``, not even to read a byte:
+closing any descriptor of a file drops the locks that this process has on it (POSIX), and SQLite's are such locks.
+"""
+
+import ctypes
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from perdure.core.errors import StoreDamaged, StoreError, StoreUnavailable
+from perdure.stores.sqlite.file_permissions import PROCESSES
+from perdure.stores.sqlite.process_liveness import other_pids
+from perdure.stores.sqlite.write_ahead_log import log_mismatch
+
+APPLICATION_ID = 0x50657264
+SYNCHRONOUS = ("FULL", "NORMAL", "OFF")
+DATABASE_ERRORS = (sqlite3.Error, OSError, MemoryError)
+"""What says that the file can't be used now; SQLITE_NOMEM is a MemoryError in Python."""
+BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+LOCK_IO_CODES = {
+    sqlite3.SQLITE_IOERR_LOCK,
+    sqlite3.SQLITE_IOERR_RDLOCK,
+    sqlite3.SQLITE_IOERR_UNLOCK,
+    sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK,
+    sqlite3.SQLITE_IOERR_SHMLOCK,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+}
+CACHE_KIB, WRITING_CACHE_KIB = 2_048, 8_192
+
+Execute = Callable[..., sqlite3.Cursor]
+"""Carries out one statement on some connection."""
+
+
+class DatabaseFile:
+    """The file at `path`, and that it stays the same one. `synchronous` is SQLite's; if it is `only_read`, SQLite refuses all else.
+
+    A test that wants faults sets the `factory` of connections.
+    """
+
+    factory: type[sqlite3.Connection] = sqlite3.Connection
+
+    def __init__(self, path: Path, synchronous: str = "FULL", only_read: bool = False) -> None:
+        self.path = path
+        self.processes = path.with_name(f"{path.name}{PROCESSES}")
+        self.wal = path.with_name(f"{path.name}-wal")
+        self.synchronous = synchronous
+        self._only_read = only_read
+        self._name = str(path)
+        self._identity: tuple[int, int] | None = None
+        self._damage = ""
+
+    def connect(self, *, creates: bool = False, wait_s: float = 0.0, cache_kib: int = CACHE_KIB) -> sqlite3.Connection:
+        """A connection in autocommit mode that any thread may use. It waits `wait_s` for locks; with `creates` it makes the file if there is none.
+
+        Raises:
+            StoreDamaged: the write-ahead log is another's. This is looked at until the file is remembered, and then by who makes checkpoints.
+        """
+        if self._identity is None:
+            self.check_log()
+        connection = sqlite3.connect(
+            f"file:{quote(bytes(self.path))}?mode={'ro' if self._only_read else 'rwc' if creates else 'rw'}",
+            uri=True,
+            timeout=wait_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=self.factory,
+            cached_statements=256,
+        )
+        try:
+            for setting in (f"synchronous = {self.synchronous}", "wal_autocheckpoint = 0", f"cache_size = -{cache_kib}", "temp_store = MEMORY"):
+                connection.execute(f"PRAGMA {setting}")
+            connection.execute("PRAGMA fullfsync = 1")  # On macOS fsync alone does not reach the disk.
+            connection.execute("PRAGMA checkpoint_fullfsync = 1")
+            connection.execute(f"PRAGMA query_only = {int(self._only_read)}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def remember(self) -> None:
+        """The file that is there now is the one that is meant."""
+        self._identity = self._look()
+
+    def check(self) -> None:
+        """Find out whether the file is still there.
+
+        Raises:
+            StoreError: it was deleted or replaced, so that whatever were written now would be lost.
+            StoreDamaged: its content was replaced while it was open.
+        """
+        if self._damage:
+            raise StoreDamaged(self._damage)
+        if self._look() != self._identity:
+            raise StoreError(
+                f"{self.path} was deleted or replaced while it was open, and what is written now would be lost; "
+                "put the file back that was there, or end this process and begin anew"
+            )
+
+    def check_log(self) -> None:
+        """Find out whether the write-ahead log belongs to the file.
+
+        Raises:
+            StoreDamaged: it does not, and from now on `check` says so, too.
+        """
+        if why := log_mismatch(self.path, self.wal):
+            self._damage = (
+                f"{self.path} and its write-ahead log {self.wal.name} do not belong together: {why}. One of them was replaced or restored without the other; "
+                "opened together, they would be mixed. Put back the one that is missing, or restore a backup: perdure db restore FILE --replace"
+            )
+            raise StoreDamaged(self._damage)
+
+    def close(self, connection: sqlite3.Connection) -> None:
+        """Close a connection, unless the content of the file was replaced: the last to close would carry the log over into what is there now."""
+        if self._damage:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # kept for good, so that not even the end of the process closes it
+        else:
+            connection.close()
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Which file there is now, whatever its name; None if there is none."""
+        return self._look()
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._name)  # noqa: PTH116  # half the time of a Path's, at each transaction
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
+
+    @contextmanager
+    def said_clearly(self) -> Iterator[None]:
+        """Raise the troubles of SQLite and of the system as errors that say what to do."""
+        try:
+            yield
+        except DATABASE_ERRORS as error:
+            raise self.trouble(error) from error
+
+    def trouble(self, error: sqlite3.Error | OSError | MemoryError) -> StoreError:
+        """What is the matter, and what to do about it."""
+        if isinstance(error, OSError) and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            return StoreUnavailable(f"files can't be locked in {self.processes} ({error.strerror}); put the database on a local disk, not on a network's")
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StoreUnavailable(f"there is no room for {error.filename or self.path} ({error.strerror}); free some space on its disk")
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return StoreUnavailable(f"{error.filename or self.path} can't be opened ({error.strerror}); close some, or raise the limit (ulimit -n)")
+        if isinstance(error, OSError):
+            return StoreUnavailable(f"{error.filename or self.path} can't be opened ({error.strerror}); name another file with db= or PERDURE_DB")
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
+            return StoreError(f"{self.path} was deleted or replaced while it was open; put the file back that was there, or end this process and begin anew")
+        no_text = isinstance(error, sqlite3.OperationalError) and sqlite_code(error) == 0  # Python itself says so, who could not decode it.
+        match sqlite3.SQLITE_CORRUPT if no_text else sqlite3.SQLITE_NOMEM if isinstance(error, MemoryError) else sqlite_code(error):
+            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+                return StoreDamaged(
+                    f"{self.path} is damaged, or no SQLite database ({error}); restore it from a backup (perdure db restore), "
+                    "or name another file with db= or PERDURE_DB"
+                )
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
+                pids = ", ".join(map(str, self._others()))
+                by = f"perhaps by process {pids}, or by" if pids else "by"
+                return StoreUnavailable(f"{self.path} is locked by another program ({error}), {by} a database shell; end what writes to it, or wait for it")
+            case sqlite3.SQLITE_FULL:
+                return StoreUnavailable(f"there is no room for {self.path} ({error}); free some space on its disk")
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+                return StoreUnavailable(
+                    f"{self.path} can't be written ({error}); let this user write the file and its directory, or name another file with db= or PERDURE_DB"
+                )
+            case sqlite3.SQLITE_IOERR if getattr(error, "sqlite_errorcode", 0) in LOCK_IO_CODES:
+                return StoreUnavailable(f"{self.path} can't be locked or shared ({error}); put it on a local disk, not on a network's")
+            case sqlite3.SQLITE_IOERR:
+                return StoreUnavailable(f"the disk of {self.path} failed ({error}); look at the system's log, and restore from a backup if it is broken")
+            case sqlite3.SQLITE_NOMEM:
+                return StoreUnavailable(f"{self.path}: no memory is left ({error}); end something, or give this machine more")
+            case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_ABORT:
+                return StoreUnavailable(f"{self.path}: what was asked of SQLite was broken off ({error}); try again")
+            case _:
+                return StoreError(f"{self.path}: SQLite refuses this: {error}; perdure db check says whether the file is whole")
+
+    def _others(self) -> list[int]:
+        try:
+            return other_pids(self.processes)
+        except OSError:  # It only says more about an error that is told anyway.
+            return []
+
+
+def sqlite_code(error: BaseException) -> int:
+    """SQLite's primary code for an error; 0 if it is none of SQLite's."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether somebody else has the file locked at the moment."""
+    return sqlite_code(error) in BUSY_CODES
+
+
+def is_data_error(error: BaseException) -> bool:
+    """Whether it is about what was to be stored, and not about where: whoever asks for something else is served."""
+    return not isinstance(error, sqlite3.Error | MemoryError) or isinstance(error, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError)

@@ -1,0 +1,105 @@
+"""Rings between processes of one host: a datagram says that it is worth looking, and nothing else.
+
+Each process listens at one port of the loopback, in one thread that sleeps in the kernel meanwhile. A datagram is the token of
+the listener, which strays can't know, and one byte: what it is about. It may get lost, like any ring; a machine without
+a loopback has no rings at all, and its engines look once a second nevertheless.
+"""
+
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from threading import Lock
+from typing import NamedTuple
+
+from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
+
+logger = logging.getLogger("perdure.stores")
+
+WAKE_UP, CHANGE, MEMBERSHIP = 1, 2, 4
+"""What a ring is about: something may be ready; something has ended or needs somebody; a process has come or gone."""
+
+LOOPBACK = "127.0.0.1"
+TOKEN_BYTES = 8
+
+
+class ListenerAddress(NamedTuple):
+    """Where a listener can be rung."""
+
+    port: int
+    token: bytes
+
+
+_listener_guard = Lock()
+_socket: socket.socket | None = None
+_listeners: dict[bytes, Callable[[int], None]] = {}
+
+
+def start_listening(heard: Callable[[int], None]) -> ListenerAddress | None:
+    """Have `heard` called, in the thread that listens, with what each ring is about; None where there is no loopback."""
+    with _listener_guard:
+        listening = _open()
+    if listening is None:
+        return None
+    token = secrets.token_bytes(TOKEN_BYTES)
+    _listeners[token] = heard
+    return ListenerAddress(listening.getsockname()[1], token)
+
+
+def stop_listening(bell: ListenerAddress) -> None:
+    """It is rung no more."""
+    _listeners.pop(bell.token, None)
+
+
+def notify(bell: ListenerAddress, about: int) -> None:
+    """Ring it, if that is possible at the moment."""
+    with _listener_guard:
+        sending = _open()
+    if sending is None:
+        return
+    try:
+        sending.sendto(bell.token + bytes((about,)), socket.MSG_DONTWAIT, (LOOPBACK, bell.port))
+    except OSError as error:
+        logger.debug("a ring got lost: %s", error)
+
+
+def _open() -> socket.socket | None:
+    global _socket
+    if _socket is None:
+        opened = None
+        try:
+            opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            opened.bind((LOOPBACK, 0))
+        except OSError as error:
+            if opened is not None:
+                opened.close()
+            logger.debug("there is no loopback, so there are no rings between processes: %s", error)
+            return None
+        _socket = opened
+        start_daemon_thread(_receive, "perdure-rings", opened)
+    return _socket
+
+
+def _receive(listening: socket.socket) -> None:
+    while True:
+        try:
+            datagram = listening.recv(TOKEN_BYTES + 2)
+        except ConnectionError:  # An earlier ring of ours found nobody (Windows tells so).
+            continue
+        heard = _listeners.get(datagram[:TOKEN_BYTES]) if len(datagram) == TOKEN_BYTES + 1 else None
+        if heard is not None:
+            heard(datagram[-1])
+
+
+def _forget_in_child() -> None:
+    """A child has neither the thread nor the port."""
+    global _listener_guard, _socket
+    _listener_guard = Lock()
+    if _socket is not None:
+        _socket.close()
+    _socket = None
+    _listeners.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

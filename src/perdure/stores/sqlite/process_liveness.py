@@ -1,0 +1,178 @@
+"""Lives: a store that others are to know of holds a lock on a file of its own, so its death is plain to everybody at once.
+
+The kernel lets go of the lock when the process ends, however it ends. Nobody has to poll for that: a thread waits in the kernel
+until it gets the lock of the other, one thread for each of them in the whole process, whoever wants to know.
+"""
+
+import fcntl
+import logging
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from perdure.core.errors import StoreError
+from perdure.stores.sqlite.file_permissions import database_of_processes, directory_mode, make_directories, neighbour_mode, open_neighbour
+from perdure.stores.sqlite.forks_and_threads import start_daemon_thread
+
+logger = logging.getLogger("perdure.stores")
+
+LOCK_NAME = re.compile(r"\d+-[0-9a-f]{16}")
+"""What the file of a life is called: the id of its process, and what makes it unlike any other."""
+
+_watch_guard = Lock()
+_own_locks: dict[Path, int] = {}
+_watched: dict[Path, "_Watch"] = {}
+
+
+class ProcessLock:
+    """A file in `directory` that is locked until it is ended, or until this process ends.
+
+    Raises:
+        StoreError: the file system has no locks.
+        OSError: no file can be made there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._database = database_of_processes(directory)
+        make_directories(directory, directory_mode(neighbour_mode(self._database)))
+        with _watch_guard:
+            while not self._begin(directory):
+                os.close(self._descriptor)  # Somebody has taken it for that of the dead, before it was locked.
+            _own_locks[self.path] = self._descriptor
+
+    def _begin(self, directory: Path) -> bool:
+        self.name = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self.path = directory / self.name
+        self._descriptor = open_neighbour(self.path, os.O_RDWR | os.O_EXCL, self._database)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self.end()
+            raise StoreError(f"files can't be locked in {directory} ({error.strerror}); put the database on a local disk, not on a network's") from error
+        return self.goes_on()
+
+    def goes_on(self) -> bool:
+        """Whether the file is still there for others to see."""
+        try:
+            found, own = self.path.stat(), os.fstat(self._descriptor)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+
+    def end(self) -> None:
+        """Let go."""
+        _own_locks.pop(self.path, None)
+        with suppress(OSError):  # On a disk that may not be written any more; the others see that its lock is gone.
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def is_process_alive(path: Path) -> bool:
+    """Whether somebody holds the lock of this file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:  # It is another user's, or nothing can be opened now, and there is no telling.
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:  # It is locked, or there is no telling; its lease tells then.
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def other_pids(directory: Path) -> list[int]:
+    """The ids of the processes that have a life in `directory`, but for this one."""
+    return sorted({pid_of(path.name) for path in _files(directory) if path not in _own_locks and is_process_alive(path)})
+
+
+def pid_of(name: str) -> int:
+    """Which process has the life of this name."""
+    return int(name.partition("-")[0])
+
+
+def remove_dead_files(directory: Path, names: Iterable[str]) -> None:
+    """Remove what the dead have left."""
+    for name in names:
+        with suppress(OSError):  # It may be another user's, who will remove it.
+            (directory / name).unlink(missing_ok=True)
+
+
+def unknown_dead_files(directory: Path, known: Iterable[str]) -> list[str]:
+    """The files of the dead that nobody else knows of: they died before they could be."""
+    unknown = {path.name: path for path in _files(directory)}
+    for name in known:
+        unknown.pop(name, None)
+    return [name for name, path in unknown.items() if not is_process_alive(path)]
+
+
+def _files(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return [path for path in directory.iterdir() if LOCK_NAME.fullmatch(path.name)]
+
+
+# Waiting for a death.
+
+
+class _Watch:
+    """Who is to be rung when a life ends, and the descriptor on which that is waited for."""
+
+    def __init__(self) -> None:
+        self.rings: list[Callable[[], None]] = []
+        self.descriptor: int | None = None
+
+
+def watch_process(path: Path, ring: Callable[[], None]) -> Callable[[], None]:
+    """Call `ring`, in a thread of its own, when the life of this file has ended; return what ends that. One's own is not watched."""
+    if path in _own_locks:
+        return lambda: None
+    with _watch_guard:
+        watched = _watched.get(path)
+        if watched is None:
+            watched = _watched[path] = _Watch()
+            start_daemon_thread(_wait_for_death, "perdure-death", path, watched)
+        rings = watched.rings
+        rings.append(ring)
+    return lambda: rings.remove(ring) if ring in rings else None
+
+
+def _wait_for_death(path: Path, watched: _Watch) -> None:
+    try:
+        watched.descriptor = os.open(path, os.O_RDONLY)
+        fcntl.flock(watched.descriptor, fcntl.LOCK_SH)
+    except FileNotFoundError:  # It ended in good order.
+        pass
+    except OSError as error:
+        logger.debug("the death of %s can't be waited for, and is found out by looking: %s", path.name, error)
+    finally:
+        with _watch_guard:
+            _watched.pop(path, None)
+            rings = tuple(watched.rings)
+        if watched.descriptor is not None:
+            os.close(watched.descriptor)
+    for ring in rings:
+        ring()
+
+
+def _forget_in_child() -> None:
+    """In a child no thread waits; and the lives are the parent's, whose locks would outlast it were they open here too."""
+    _watch_guard.release()
+    descriptors = [*_own_locks.values(), *(watched.descriptor for watched in _watched.values())]
+    _own_locks.clear()
+    _watched.clear()
+    for descriptor in descriptors:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+os.register_at_fork(before=_watch_guard.acquire, after_in_parent=_watch_guard.release, after_in_child=_forget_in_child)

@@ -1,0 +1,160 @@
+"""Readers: a few connections that read, lent to one reading at a time. Reading never waits for writing, and each reading sees one moment.
+
+Looking at a file without changing it: SQLite itself refuses to write on these connections, and no process appears to the others.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Condition
+from typing import TypeVar
+
+from perdure.core.envelopes import QueuedMessage
+from perdure.core.errors import StoreUnavailable
+from perdure.core.paths import Address, Key
+from perdure.stores.protocol import ALL_HEADS, Head, HeadFilter, HolderStatus, StoredLog, StoreTime
+from perdure.stores.sqlite.database_file import DATABASE_ERRORS, DatabaseFile, Execute
+from perdure.stores.sqlite.database_setup import read_only_file
+from perdure.stores.sqlite.holders import OwnProcess, execution_leases
+from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
+from perdure.stores.sqlite.store_rows import read_blob, read_heads, read_log, read_messages, read_removed_at
+from perdure.stores.sqlite.store_tables import READ_META
+
+T = TypeVar("T")
+IDLE_CONNECTIONS_MAX = 4
+
+
+class ReadConnections:
+    """Connections to `file`, made as they are needed; any thread may read."""
+
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
+        self._idle: list[sqlite3.Connection] = []
+        self._reading = 0
+        self._quiet = self._ended = False
+        self._free = Condition()
+
+    def read(self, read: Callable[[Execute], T]) -> T:
+        """What `read` finds in one transaction.
+
+        Raises:
+            sqlite3.Error, StoreError: as they come; the next reading has another connection.
+        """
+        connection = self._take()
+        try:
+            self._file.check()
+            if connection is None:
+                connection = self._file.connect()
+            connection.execute("BEGIN")
+            found = read(connection.execute)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection is not None:
+                self._file.close(connection)
+            self._give(None)
+            raise
+        self._give(connection)
+        return found
+
+    def quiet(self) -> None:
+        """Wait until nobody reads, and let nobody begin."""
+        with self._free:
+            self._quiet = True
+            while self._reading:
+                self._free.wait()
+
+    def go_on(self) -> None:
+        """Reading may begin again."""
+        with self._free:
+            self._quiet = False
+            self._free.notify_all()
+
+    def close(self) -> None:
+        """Close the connections; there are readings no more."""
+        self._ended = True
+        while self._idle:
+            self._file.close(self._idle.pop())
+
+    def _take(self) -> sqlite3.Connection | None:
+        with self._free:
+            while self._quiet:
+                self._free.wait()
+            if self._ended:
+                raise StoreUnavailable(f"{self._file.path} has been closed; open a new store on it")
+            self._reading += 1
+            return self._idle.pop() if self._idle else None
+
+    def _give(self, connection: sqlite3.Connection | None) -> None:
+        with self._free:
+            self._reading -= 1
+            if connection is not None and len(self._idle) < IDLE_CONNECTIONS_MAX:
+                self._idle.append(connection)
+                connection = None
+            if self._quiet:
+                self._free.notify_all()
+        if connection is not None:
+            self._file.close(connection)
+
+
+class ReadOnlySqliteStore:
+    """The file at `path`, looked at while others may work on it. It is not made, not upgraded, and not recovered.
+
+    Raises:
+        StoreUnavailable: the file can't be read now.
+        StoreError: there is none, or it is none that can be looked at.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = read_only_file(Path(path).absolute())
+        self._readers = ReadConnections(self._file)
+        self._nobody = OwnProcess(self._file.processes, lambda _: None)
+        self._clock = SteadyClock()
+
+    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
+        """See `Store.read`."""
+        return self._read(lambda execute: read_log(execute, key, after))
+
+    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
+        """See `Store.heads`."""
+        return self._read(lambda execute: read_heads(execute, which))
+
+    async def messages(self, to: Address) -> list[QueuedMessage]:
+        """See `Store.messages`."""
+        return self._read(lambda execute: read_messages(execute, to))
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """See `Store.blob`."""
+        return self._read(lambda execute: read_blob(execute, sha256))
+
+    async def removed_at(self, sha256: str) -> float | None:
+        """See `Store.removed_at`."""
+        return self._read(lambda execute: read_removed_at(execute, sha256))
+
+    async def blob_names(self) -> list[str]:
+        """The names of all blobs."""
+        return self._read(lambda execute: [name for (name,) in execute("SELECT sha256 FROM blobs")])
+
+    async def leases(self) -> list[HolderStatus]:
+        """See `Store.leases`."""
+        return self._read(lambda execute: execution_leases(execute, self._nobody, time.monotonic()))
+
+    async def store_time(self) -> StoreTime:
+        """See `Store.store_time`."""
+
+        def look(execute: Execute) -> StoreTime:
+            epoch, _, _, *anchor = execute(READ_META).fetchone()
+            self._clock.follow(Anchor(*anchor))
+            return StoreTime(self._clock(), epoch)
+
+        return self._read(look)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        self._readers.close()
+
+    def _read(self, read: Callable[[Execute], T]) -> T:
+        try:
+            return self._readers.read(read)
+        except DATABASE_ERRORS as error:
+            raise self._file.trouble(error) from error

@@ -1,0 +1,277 @@
+"""Attributes in SQLite: a row for each, in an index by name and value, written by the commit that changes them. Who has none has no row, and pays nothing.
+
+A list of those that have one value is read off the index, newest first. Of those that have any value of a range, all are looked up and put in order, if they
+are not too many. So of several conditions the one is looked up that the fewest fulfil. Where `MANY` fulfil a range, going through the newest executions
+finds enough of them sooner.
+
+Reading: logs, mail, and lists of heads, on any connection. A list is made by looking up its first heads in an index, however many there are.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from perdure.core.attribute_filter import AttributeCondition
+from perdure.core.attributes import IndexedAttributes
+from perdure.core.envelopes import QueuedMessage
+from perdure.core.errors import LogDamaged
+from perdure.core.paths import Address, Key, QueueAddress
+from perdure.stores.protocol import Head, HeadFilter, StoredLog, attributes_from_hex
+from perdure.stores.sqlite.database_file import Execute
+
+ATTRIBUTES_COLUMN = "(SELECT group_concat(hex(name) || '=' || hex(value)) FROM attributes WHERE attributes.number = heads.number)"
+"""The column of a head that has its attributes."""
+
+ATTRIBUTE_HEADS = "attributes INDEXED BY attributes_by_value CROSS JOIN heads USING (number)"
+"""Where the heads are that have some attribute."""
+
+RANGE_MATCHES_MAX = 10_000
+"""From so many on, how many there are is not counted."""
+
+COUNT_MATCHES = "SELECT count(*) FROM (SELECT 1 FROM attributes INDEXED BY attributes_by_value WHERE name = ? AND value >= ? AND value < ? LIMIT ?)"
+
+DELETE_ATTRIBUTES = "DELETE FROM attributes WHERE number = ?"
+INSERT_ATTRIBUTE = "INSERT INTO attributes (number, name, value) VALUES (?, ?, ?)"
+
+
+def write_attributes(execute: Execute, executemany: Callable[[str, Iterable[Any]], sqlite3.Cursor], number: int, attributes: IndexedAttributes) -> None:
+    """These are the attributes of the execution from now on; an execution that is removed has none."""
+    execute(DELETE_ATTRIBUTES, (number,))
+    executemany(INSERT_ATTRIBUTE, [(number, name, value) for name, value in attributes])
+
+
+def rarest_condition(execute: Execute, where: Sequence[AttributeCondition]) -> AttributeCondition | None:
+    """The condition whose executions are to be looked up, if those of any are."""
+    if len(where) == 1 and where[0].points:
+        return where[0]
+    counted = [(sum(_count_matches(execute, condition.name, *span) for span in condition.spans), not condition.points, condition) for condition in where]
+    count, is_range, condition = min(counted, key=itemgetter(0, 1), default=(RANGE_MATCHES_MAX, True, None))
+    return condition if count < RANGE_MATCHES_MAX or not is_range else None
+
+
+def _count_matches(execute: Execute, name: str, low: bytes, high: bytes) -> int:
+    (count,) = execute(COUNT_MATCHES, (name, low, high, RANGE_MATCHES_MAX)).fetchone()
+    return int(count)
+
+
+def index_lines(condition: AttributeCondition) -> list[dict[str, object]]:
+    """What is asked of the index, so that together there are all that a condition means."""
+    if points := condition.points:
+        return [{"name = ?": condition.name, "value = ?": point} for point in points]
+    return [{"name = ?": condition.name, "value >= ?": low, "value < ?": high} for low, high in condition.spans]
+
+
+def head_condition(condition: AttributeCondition) -> tuple[str, tuple[object, ...]]:
+    """The same as a condition on a head."""
+    within = " OR ".join("(other.value >= ? AND other.value < ?)" for _ in condition.spans)
+    bounds = (bound for span in condition.spans for bound in span)
+    return f"EXISTS (SELECT 1 FROM attributes AS other WHERE other.number = heads.number AND other.name = ? AND ({within}))", (condition.name, *bounds)
+
+
+HEAD_COLUMNS = f"""address, tenant, workflow, id, program, root, version, holder, wake_at_s, mail_at_s, status, created_at_s, ended_at_s, queue, lane, priority,
+    {ATTRIBUTES_COLUMN}"""
+MESSAGE_COLUMNS = "number, address, key, body, due_at_s, deliveries, lane, priority"
+
+HEAD = f"SELECT {HEAD_COLUMNS} FROM heads WHERE address = ?"
+LOG = f"SELECT number, {HEAD_COLUMNS} FROM heads WHERE address = ?"
+ROWS = "SELECT row FROM log WHERE execution = ? AND version > ? ORDER BY version"
+ALL_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE address = ? ORDER BY number"
+IS_QUEUED = "SELECT 1 FROM mail WHERE address = ? AND key = ?"
+HELD_BY = "(limited = 0 AND holder = {who} OR limited = 1 AND holder = {who})"
+"""What somebody holds, by the two indexes that have it."""
+OLDEST_SINCE = "SELECT min(number) FROM heads INDEXED BY heads_by_time WHERE created_at_s >= ?"
+NUMBER_MAX = 2**63 - 1
+BLOB = "SELECT bytes FROM blobs WHERE sha256 = ?"
+REMOVED_AT = "SELECT at_s FROM removed_blobs WHERE sha256 = ?"
+HEADS = f"SELECT {HEAD_COLUMNS} FROM heads WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
+
+IndexLine = dict[str, object]
+"""Conditions by which heads lie beside each other in an index, with their arguments."""
+
+
+def read_head(execute: Execute, key: Key) -> Head | None:
+    """The head of an execution."""
+    row = execute(HEAD, (address_text(key),)).fetchone()
+    return row and head_of(row)
+
+
+def read_log(execute: Execute, key: Key, after: int) -> StoredLog | None:
+    """The head and the rows that hold an event after version `after`; to be asked for in one transaction."""
+    row = execute(LOG, (address_text(key),)).fetchone()
+    if row is None:
+        return None
+    return StoredLog(head_of(row[1:]), tuple(row for (row,) in execute(ROWS, (row[0], after)).fetchall()))
+
+
+def read_messages(execute: Execute, to: Address) -> list[QueuedMessage]:
+    """All mail of an address."""
+    return [message_of(row) for row in execute(ALL_MESSAGES, (address_text(to),)).fetchall()]
+
+
+def is_queued(execute: Execute, to: str, key: str) -> bool:
+    """Whether mail of this key is at an address."""
+    return execute(IS_QUEUED, (to, key)).fetchone() is not None
+
+
+def read_blob(execute: Execute, sha256: str) -> bytes | None:
+    """The payload of this name."""
+    row: tuple[bytes] | None = execute(BLOB, (sha256,)).fetchone()
+    return row and row[0]
+
+
+def read_removed_at(execute: Execute, sha256: str) -> float | None:
+    """When the blob of this name was removed, if that was noted."""
+    row: tuple[float] | None = execute(REMOVED_AT, (sha256,)).fetchone()
+    return row and row[0]
+
+
+# Lists.
+
+
+def read_heads(execute: Execute, which: HeadFilter) -> list[Head]:
+    """The heads that are meant, newest first."""
+    if which.limit <= 0:
+        return []
+    where = _Conditions()
+    where.also(which.root is not None, "root = ?", which.root and address_text(which.root))
+    where.also(which.keys is not None, "address IN (SELECT value FROM json_each(?))", json_text([address_text(key) for key in which.keys or ()]))
+    if which.created_from_s is not None:  # Heads are numbered nearly in the order of their times: so a list needs not go back to the first.
+        (oldest,) = execute(OLDEST_SINCE, (which.created_from_s,)).fetchone()
+        where.also(True, "number >= ?", NUMBER_MAX if oldest is None else oldest)
+        where.also(True, "created_at_s >= ?", which.created_from_s)
+    where.also(
+        which.older_than is not None,
+        f"number < coalesce((SELECT number FROM heads WHERE address = ?), {NUMBER_MAX})",
+        which.older_than and address_text(which.older_than),
+    )
+    after, before = _range(which.id_prefix)
+    where.also(bool(which.id_prefix), "id >= ?", after)
+    where.also(bool(which.id_prefix) and before is not None, "id < ?", before)
+    narrow = _narrow(which)
+    rare = None if narrow else rarest_condition(execute, which.where)
+    for condition in which.where:
+        if condition is not rare:
+            text_of_it, arguments = head_condition(condition)
+            where.also(True, text_of_it, *arguments)
+    lines = _lines(execute, which, narrow) if rare is None else _lines_of_attribute(which, rare)
+    numbers = chain.from_iterable(_line(execute, source, where.and_also(line), which.limit) for source, line in lines)
+    newest = sorted(numbers, reverse=True)[: which.limit]
+    return [head_of(row) for row in execute(HEADS, (json_text(newest),)).fetchall()]
+
+
+class _Conditions:
+    """Conditions, with their arguments."""
+
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self.arguments: list[Any] = []
+
+    def also(self, needed: bool, condition: str, *arguments: Any) -> None:
+        """One more, if it is needed."""
+        if needed:
+            self.conditions.append(condition)
+            self.arguments += arguments
+
+    def and_also(self, line: IndexLine) -> tuple[str, tuple[Any, ...]]:
+        """All of them, and those of a line."""
+        return " AND ".join([*self.conditions, *line, "1"]), (*self.arguments, *line.values())
+
+
+def _line(execute: Execute, source: str, where: tuple[str, tuple[Any, ...]], limit: int) -> list[int]:
+    """The numbers of the newest heads of a line."""
+    conditions, arguments = where
+    return [number for (number,) in execute(f"SELECT number FROM {source} WHERE {conditions} ORDER BY number DESC LIMIT ?", (*arguments, limit))]
+
+
+def _narrow(which: HeadFilter) -> str:
+    """The index that has few of the heads beside those that are meant, if something is asked for that so few have."""
+    return "sqlite_autoindex_heads_1" if which.keys is not None else "heads_of_family" if which.root is not None else "heads_by_id" * bool(which.id_prefix)
+
+
+def _lines_of_attribute(which: HeadFilter, condition: AttributeCondition) -> Iterator[tuple[str, IndexLine]]:
+    """The lines in the index of attributes that have all heads that are meant."""
+    for line in index_lines(condition):
+        for status in [None] if which.statuses is None else sorted(which.statuses):
+            given = (("tenant = ?", which.tenant), ("workflow = ?", which.workflow), ("status = ?", status))
+            yield ATTRIBUTE_HEADS, {**line, **{column: value for column, value in given if value is not None}}
+
+
+def _lines(execute: Execute, which: HeadFilter, narrow: str) -> Iterator[tuple[str, IndexLine]]:
+    """The lines, each in the order of numbers in an index, that have all heads that are meant."""
+    given: IndexLine = {column: value for column, value in (("tenant = ?", which.tenant), ("workflow = ?", which.workflow)) if value is not None}
+    statuses = sorted(which.statuses or ())
+    if given and not narrow:
+        for tenant in _each(execute, "tenant", {}, which.tenant):
+            for workflow in _each(execute, "workflow", {"tenant = ?": tenant}, which.workflow):
+                line: IndexLine = {"tenant = ?": tenant, "workflow = ?": workflow}
+                for status in _each(execute, "status", line, None) if which.statuses is None else statuses:
+                    yield "heads INDEXED BY heads_by_workflow", {**line, "status = ?": status}
+    elif which.statuses is None:
+        yield f"heads INDEXED BY {narrow}" if narrow else "heads", given
+    else:
+        yield from ((f"heads INDEXED BY {narrow or 'heads_by_status'}", {**given, "status = ?": status}) for status in statuses)
+
+
+def _each(execute: Execute, column: str, line: IndexLine, given: str | None) -> Iterator[str]:
+    """The values of a column within a line, each looked up behind the one before; or only the one that is given."""
+    if given is not None:
+        yield given
+        return
+    within = " AND ".join([*line, "1"])
+    smallest = f"SELECT min({column}) FROM heads INDEXED BY heads_by_workflow WHERE {within}"
+    (value,) = execute(smallest, (*line.values(),)).fetchone()
+    while value is not None:
+        yield value
+        (value,) = execute(f"{smallest} AND {column} > ?", (*line.values(), value)).fetchone()
+
+
+def _range(prefix: str) -> tuple[str, str | None]:
+    """What begins with `prefix` is from the first up to but not including the second (None: up to the end), in the order of code points."""
+    shortened = prefix.rstrip(chr(sys.maxunicode))
+    if not shortened:
+        return prefix, None
+    last = ord(shortened[-1])
+    return prefix, shortened[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+
+
+# Rows and texts.
+
+
+def address_text(address: Address) -> str:
+    """An address as the tables have it."""
+    return json_text(address)
+
+
+def json_text(data: object) -> str:
+    """Data as JSON text."""
+    return _encode(data).decode()
+
+
+def head_of(row: Sequence[Any]) -> Head:
+    """The head of a row of `HEAD_COLUMNS`."""
+    address, tenant, workflow, id, program, root, *rest, told = row
+    key = Key(tenant, workflow, id)
+    return Head(key, program, key if root == address else Key(*_decode(root)), *(*rest, attributes_from_hex(told)))
+
+
+def message_of(row: Sequence[Any]) -> QueuedMessage:
+    """The mail of a row of `MESSAGE_COLUMNS`."""
+    number, address, *rest = row
+    parts = _decode(address)
+    return QueuedMessage(number, Key(*parts) if len(parts) == 3 else QueueAddress(*parts), *rest)
+
+
+def _decode(address: str) -> list[str]:
+    try:
+        return _decoder(address)
+    except msgspec.DecodeError as error:
+        raise LogDamaged(f"it names {address!r}, which is no address ({error})") from error
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(list[str]).decode

@@ -1,0 +1,423 @@
+"""What may be done to the tables inside of one transaction. Nothing here begins or ends one.
+
+What is known beside the tables is only what can't change without the row of `meta` changing, which every transaction reads first:
+the epoch, the members, and the numbers of executions, which never change.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from perdure.core.envelopes import Ack, NewExecution, OutgoingMessage, QueuedMessage
+from perdure.core.errors import StoreError
+from perdure.core.limits import UNCLAIMED_MESSAGE_S
+from perdure.core.paths import Key, QueueAddress
+from perdure.core.program import program_requirements
+from perdure.stores.blob_marks import blob_names_of
+from perdure.stores.protocol import (
+    ChangeAnswer,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Conflict,
+    Post,
+    QueueLimits,
+    StoreTime,
+    Superseded,
+    TransactionGuard,
+    TransactionRaised,
+    TransactionRefused,
+    creation_time,
+)
+from perdure.stores.sqlite import limited_queues, store_rows, transactional_steps
+from perdure.stores.sqlite.claim_queries import assign_executions, find_ready, lease_work, next_ready_at, with_full_names
+from perdure.stores.sqlite.database_file import Execute
+from perdure.stores.sqlite.holders import MEMBERSHIP_CHANGED, HolderTable, OwnProcess, holder_liveness
+from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
+from perdure.stores.sqlite.store_rows import HELD_BY, MESSAGE_COLUMNS, address_text, is_queued, message_of, read_head
+from perdure.stores.sqlite.table_schema import SCHEMA_VERSION
+
+T = TypeVar("T")
+
+NUMBERS_MAX = 20_000
+
+READ_META = "SELECT epoch, membership, version, time_s, monotonic_s, boot FROM meta"
+SET_ANCHOR = "UPDATE meta SET time_s = ?, monotonic_s = ?, boot = ?"
+SET_EPOCH = "UPDATE meta SET epoch = ?"
+COUNT_TRANSACTION = "UPDATE meta SET writes = writes + 1"
+SET_TRANSACTION_COUNT = "UPDATE meta SET writes = ?"
+
+_FIRST_DUE = "(SELECT min(due_at_s) FROM mail WHERE mail.address = heads.address)"
+_READY_AT = "coalesce(min(wake_at_s, mail_at_s), wake_at_s, mail_at_s)"
+NUMBER = "SELECT number FROM heads WHERE address = ?"
+HEAD_STATE = "SELECT version, holder FROM heads WHERE number = ?"
+CREATE = """INSERT INTO heads (address, tenant, workflow, id, program, root, version, holder, wake_at_s, status, created_at_s, ended_at_s,
+    queue, lane, priority, limited, mail_at_s)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT min(due_at_s) FROM mail WHERE address = ?))
+    ON CONFLICT (address) DO NOTHING RETURNING number, mail_at_s"""
+ADVANCE_HEAD = """UPDATE heads SET version = ? WHERE number = ? AND version = ?
+    AND holder = ? AND program = ? AND status = ? AND wake_at_s IS ? AND ended_at_s IS ?"""
+UPDATE_HEAD = """UPDATE heads SET version = ?, holder = coalesce(holder, ?), program = ?, status = ?, wake_at_s = ?, ended_at_s = ?
+    WHERE number = ? AND version = ?"""
+RELEASE_HEAD = f"""UPDATE heads SET version = ?, holder = iif(holder = ?, NULL, holder), program = ?, status = ?, wake_at_s = ?, ended_at_s = ?,
+    mail_at_s = iif(holder = ?, {_FIRST_DUE}, mail_at_s) WHERE number = ? RETURNING {_READY_AT}, limited"""
+SET_MESSAGE_TIME = f"UPDATE heads SET mail_at_s = {_FIRST_DUE} WHERE number = ?"
+DELETE_LOG = "DELETE FROM log WHERE execution = ?"
+FORGET = ("DELETE FROM attributes WHERE number = ?", "DELETE FROM log WHERE execution = ?", "DELETE FROM heads WHERE number = ?")
+FORGET_MESSAGES = "DELETE FROM mail WHERE address = ?"
+APPEND = "INSERT INTO log (execution, version, row) VALUES (?, ?, ?)"
+INSERT_BLOB = "INSERT INTO blobs (sha256, bytes) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
+HAS_BLOB = "SELECT 1 FROM blobs WHERE sha256 = ?"
+UNMARK = "DELETE FROM blob_marks WHERE sha256 = ?"
+NOT_REMOVED = "DELETE FROM removed_blobs WHERE sha256 = ?"
+
+DELIVER = """INSERT INTO mail (address, key, body, due_at_s, queue, unclaimed, lane, priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (address, key) DO NOTHING"""
+LIMITED = "SELECT EXISTS (SELECT 1 FROM queues WHERE name = ?)"
+RECEIVER = "SELECT number, holder, mail_at_s FROM heads WHERE address = ?"
+WAKE = "UPDATE heads SET mail_at_s = ? WHERE number = ?"
+EXPECTED = "UPDATE mail SET unclaimed = NULL WHERE address = ? AND unclaimed IS NOT NULL"
+UNLEASED = "SELECT 1 FROM mail WHERE address = ? AND key = ? AND deliveries = 0"
+ACKNOWLEDGE = "DELETE FROM mail WHERE address = ? AND key = ?"
+POSTPONE = "UPDATE mail SET due_at_s = ?, holder = NULL WHERE address = ? AND key = ?"
+EXPIRED_MESSAGES = f"SELECT {MESSAGE_COLUMNS} FROM mail WHERE unclaimed IS NOT NULL AND due_at_s <= ? ORDER BY due_at_s, number LIMIT ?"
+LET_GO = f"UPDATE heads SET holder = NULL, wake_at_s = min(coalesce(wake_at_s, 9e999), ?1) WHERE {HELD_BY.format(who='?2')}"
+LET_GO_OF_WORK = "UPDATE mail SET holder = NULL WHERE holder = ? AND queue IS NOT NULL"
+
+
+class PendingNotifications:
+    """Whom a transaction has given something to look for: everyone, or only those who hold what got mail; and whether it has news or new members."""
+
+    __slots__ = ("everyone", "holders", "members", "news")
+
+    def __init__(self) -> None:
+        self.everyone = self.news = self.members = False
+        self.holders: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return self.everyone or self.news or self.members or bool(self.holders)
+
+
+class SqliteTables:
+    """All that a transaction on `connection` may do between `begin` and `end`; after one that was rolled back, `forget`."""
+
+    def __init__(self, connection: sqlite3.Connection, presence: OwnProcess, clock: Callable[[], float], lease_clock: Callable[[], float]) -> None:
+        self.stirred = PendingNotifications()
+        self.epoch = 0
+        self.members = HolderTable(connection.execute, presence)
+        self._presence = presence
+        self._clock, self._lease_clock = clock, lease_clock
+        self._connection = connection
+        self._execute = connection.execute
+        self._executemany = connection.executemany
+        self._numbers: dict[Key, int] = {}
+        self._programs: set[str] = set()
+        self._meta: tuple[object, ...] = ()
+        self._changes_before = 0
+
+    def begin(self) -> None:
+        """Find out what others have changed, and let them know what has changed here.
+
+        Raises:
+            StoreError: a newer Perdure has changed the tables.
+        """
+        self.stirred = PendingNotifications()
+        self._changes_before = self._connection.total_changes
+        meta = self._execute(READ_META).fetchone()
+        if meta != self._meta:
+            if meta[:3] != self._meta[:3]:
+                self.epoch = meta[0]
+                if meta[2] != SCHEMA_VERSION:
+                    raise StoreError(
+                        f"the database was upgraded while it was open (its tables are of version {meta[2]} now, known here is {SCHEMA_VERSION}); begin anew"
+                    )
+                self.members.reload()
+                self._numbers.clear()  # an execution that was forgotten had one, which another may have now
+            if isinstance(self._clock, SteadyClock):
+                self._clock.follow(Anchor(*meta[3:]))
+            self._meta = meta
+        if self.members.announced is not self._presence.row and self.members.announce():
+            self._members_changed()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was changed since it began."""
+        return self._connection.total_changes != self._changes_before
+
+    def end(self, counted: int | None = None) -> None:
+        """Count the transaction, if it has changed anything; `counted` are those before it, where parts of it may have been counted already."""
+        if counted is not None:
+            self._execute(SET_TRANSACTION_COUNT, (counted + 1,))
+        elif self.has_changed:
+            self._execute(COUNT_TRANSACTION)
+
+    def forget(self) -> None:
+        """What is known may have been rolled back."""
+        self._numbers.clear()
+        self._programs.clear()
+        self._meta = ()
+
+    # What a store is asked for.
+
+    def change(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        """See `Store.commit`."""
+        now_s = self._clock()
+        return [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
+
+    def claim(self, claim: Claim) -> Claimed:
+        """See `Store.claim`."""
+        now_s = self._clock()
+        stands = holder_liveness(self._execute, self._presence, self._lease_clock())
+        if claim.epoch != self.epoch or claim.holder not in stands.living:
+            return Claimed(now_s)
+        claim = with_full_names(self._execute, claim)
+        found = find_ready(self._execute, claim, stands, now_s)
+        assigned = assign_executions(self._execute, found.executions, claim.holder, now_s)
+        leased = lease_work(self._execute, found.work, claim.holder)
+        limited_queues.record_served(self._execute, found.limited, found.limited_work, now_s)
+        if self.members.forget(stands.gone):
+            self.members.clean_up()
+            self._members_changed()
+        return Claimed(now_s, assigned, leased, next_ready_at(self._execute, claim, now_s))
+
+    def renew(self, holder: str, lease_s: float, about: bytes) -> StoreTime:
+        """See `Store.renew`."""
+        if lease_s <= 0:
+            self.members.let_go(holder)
+            self._members_changed()
+            self.stirred.everyone = True
+        else:
+            if self.members.begins_anew(holder):
+                self._let_go(holder)
+            if self.members.renew(holder, self._lease_clock() + lease_s, about):
+                self._members_changed()
+        now_s = self._clock()
+        if isinstance(self._clock, SteadyClock):
+            self._execute(SET_ANCHOR, self._clock.anchor)
+        return StoreTime(now_s, self.epoch)
+
+    def transact(self, guard: TransactionGuard, work: transactional_steps.StepWork) -> Committed | Superseded | TransactionRefused | TransactionRaised:
+        """See `TransactionalStore.transact`."""
+        if guard.epoch != self.epoch:
+            return Superseded(self.epoch)
+        if (refused := transactional_steps.check_guard(self._execute, guard)) is not None:
+            return refused
+        answer = transactional_steps.run_transactional_step(self._connection, work, lambda post: self.change([post])[0])
+        if isinstance(answer, TransactionRaised):
+            self._numbers.clear()  # one that was made in it is there no more
+            self._programs.clear()
+        return answer  # type: ignore[return-value]  # what it posts carries all that it refers to
+
+    def limit(self, queue: str, limits: QueueLimits | None) -> None:
+        """See `Store.limit`."""
+        limited_queues.set_limits(self._execute, queue, limits)
+        self.stirred.everyone = True
+
+    def drop_expired(self, limit: int) -> list[QueuedMessage]:
+        """See `Store.drop_expired`."""
+        swept = [message_of(row) for row in self._execute(EXPIRED_MESSAGES, (self._clock() - UNCLAIMED_MESSAGE_S, limit)).fetchall()]
+        _ = self._acknowledge([Ack(one.to, one.key) for one in swept])
+        return swept
+
+    def raise_epoch(self) -> int:
+        """See `Store.raise_epoch`."""
+        self.epoch = max(self.epoch + 1, int(self._clock()))
+        self._execute(SET_EPOCH, (self.epoch,))
+        self.members.let_all_go()
+        self._members_changed()
+        self.stirred.everyone = True
+        return self.epoch
+
+    def leave(self) -> None:
+        """End all that lives in this process."""
+        self.stirred.everyone = self.members.leave()
+        self._members_changed()
+
+    # Changes.
+
+    def _commit(self, commit: Commit, now_s: float) -> ChangeAnswer:
+        if commit.epoch != self.epoch:
+            return Superseded(self.epoch)
+        if commit.unless and any(is_queued(self._execute, address_text(commit.key), key) for key in commit.unless):
+            return Conflict(read_head(self._execute, commit.key))
+        version = commit.version + commit.count
+        number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
+        if number is None or not (commit.creates or self._is_next(commit, number, version)):
+            return Conflict(read_head(self._execute, commit.key))
+        if commit.forgets:
+            return self._forget(commit, number, now_s)
+        if commit.compacted is not None:
+            self._execute(DELETE_LOG, (number,))
+            if commit.compacted:
+                self._execute(APPEND, (number, commit.version, commit.compacted))
+        if commit.count:
+            self._execute(APPEND, (number, version, commit.row))
+        created = self._carry_out(commit, now_s)
+        self._know(commit.program)
+        if commit.release:
+            state = (version, commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s, commit.holder, number)
+            ((ready_at_s, limited),) = self._execute(RELEASE_HEAD, state).fetchall()
+            if limited or (ready_at_s is not None and ready_at_s <= now_s):  # in a queue, others may have waited for its place
+                self.stirred.everyone = True
+        else:
+            if commit.creates and (commit.acks or commit.messages):
+                self._execute(SET_MESSAGE_TIME, (number,))
+            if self.members.name(commit.holder):
+                self._members_changed()
+            if commit.wake_at_s is not None and commit.wake_at_s <= now_s:
+                self.stirred.holders.add(commit.holder)
+        if commit.attributes is not None:
+            store_rows.write_attributes(self._execute, self._executemany, number, commit.attributes)
+        if commit.news:
+            self.stirred.news = True
+        return Committed(version, now_s, created)
+
+    def _forget(self, commit: Commit, number: int, now_s: float) -> ChangeAnswer:
+        """Leave nothing of an execution."""
+        for forget in FORGET:
+            self._execute(forget, (number,))
+        self._execute(FORGET_MESSAGES, (address_text(commit.key),))
+        self._numbers.clear()
+        self._execute(MEMBERSHIP_CHANGED)
+        self.stirred.everyone = True  # in a queue, others may have waited for its place
+        return Committed(commit.version, now_s)
+
+    def _is_next(self, commit: Commit, number: int, version: int) -> bool:
+        """Whether the execution is at the version that was decided at. Without a release, what the commit decides of the head is then in it.
+
+        Most commits change nothing of the head but its version, which is in no index.
+        """
+        if commit.release:
+            row = self._execute(HEAD_STATE, (number,)).fetchone()
+            return row is not None and row[0] == commit.version
+        decided = (commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
+        if self._execute(ADVANCE_HEAD, (version, number, commit.version, *decided)).rowcount:
+            return True
+        return self._execute(UPDATE_HEAD, (version, *decided, number, commit.version)).rowcount > 0
+
+    def _post(self, post: Post, now_s: float) -> ChangeAnswer:
+        if post.epoch not in (None, self.epoch):
+            return Superseded(self.epoch)
+        if any(not self._has(names, post) for send in post.messages for names in send.refers):
+            return Conflict(None)
+        return Committed(0, now_s, self._carry_out(post, now_s))
+
+    def _has(self, names: Sequence[str], post: Post) -> bool:
+        """Whether a blob is there, or comes with the post, under one of its names."""
+        return any(name in names for name, _ in post.blobs) or any(self._execute(HAS_BLOB, (name,)).fetchone() for name in names)
+
+    def _carry_out(self, change: Commit | Post, now_s: float) -> tuple[Key, ...]:
+        """Do what commits and posts share: acks, then sends, then blobs. Return the executions that were opened."""
+        sends = (*self._acknowledge(change.acks), *change.messages) if change.acks else change.messages
+        created = tuple(send.to for send in sends if self._deliver(send, now_s) and isinstance(send.to, Key)) if sends else ()
+        if change.blobs:
+            self._executemany(INSERT_BLOB, change.blobs)
+            self._executemany(NOT_REMOVED, [(name,) for name, _ in change.blobs])
+        if names := blob_names_of(change):
+            self._executemany(UNMARK, [(name,) for name in names])
+        return created
+
+    def _deliver(self, send: OutgoingMessage, now_s: float) -> bool:
+        """Deliver, unless the key is in the mail already. Return whether an execution was opened."""
+        to, address, due_at_s = send.to, address_text(send.to), max(send.due_at_s, now_s)
+        if isinstance(to, QueueAddress):
+            self._execute(DELIVER, (address, send.key, send.body, due_at_s, to.name, None, send.lane, send.priority))
+            self.stirred.everyone = True
+            return False
+        opened = False
+        receiver = self._execute(RECEIVER, (address,)).fetchone()
+        if receiver is None and send.opens is not None:
+            opened = True
+            self._know(send.opens.program)
+            self._insert(to, address, (send.opens.program, address_text(send.opens.root), 0, None, None, "pending", now_s, None, *self._place(send.opens)))
+            receiver = self._execute(RECEIVER, (address,)).fetchone()
+            if send.opens.attributes:
+                store_rows.write_attributes(self._execute, self._executemany, receiver[0], send.opens.attributes)
+        delivered = self._execute(DELIVER, (address, send.key, send.body, due_at_s, None, None if receiver else 1, "", 0)).rowcount
+        if receiver is None:
+            return False
+        number, holder, mail_at_s = receiver
+        if delivered and (mail_at_s is None or due_at_s < mail_at_s):
+            self._execute(WAKE, (due_at_s, number))
+        if holder is None:
+            self.stirred.everyone = True
+        else:
+            self.stirred.holders.add(holder)
+        return opened
+
+    def vault(self, do: Callable[[Execute, float], bool]) -> bool:
+        """Have something done to the vault, at this time."""
+        return do(self._execute, self._clock())
+
+    def removal(self, do: Callable[[Execute, float], T]) -> T:
+        """Have something done to the blobs and their marks, at this time."""
+        return do(self._execute, self._clock())
+
+    def _place(self, opens: NewExecution) -> tuple[str, str, int, int]:
+        """The queue in which an execution waits, its lane and priority there, and whether that queue has limits."""
+        limited = opens.queue != "" and self._execute(LIMITED, (opens.queue,)).fetchone()[0]
+        return opens.queue, opens.lane, opens.priority, int(limited)
+
+    def _acknowledge(self, acks: Sequence[Ack]) -> list[OutgoingMessage]:
+        """Remove or postpone mail. Return what is to be sent because nobody had leased it."""
+        unleased = [ack.unleased for ack in acks if ack.unleased and self._execute(UNLEASED, (address_text(ack.to), ack.key)).fetchone()]
+        self._executemany(ACKNOWLEDGE, [(address_text(ack.to), ack.key) for ack in acks if ack.postpone_to_s is None])
+        for ack in acks:
+            if ack.postpone_to_s is not None:
+                self._postpone(address_text(ack.to), ack.key, ack.postpone_to_s)
+        if any(isinstance(ack.to, QueueAddress) for ack in acks):  # others may have waited for its place
+            self.stirred.everyone = True
+        return unleased
+
+    def _postpone(self, address: str, key: str, due_at_s: float) -> None:
+        if self._execute(POSTPONE, (due_at_s, address, key)).rowcount and (receiver := self._execute(RECEIVER, (address,)).fetchone()):
+            number, _, mail_at_s = receiver
+            if mail_at_s is None or due_at_s < mail_at_s:
+                self._execute(WAKE, (due_at_s, number))
+
+    def _create(self, commit: Commit, version: int, now_s: float) -> int | None:
+        times = (commit.wake_at_s, commit.status, creation_time(commit, now_s), commit.ended_at_s)
+        state = (commit.program, address_text(commit.root), version, commit.holder, *times, "", "", 0, 0)
+        return self._insert(commit.key, address_text(commit.key), state)
+
+    def _know(self, program: str) -> None:
+        """Remember a program that needs capabilities, so that claims find it."""
+        if program not in self._programs:
+            if program_requirements(program):
+                self._execute("INSERT OR IGNORE INTO programs VALUES (?)", (program,))
+            self._programs.add(program)
+
+    def _insert(self, key: Key, address: str, state: tuple[object, ...]) -> int | None:
+        """Make the head, to which the mail that waited for it belongs from now on. None if there is one."""
+        found = self._execute(CREATE, (address, *key, *state, address)).fetchall()
+        if not found:
+            return None
+        ((number, mail_at_s),) = found
+        if mail_at_s is not None:
+            self._execute(EXPECTED, (address,))
+        return self._remember(key, number)
+
+    def _number(self, key: Key) -> int | None:
+        number = self._numbers.get(key)
+        if number is None and (row := self._execute(NUMBER, (address_text(key),)).fetchone()):
+            return self._remember(key, row[0])
+        return number
+
+    def _remember(self, key: Key, number: int) -> int:
+        if len(self._numbers) >= NUMBERS_MAX:
+            self._numbers.clear()
+        self._numbers[key] = number
+        return number
+
+    # Holding.
+
+    def _let_go(self, holder: str) -> None:
+        """Free, and wake, what `holder` held in an earlier life."""
+        freed = self._execute(LET_GO, (self._clock(), holder)).rowcount + self._execute(LET_GO_OF_WORK, (holder,)).rowcount
+        if freed:
+            self.stirred.everyone = True
+
+    def _members_changed(self) -> None:
+        self._execute(MEMBERSHIP_CHANGED)
+        self.stirred.members = True

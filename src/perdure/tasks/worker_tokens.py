@@ -1,0 +1,101 @@
+"""Access: which workers may have which tasks. A token opens some queues and tenants, or all; only its SHA-256 has to be kept."""
+
+import os
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from ipaddress import ip_address
+from pathlib import Path
+
+import msgspec
+
+from perdure.core.errors import BadValue
+
+TOKEN_VARIABLE = "PERDURE_WORKER_TOKEN"
+TOKEN_LENGTH_MIN = 16
+"""How long a token is at least."""
+
+
+class TokenGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a token opens: queues and tenants; None: all."""
+
+    queues: frozenset[str] | None = None
+    tenants: frozenset[str] | None = None
+
+
+FULL_GRANT = TokenGrant()
+
+
+class WorkerAccess:
+    """Grants by the SHA-256 of their tokens, in hexadecimal; without any, everybody may have everything."""
+
+    def __init__(self, grants: Mapping[str, TokenGrant]) -> None:
+        self._grants = dict(grants)
+
+    def __bool__(self) -> bool:
+        return bool(self._grants)
+
+    def of(self, token: str | None) -> tuple[str, TokenGrant] | None:
+        """Whose a token is, and what it opens; None, if it opens nothing. It takes as long for each token."""
+        if not self._grants:
+            return "", FULL_GRANT
+        digest = sha256((token or "").encode("utf-8", "surrogateescape")).hexdigest()
+        found: tuple[str, TokenGrant] | None = None
+        for one, grant in self._grants.items():
+            if compare_digest(one, digest):
+                found = (one, grant)
+        return found if token else None
+
+
+def load_worker_access(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> WorkerAccess:
+    """What the file of tokens says, and the environment (`PERDURE_WORKER_TOKEN`, which opens all).
+
+    The file is one token, or JSON: {"sha256 of a token": {"queues": [...], "tenants": [...]}}.
+
+    Raises:
+        BadValue: it can't be read, or a token is too short.
+    """
+    grants = dict[str, TokenGrant]()
+    if file is not None:
+        try:
+            written = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadValue("--token-file", str(file), f"a file that can be read: {error}") from error
+        grants |= _parse_grants(written, file) if written.startswith("{") else {_token_digest(written, f"the token in {file}"): FULL_GRANT}
+    if token := environment.get(TOKEN_VARIABLE, "").strip():
+        grants[_token_digest(token, TOKEN_VARIABLE)] = FULL_GRANT
+    return WorkerAccess(grants)
+
+
+def _parse_grants(written: str, file: Path) -> dict[str, TokenGrant]:
+    try:
+        grants = msgspec.json.decode(written, type=dict[str, TokenGrant])
+    except msgspec.MsgspecError as error:
+        raise BadValue("--token-file", str(file), f'one token, or {{"sha256 of a token": {{"queues": [...], "tenants": [...]}}}}: {error}') from error
+    for digest in grants:
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+            raise BadValue("--token-file", digest, "the SHA-256 of a token, 64 hexadecimal digits: printf %s TOKEN | sha256sum")
+    return grants
+
+
+def _token_digest(token: str, what: str) -> str:
+    if len(token) < TOKEN_LENGTH_MIN or any(character.isspace() for character in token):
+        raise BadValue(what, "…", f"at least {TOKEN_LENGTH_MIN} characters and no spaces; openssl rand -hex 32 makes one")
+    return sha256(token.encode()).hexdigest()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def allowed_queues(asked: Iterable[str] | None, served: frozenset[str], grant: TokenGrant) -> tuple[frozenset[str], frozenset[str]]:
+    """Of the queues that are asked for (None: all) those that a worker may have, and those that it may not."""
+    mine = served if grant.queues is None else served & grant.queues
+    wanted = mine if asked is None else frozenset(asked)
+    return wanted & mine, wanted - mine

@@ -1,0 +1,237 @@
+"""What users import: decorators and, on a workflow, `run` and `arun`. A sync face over the async inside, once.
+
+Nothing here is touched at import: a workflow is bound to a store and an engine when it is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import wraps
+from types import ModuleType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+
+from perdure.code.branch_task import import_greenlet
+from perdure.code.call_options import DEFAULT_TENANT, WithOptions, with_options
+from perdure.code.context import Context
+from perdure.code.declarations import CallOptions, CodeWorkflow, checked_name
+from perdure.code.declared_queues import Queue, queue_name
+from perdure.code.deterministic_loop import DeterministicLoop
+from perdure.code.durations import Duration, duration_seconds, whole_number
+from perdure.code.sync_context import SyncContext, as_async_function
+from perdure.core import values
+from perdure.core.errors import BadValue, WrongVerb
+from perdure.core.paths import Key
+from perdure.short_traceback import short_traceback
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Workflow(Generic[P, R_co]):
+    """A function that survives crashes: whatever its steps returned is remembered, and it goes on from there."""
+
+    def __init__(self, code: CodeWorkflow, uses: Callable[[], Sequence[Workflow[..., Any]]]) -> None:
+        self.code = code
+        self._uses = uses
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.code.name}@{self.code.version}>"
+
+    def signature(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """The types of its input and result, for type checkers; never called."""
+        raise WrongVerb(f"{self.code.name}.signature() was called", "it only says types; use run, arun, or in a workflow ctx.call")
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise WrongVerb(f"{self.code.name} was called", f"use {self.code.name}.run(...), or in a workflow `await ctx.call({self.code.name}, ...)`")
+
+    def with_(self, **options: Unpack[WithOptions]) -> Self:
+        """The same workflow with other options, for one start or call: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``,
+        ``order.with_(id="o1").run("o1", 500)``, ``ctx.call(receipt.with_(undo=True), "o1")``. An option that is not given stays as it is.
+
+        For starts and calls alike: `id` (unique per tenant and workflow: started again, it is the same execution; a child's follows from where it is called
+        by default), `deadline` (a time from its beginning on), `grace` (how long steps in flight may go on when it
+        fails, is cancelled or late), `queue` (a name or a `Queue`, in which it begins as that allows), `lane` (stands for the key by
+        which the queue is served in turns), `priority` (higher ones come first in the queue), and `attributes` (by which it is found).
+
+        For starts from outside: `tenant`, `delay` (before it begins), `ttl` (what has not begun by then does not begin any more), `strict` (an id that exists
+        with another input is an error), `debounce` (a later start of the id within that time replaces this one, if it has not begun), `singleton` (the one that
+        goes on is returned, if one does), `connection` (the start takes part in the transaction that is open on it). For `run` and `arun`: `db`.
+
+        For children: `name` of the operation, `undo` (undo a completed child with its parent), `on_cancel` (what becomes of it when its parent ends or stops
+        waiting: cancel, terminate or detach), `retry` (a child that fails is started anew, as another execution).
+
+        Raises:
+            BadValue, BadName: an option is unknown, or its value means nothing. Where an option has no effect on a call, that call refuses it.
+        """
+        calling = with_options(self.code.calling, options, self.code.name)
+        deadline_s = self.code.deadline_s if calling.deadline_s is None else calling.deadline_s
+        grace_s = self.code.grace_s if calling.grace_s is None else calling.grace_s
+        other = copy(self)
+        other.code = dataclasses.replace(self.code, calling=calling, deadline_s=deadline_s, grace_s=grace_s)
+        return other
+
+    def key(self, id: str, tenant: str = DEFAULT_TENANT) -> Key:
+        """Which execution an id of this workflow means, to send a message to it: ``ctx.send(order.key("o1"), approved, body)``."""
+        return Key(tenant, self.code.name, checked_name(id, "id"))
+
+    def run(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run an execution to its end and return its result. Options are given by `with_`: of an `id` that has ended already, it returns the stored result.
+
+        The history is kept in `db`, else in `PERDURE_DB`, else in ``./.perdure/perdure.db``. Killed, it goes on when run again with its `id`;
+        parked because the code did not match its log, it goes on once the code does.
+
+        Raises:
+            ExecutionFailed, ExecutionCancelled, NeedsAttention: how it ended, or why it doesn't go on.
+            BadValue: the arguments are not those of the workflow; nothing was started.
+            WrongVerb: an event loop is running here, or an option stands among the arguments.
+        """
+        self._not_in_a_workflow("run")
+        with suppress(RuntimeError):  # which says that none is running
+            asyncio.get_running_loop()
+            raise WrongVerb(f"{self.code.name}.run() inside a running event loop", f"use `await {self.code.name}.arun(...)`")
+        with short_traceback:
+            return asyncio.run(self._run("run", args, kwargs))
+
+    def arun(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """As `run`, inside a running event loop."""
+        self._not_in_a_workflow("arun")
+        return self._arun(args, kwargs)
+
+    def _not_in_a_workflow(self, verb: str) -> None:
+        with suppress(RuntimeError):  # which says that no loop is running
+            if isinstance(asyncio.get_running_loop(), DeterministicLoop):
+                raise WrongVerb(
+                    f"{self.code.name}.{verb}() inside a workflow",
+                    f"run it as a child: `await ctx.call({self.code.name}, ...)`, or `await ctx.start({self.code.name}, ...)` to go on at once",
+                )
+
+    async def _arun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
+        with short_traceback:
+            return await self._run("arun", args, kwargs)
+
+    async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R_co:
+        from perdure.runtime.local_engine import local_engine  # here, so that importing a workflow costs no engine
+        from perdure.service.execution_operations import start_request
+        from perdure.service.local_run import run_in_engine
+        from perdure.service.secrets.secret_resolver import secret_resolver_for
+
+        if self.code.sync:
+            import_greenlet()  # a missing library is to be known before anything is started
+        start, _ = start_request(self.code, args, kwargs, verb)
+        async with local_engine(_family(self), self.code.calling.db, root=start.key, secrets=secret_resolver_for) as engine:
+            result: R_co = values.decode(await run_in_engine(engine, start), self.code.codec.result, f"the result of {self.code.name}")
+            return result
+
+
+def _family(workflow: Workflow[..., Any]) -> list[CodeWorkflow]:
+    """What a script's engine must know beside the workflow that it runs: those that its function or module can name, and so on from theirs."""
+    found, left = {workflow.code.name: workflow}, [workflow]
+    while left:
+        for one in left.pop()._uses():
+            if one.code.name not in found:  # the nearer of two namesakes is meant
+                found[one.code.name] = one
+                left.append(one)
+    return [one.code for one in found.values()]
+
+
+def _neighbours(fn: Callable[..., Any]) -> Callable[[], Sequence[Workflow[..., Any]]]:
+    def named() -> list[Workflow[..., Any]]:
+        found = list(getattr(fn, "__globals__", {}).values())
+        for cell in getattr(fn, "__closure__", None) or ():
+            with suppress(ValueError):  # which says that it is empty
+                found.append(cell.cell_contents)
+        found += [one for module in found if isinstance(module, ModuleType) for one in list(vars(module).values())]
+        return [one for one in found if isinstance(one, Workflow)]
+
+    return named
+
+
+class _Decorator:
+    """``@workflow(version=2)``: the options, waiting for the function."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]]) -> Workflow[P, R_co]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[SyncContext, P], R_co]) -> Workflow[P, R_co]: ...
+    def __call__(self, fn: Callable[..., Any]) -> Workflow[..., Any]:
+        return _declared(fn, **self._options)
+
+
+@overload
+def workflow(fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R_co]], /) -> Workflow[P, R_co]: ...
+@overload
+def workflow(fn: Callable[Concatenate[SyncContext, P], R_co], /) -> Workflow[P, R_co]: ...
+@overload
+def workflow(
+    *,
+    name: str | None = ...,
+    version: int = ...,
+    replays: Sequence[int] = ...,
+    deadline: Duration | None = ...,
+    grace: Duration | None = ...,
+    archive: bool = ...,
+    queue: str | Queue = ...,
+) -> _Decorator: ...
+def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a workflow: an async one of a `Context`, or a plain one of a `SyncContext`, which runs on a greenlet.
+
+    Options: `name` (the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (from its start),
+    `grace` (how long steps in flight may go on when an execution fails, is cancelled or misses its deadline: 30 s, unless the step says otherwise),
+    `archive` (keep what compaction replaces), `queue` (in which executions begin: a name, or a `Queue`).
+    """
+    return _Decorator(options) if fn is None else _declared(fn, **options)
+
+
+def _declared(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    version: int = 1,
+    replays: Sequence[int] = (),
+    deadline: Duration | None = None,
+    grace: Duration | None = None,
+    archive: bool = False,
+    queue: str | Queue = "",
+) -> Workflow[Any, Any]:
+    code = _asynchronous(fn)
+    own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
+    deadline_s, grace_s = (None if one is None else duration_seconds(one, what) for one, what in ((deadline, "deadline"), (grace, "grace")))
+    queued, line = queue_name(queue)
+    calling = CallOptions(queue=queued, line=line)
+    return Workflow(
+        CodeWorkflow(code, own, whole_number(version, "version"), tuple(replays), deadline_s, grace_s, archive, code is not fn, calling), _neighbours(fn)
+    )
+
+
+def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The function of a workflow as an async one of a `Context`, which it may be already.
+
+    Raises:
+        BadValue: it is no function of the one kind or the other, as far as it says.
+    """
+    hint = _first_hint(fn)
+    if inspect.iscoroutinefunction(fn):
+        fits = hint not in (SyncContext, "SyncContext")
+    else:
+        fits = inspect.isfunction(fn) and not inspect.isgeneratorfunction(fn) and not inspect.isasyncgenfunction(fn)
+        fits = fits and hint != "Context" and (hint in (SyncContext, Any) or not isinstance(hint, type))
+    if not fits:
+        raise BadValue("@workflow", fn, "an async function whose first parameter is the context, or a plain one whose first parameter is a SyncContext")
+    return fn if inspect.iscoroutinefunction(fn) else wraps(fn)(as_async_function(fn))
+
+
+def _first_hint(fn: Callable[..., Any]) -> Any:
+    """The hint of a function's first parameter as far as it can be read without evaluating anything; of one that is text, the last name."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    hint = None
+    with suppress(NameError, AttributeError):  # which say that something that is hinted at is not defined yet
+        hint = getattr(fn, "__annotations__", {}).get(code.co_varnames[0] if code is not None and code.co_argcount else "")
+    return hint.rpartition(".")[2] if isinstance(hint, str) else hint

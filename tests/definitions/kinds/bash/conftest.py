@@ -1,0 +1,15 @@
+"""What tests of commands are given."""
+
+from pathlib import Path
+
+import pytest
+
+from perdure.definitions.kinds.bash import bash_kind
+from tests.definitions.kinds.bash.shell import SHORT_GRACE_S, Shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A shell whose commands have a short grace."""
+    monkeypatch.setattr(bash_kind, "GRACE_S", SHORT_GRACE_S)
+    return Shell(tmp_path / "work")

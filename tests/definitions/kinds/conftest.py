@@ -1,0 +1,19 @@
+"""What tests of all kinds of steps are given."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from perdure.definitions.kinds.bash import bash_kind
+from tests.definitions.kinds.bash.shell import SHORT_GRACE_S
+from tests.definitions.kinds.http.server import Server
+from tests.definitions.kinds.kinds import Place
+
+
+@pytest.fixture
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    """What steps of all kinds reach; commands have a short grace."""
+    monkeypatch.setattr(bash_kind, "GRACE_S", SHORT_GRACE_S)
+    async with Server() as server:
+        yield Place(server.url(), tmp_path).served_by(server)

@@ -1,0 +1,20 @@
+"""What tests of requests are given: a server, and steps that may reach it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.definitions.kinds.http.calling import Caller, calling
+from tests.definitions.kinds.http.server import Server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server() as server:
+        yield server
+
+
+@pytest.fixture
+async def caller() -> AsyncIterator[Caller]:
+    async with calling("127.0.0.1", "::1") as caller:
+        yield caller
