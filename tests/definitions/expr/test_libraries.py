@@ -16,12 +16,12 @@ LIBRARIES = ("cel_expr_python", "re2", "jsonpath", "jsonschema_rs", "pydantic_mo
 def test_nothing_is_imported_before_it_is_needed() -> None:
     program = f"""
 import sys
-from perdure.definitions.expr import cel, condition, jsonpath, python, regexes, schema, template
-from perdure.definitions.kinds import python_conditions
+from perdure.definitions.expr import cel, condition, json_schema, jsonpath, python_syntax, regular_expressions, template
+from perdure.definitions.kinds.sandbox import python_conditions
 class Scope:
     def step(self, id): return {{"n": 2}}
-assert condition.compiled({{"all": [{{"ref": "@a.n", "gt": 1}}, {{"python": "def evaluate(o, c): return True"}}]}}).evaluate(Scope(), (True,))
-assert template.compiled("n: @{{a.n}}").evaluate(Scope()) == "n: 2"
+assert condition.compile_condition({{"all": [{{"ref": "@a.n", "gt": 1}}, {{"python": "def evaluate(o, c): return True"}}]}}).evaluate(Scope(), (True,))
+assert template.compile_template("n: @{{a.n}}").evaluate(Scope()) == "n: 2"
 found = [name for name in {LIBRARIES!r} if name in sys.modules]
 assert not found, found
 """

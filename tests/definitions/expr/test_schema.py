@@ -63,14 +63,14 @@ def test_a_problem_with_a_long_enum_is_told_in_a_few_words() -> None:
 LISTED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-from perdure.definitions.expr.json_schema import problems
+from perdure.definitions.expr.json_schema import schema_problems
 enum = [f"value {number:06d}" for number in range(50_000)]
 for schema, value in (
     ({"items": {"enum": enum}}, ["no"] * 20_000),
     ({"anyOf": [{"required": [f"field {number}"]} for number in range(500)]}, {"x": "y" * 5_000_000}),
     ({"type": "object", "properties": {"a": {"enum": enum}}}, {"a": "no"}),
 ):
-    print(*problems(schema, value))
+    print(*schema_problems(schema, value))
 """
 
 

@@ -196,7 +196,7 @@ def test_each_mistake_has_its_sentence(steps: str, code: str, message: str) -> N
         ("triggers: [{webhook: {path: p}, with: '@input.x'}]\n", "root_not_here", "triggers[0].with: '@input' is not known here"),
         ("order: port\n", "wrong_type", "order: expected refs, listed or ports, found 'port'"),
         ("limits: {max_steps: 0}\n", "wrong_type", "limits.max_steps: expected a whole number from 1, found 0"),
-        ("dialect: '005'\n", "wrong_type", "dialect: expected 000, 001, 003 or 004, found '005'"),
+        ("dialect: '005'\n", "wrong_type", "dialect: expected ref_dag, nested_steps, port_graph or token_graph, found '005'"),
     ],
 )
 def test_each_mistake_of_the_definition_has_its_sentence(head: str, code: str, message: str) -> None:

@@ -64,11 +64,11 @@ def test_a_definition_has_a_step() -> None:
 def test_where_things_stand_is_looked_for_only_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list[str]()
 
-    def spots(text: str) -> Any:
+    def positions(text: str) -> Any:
         found.append(text)
         return {}, []
 
-    monkeypatch.setattr(document_parser, "spots", spots)
+    monkeypatch.setattr(document_parser, "json_positions", positions)
     assert read_definition('{"perdure": 1, "name": "it", "steps": [{"id": "a", "sleep": 1}]}').findings == ()
     assert found == []
     with pytest.raises(BadDefinition):
