@@ -161,10 +161,10 @@ def test_whatever_is_read_nothing_raises(first: int) -> None:
 
 FIELDS = {
     "ref_dag": "name action input when bail forEach config outputSchema description id",
-    "nested_steps": "id type command tool arguments content goal condition then else steps items while until count max as slug workflowId version inputs prompt timeout "
-    "outputVariable interrupt await_timeout_ms retry onError env when defaultAction approvers form wait concurrency",
-    "token_graph": "id type config config_ref dependencies dependents wait_for_all loop branch retry limits human_config agent_config compensator rejection_path "
-    "timeout_ms",
+    "nested_steps": "id type command tool arguments content goal condition then else steps items while until count max as slug workflowId version inputs "
+    "prompt timeout outputVariable interrupt await_timeout_ms retry onError env when defaultAction approvers form wait concurrency",
+    "token_graph": "id type config config_ref dependencies dependents wait_for_all loop branch retry limits human_config agent_config compensator "
+    "rejection_path timeout_ms",
 }
 OF_LOOPS = "enabled condition max_iterations loop_back_to break_path timeout_path delay_ms"
 OF_DOCUMENTS = "steps title name input_schema variables constraints runtime triggers tags version slug data metadata edges nodes"

@@ -1,7 +1,7 @@
 """How an example is run: what it is given, what stands in for the world, and what must come of it.
 
-A case says it in the words of a `Row` (`tests/definitions/graph/semantics/table.py`), whose definition is the name of an example. Its tools are played by what `does`
-says, and otherwise say what they are given; so do kinds of steps.
+A case says it in the words of a `Row` (`tests/definitions/graph/semantics/table.py`), whose definition is the name of an example. Its tools are played by what
+`does` says, and otherwise say what they are given; so do kinds of steps.
 """
 
 import dataclasses

@@ -125,9 +125,8 @@ def vacuum(settings: GlobalOptions, /) -> None:
 
     file = settings.existing_file()
     done = give_back(file)
-    click.echo(
-        f"{file} had {terminal_text.size(done.before_bytes)} and has {terminal_text.size(done.after_bytes)}, of which {terminal_text.size(done.free_bytes)} free"
-    )
+    before, after, free = (terminal_text.size(size_bytes) for size_bytes in (done.before_bytes, done.after_bytes, done.free_bytes))
+    click.echo(f"{file} had {before} and has {after}, of which {free} free")
     if not done.emptied:
         click.echo("the file becomes that small once nobody reads what was there before; end what has been reading for long", err=True)
 

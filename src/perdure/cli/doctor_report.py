@@ -105,7 +105,8 @@ def _file_findings(file: Path) -> Iterator[DoctorFinding]:
     except StoreError as error:
         yield DoctorFinding("bad", "file", terminal_text.first_line(str(error)))
         return
-    said = f"{terminal_text.size(health.size_bytes)}, of which {terminal_text.size(health.free_bytes)} free; write-ahead log {terminal_text.size(health.wal_bytes)}"
+    whole_size, free_size, wal_size = (terminal_text.size(size_bytes) for size_bytes in (health.size_bytes, health.free_bytes, health.wal_bytes))
+    said = f"{whole_size}, of which {free_size} free; write-ahead log {wal_size}"
     long = health.wal_bytes > WAL_BYTES_MAX
     yield DoctorFinding("warn" if long else "ok", "file", said, "end what has been reading it for long, such as a database shell" if long else "")
     older = health.version < health.version_known

@@ -42,7 +42,8 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.OK: "done",
     ExitCode.DEFECT: "a defect of Perdure: --debug shows where",
     ExitCode.INPUT: "bad input: an argument, a value, a target that is not there, a definition that is not valid",
-    ExitCode.FINDINGS: "something was found: by lint what is wrong, by fmt --check what is untidy, by check or replay what does not fit, by verify what is damaged",
+    ExitCode.FINDINGS: "something was found: by lint what is wrong, by fmt --check what is untidy, by check or replay what does not fit, "
+    "by verify what is damaged",
     ExitCode.FLAGS: "bad flags: an option or a command that does not exist, an argument too few",
     ExitCode.WAITS: "it has not ended: it waits, runs, is paused, or is yet to start",
     ExitCode.APPROVAL: "it waits for an approval",

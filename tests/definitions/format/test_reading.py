@@ -51,7 +51,8 @@ def test_what_is_no_definition_is_refused(given: object) -> None:
 
 def test_whoever_reads_no_definition_loads_no_library_for_it() -> None:
     libraries = ("ruamel", "jsonpatch", "jsonschema_rs", "cel_expr_python", "re2", "jsonpath")
-    modules = "perdure, perdure.definitions.format.definition_reader, perdure.definitions.format.definition_edits, perdure.definitions.format.formatter, perdure.definitions.format.format_schema"
+    names = ("definition_reader", "definition_edits", "formatter", "format_schema")
+    modules = ", ".join(("perdure", *(f"perdure.definitions.format.{name}" for name in names)))
     source = f"import sys, {modules}\nprint(sorted(set({libraries!r}) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 

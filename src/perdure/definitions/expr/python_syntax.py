@@ -1,7 +1,7 @@
-"""Python that an author wrote, as far as it is read here: within bounds, and never run. `perdure.definitions.kinds.sandbox.python_conditions` runs conditions in a sandbox.
+"""Checks the syntax of Python conditions and never runs them; `definitions.kinds.sandbox.python_conditions` runs them in a sandbox.
 
-Python's own parser takes more than linear memory for some texts (a dotted import of 160,000 names takes 24 GB), so nothing reaches it that is longer than
-`PARSED_CHARACTERS_MAX` or has a longer dotted name than `DOTTED_MAX`.
+Python's own parser takes more than linear memory for some texts (a dotted import of 160,000 names takes 24 GB), so this module refuses a source longer than
+`PARSED_CHARACTERS_MAX` or a dotted name longer than `DOTTED_MAX` before the parser sees it.
 """
 
 import ast

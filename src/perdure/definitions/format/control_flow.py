@@ -67,7 +67,7 @@ def find_step_loops(draft: DefinitionDraft) -> GraphLoops:
 
 
 def entry_steps(draft: DefinitionDraft, graph: AdjacencyLists) -> list[int]:
-    """Where the definition's own list begins: at the steps that nothing leads to, and where all of some lead round, at the first. In port_graph at the first step."""
+    """The steps at which the definition's own list begins: those without an incoming edge, and the first of each cycle that no other step leads to."""
     members = draft.outline.lists[0].members
     if draft.dialect == "port_graph":
         return members[:1]
@@ -101,7 +101,8 @@ def _check_entered(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLo
         draft.error(
             "cycle_entered",
             draft.outline.sites[source].pointer,
-            f"{names[0]!r} leads to {names[1]!r} in the midst of the cycle {readable_path(draft, cycle)}, which is entered at {names[2]!r}; lead it to {names[2]!r}",
+            f"{names[0]!r} leads to {names[1]!r} in the midst of the cycle {readable_path(draft, cycle)}, "
+            f"which is entered at {names[2]!r}; lead it to {names[2]!r}",
             names[2],
         )
 
@@ -144,7 +145,8 @@ def _check_ends(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoops
         waiting.extend(dict.fromkeys(fresh))
     for head in found.heads:
         if head not in ending:
-            text = f"there is no way to an end: {readable_path(draft, shortest_path(graph, head, head))} goes round for ever; lead a step of it out, or write endless: true"
+            cycle = readable_path(draft, shortest_path(graph, head, head))
+            text = f"there is no way to an end: {cycle} goes round for ever; lead a step of it out, or write endless: true"
             draft.error("no_end", draft.outline.sites[head].pointer, text)
             return
 

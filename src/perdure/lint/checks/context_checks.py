@@ -230,7 +230,8 @@ def work_in_cleanup(function: WorkflowFunction) -> Iterator[Violation]:
             if handler.type is not None and _catches(handler.type, function):
                 for verb in function.verbs_within(handler.body):
                     if verb.name in WAITING:
-                        what = f"`{expression_text(verb.call.func)}` in `except {expression_text(handler.type)}` runs when the execution is cancelled, and holds up its end"
+                        called, caught = expression_text(verb.call.func), expression_text(handler.type)
+                        what = f"`{called}` in `except {caught}` runs when the execution is cancelled, and holds up its end"
                         yield Violation("PD502", verb.call, what)
 
 

@@ -27,7 +27,10 @@ ENVIRONMENT_PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What Python itself may need of the environment."""
 
 SOURCE_DIRECTORY = str(Path(__file__).parents[4])
-FORK_SERVER_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from perdure.definitions.kinds.bash.fork_server import run_fork_server; run_fork_server(sys.argv[2:])"
+FORK_SERVER_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from perdure.definitions.kinds.bash.fork_server import run_fork_server; run_fork_server(sys.argv[2:])"
+)
 
 
 class ForkServerClient:
