@@ -126,5 +126,5 @@ def test_a_step_that_is_missing_and_a_run_that_is_not_in_the_log_are_found(world
     (found,) = problems(run.key, rows, world.machine.payload, {((("other", 1),), 1)})
     assert "ran, and is no attempt of the log" in found
     before = views.step_views
-    monkeypatch.setattr(views, "steps", lambda execution: before(execution)[1:])
+    monkeypatch.setattr(views, "step_views", lambda execution: before(execution)[1:])
     assert "attempt 1 of reserve is not among the steps" in problems(run.key, rows, world.machine.payload)[0]

@@ -80,7 +80,7 @@ def test_how_a_parent_leaves_that_merely_joined_changes_nothing_of_what_the_crea
     story = Story(ONE_STEP)
     story.begin(parent=creator)
     story.begin(parent=joined)
-    assert kinds(story.say(m.LeaveMessage(creator, as_creator_left))) == ["Unwatched"]
+    assert kinds(story.say(m.LeaveMessage(creator, as_creator_left))) == ["UnwatchedEvent"]
     story.say(m.LeaveMessage(joined, "detach" if as_creator_left == "cancel" else "cancel"))
     assert (story.execution.cancelling is not None) == is_cancelled
 
@@ -120,7 +120,7 @@ def test_late_repeated_and_foreign_answers_change_nothing() -> None:
     assert story.settle("pay") == []  # the first try again, while the second is not due
     story.tick(1.0)
     assert story.settle("pay") == []  # the first try again, while the second runs
-    assert kinds(story.settle("pay", attempt=2)) == ["Settled"]
+    assert kinds(story.settle("pay", attempt=2)) == ["SettledEvent"]
     assert story.settle("pay", attempt=2) == []
     story.say(m.TerminateMessage())
     assert story.settle("a") == []
@@ -198,13 +198,13 @@ def test_a_timer_is_set_by_the_latest_time_that_it_can_be_and_due_by_the_earlies
     story.begin(deadline_s=10.0)
     assert story.execution.wake_at() == NOW_S + 10
     assert story.tick(12.9) == []
-    assert kinds(story.tick(0.1)) == ["Settled", "Settled", "Retrying", "Cancelling"]
+    assert kinds(story.tick(0.1)) == ["SettledEvent", "SettledEvent", "RetryingEvent", "CancellingEvent"]
 
 
 def test_an_execution_whose_start_has_expired_perhaps_but_not_surely_begins() -> None:
     story = Story({})
     story.unsure_s = 3.0
-    assert "Started" in kinds(story.say(m.StartMessage(expires_at_s=NOW_S + 1), 2.0))
+    assert "StartedEvent" in kinds(story.say(m.StartMessage(expires_at_s=NOW_S + 1), 2.0))
 
 
 def test_what_waits_for_no_time_does_not_wait_until_the_time_is_known() -> None:
@@ -223,7 +223,7 @@ def test_a_try_that_began_late_is_not_given_up_before_it_had_its_time() -> None:
     assert [event.path for event in story.tick(6.0) if isinstance(event, e.SettledEvent)] == [path("a")]
     assert story.execution.wake_at() == NOW_S + 5 and story.execution.wake_at(young=young.young) is None
     story.host = HOST
-    assert kinds(story.tick()) == ["Settled"]
+    assert kinds(story.tick()) == ["SettledEvent"]
 
 
 def test_no_further_try_begins_while_an_earlier_one_still_runs_in_its_thread() -> None:
@@ -231,11 +231,11 @@ def test_no_further_try_begins_while_an_earlier_one_still_runs_in_its_thread() -
     story = Story({"start": [opens("pay", CallOperation("pay", retry=STEADY, timeout_s=5.0)), opens("a", CallOperation("a", retry=STEADY))]}, busy)
     story.begin()
     story.settle("a", failing())
-    assert kinds(story.tick(1.0)) == ["Tried"]
-    assert kinds(story.tick(4.0)) == ["Retrying"]  # a timeout is noted nevertheless
+    assert kinds(story.tick(1.0)) == ["AttemptStartedEvent"]
+    assert kinds(story.tick(4.0)) == ["RetryingEvent"]  # a timeout is noted nevertheless
     assert story.tick(60.0) == [] and story.execution.wake_at(busy.busy) is None
     story.host = HOST
-    assert kinds(story.tick()) == ["Tried"]
+    assert kinds(story.tick()) == ["AttemptStartedEvent"]
 
 
 def test_a_call_on_a_queue_of_others_is_performed_by_nobody_here() -> None:
@@ -254,7 +254,7 @@ def test_after_a_first_interruption_the_next_try_begins_at_once() -> None:
     story.begin()
     assert story.say(m.LostMessage(PAY, 1)) == [e.InterruptedEvent(PAY, 1, NOW_S, NOW_S), e.AttemptStartedEvent(PAY, 2, NOW_S, "me")]
     assert story.say(m.LostMessage(PAY, 1)) == [] and story.settle("pay") == []
-    assert kinds(story.settle("pay", attempt=2)) == ["Settled", "Ended"]
+    assert kinds(story.settle("pay", attempt=2)) == ["SettledEvent", "EndedEvent"]
 
 
 def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries() -> None:
@@ -266,7 +266,7 @@ def test_further_interruptions_wait_twice_as_long_each_and_do_not_count_as_tries
         (event,) = story.say(m.LostMessage(PAY, attempt))
         assert isinstance(event, e.InterruptedEvent)
         waits.append(round(event.due_s - story.now_s, 6))
-        assert kinds(story.tick(event.due_s - story.now_s)) == ["Tried"]
+        assert kinds(story.tick(event.due_s - story.now_s)) == ["AttemptStartedEvent"]
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2]
     assert story.settle("pay", failing(), 7)[0] == e.SettledEvent(PAY, Failure("exhausted", 1, NO), story.now_s)
 
@@ -312,7 +312,7 @@ def test_a_parked_step_runs_again_at_once_when_retried() -> None:
     assert story.tick(0.0) == [e.AttemptStartedEvent(PAY, attempt + 1, story.now_s, "me")]
     lose(story, 9)
     assert story.status == "running"
-    assert kinds(story.settle("pay", attempt=story.execution.open[PAY].attempt)) == ["Settled", "Ended"]
+    assert kinds(story.settle("pay", attempt=story.execution.open[PAY].attempt)) == ["SettledEvent", "EndedEvent"]
 
 
 def test_what_is_not_idempotent_is_not_run_again_after_an_interruption() -> None:
@@ -331,9 +331,9 @@ LISTEN: Script = {"start": [opens("a", ReceiveOperation(("hello", "bye"))), open
 def test_messages_go_to_receivers_in_order_first_in_first_out() -> None:
     story = Story(LISTEN)
     story.begin()
-    assert kinds(story.signal("hello", 1)) == ["Arrived", "Received"]
-    assert kinds(story.signal("other")) == ["Arrived"]
-    assert kinds(story.signal("hello", 2)) == ["Arrived", "Received", "Ended"]
+    assert kinds(story.signal("hello", 1)) == ["MessageArrivedEvent", "ReceivedEvent"]
+    assert kinds(story.signal("other")) == ["MessageArrivedEvent"]
+    assert kinds(story.signal("hello", 2)) == ["MessageArrivedEvent", "ReceivedEvent", "EndedEvent"]
     assert [[letter.body for letter in story.execution.settled[one].letters] for one in (A, B)] == [[b"\x01"], [b"\x02"]]
 
 
@@ -359,17 +359,17 @@ def test_a_gathering_receive_waits_for_all_or_for_its_time() -> None:
         }
     )
     story.begin()
-    assert kinds(story.signal("x")) == ["Arrived"] and kinds(story.signal("y")) == ["Arrived"]
-    assert kinds(story.signal("x")) == ["Arrived", "Received"]
+    assert kinds(story.signal("x")) == ["MessageArrivedEvent"] and kinds(story.signal("y")) == ["MessageArrivedEvent"]
+    assert kinds(story.signal("x")) == ["MessageArrivedEvent", "ReceivedEvent"]
     assert story.tick(5.0) == [e.ReceivedEvent(B, (3,), NOW_S + 5), e.ReceivedEvent(path("c"), (), NOW_S + 5)]
 
 
 def test_a_receive_times_out_and_a_message_that_was_there_before_wins() -> None:
     story = Story({"start": [opens("a", ReceiveOperation(("x",), timeout_s=5.0)), opens("b", ReceiveOperation(("x",), timeout_s=5.0))]})
     story.begin()
-    assert kinds(story.decide(m.SignalMessage("x"), 5.0).events) == ["Arrived", "Received"]
+    assert kinds(story.decide(m.SignalMessage("x"), 5.0).events) == ["MessageArrivedEvent", "ReceivedEvent"]
     assert story.tick() == [e.SettledEvent(B, Failure("timeout", 1, ErrorInfo("Timeout", "no message within 5 s")), NOW_S + 5)]
-    assert kinds(story.signal("x")) == ["Arrived"]
+    assert kinds(story.signal("x")) == ["MessageArrivedEvent"]
 
 
 def test_a_message_is_taken_once_by_its_key_and_by_its_number() -> None:
@@ -377,11 +377,11 @@ def test_a_message_is_taken_once_by_its_key_and_by_its_number() -> None:
     story.begin()
     story.signal("other", key="k")
     assert story.signal("other", key="k") == [] and story.signal("hello", key="k") == []
-    assert kinds(story.signal("other", sender=OTHER, sent=2)) == ["Arrived"]
+    assert kinds(story.signal("other", sender=OTHER, sent=2)) == ["MessageArrivedEvent"]
     assert story.signal("other", sender=OTHER, sent=2) == []
-    assert kinds(story.signal("other", sender=OTHER, sent=1)) == ["Arrived"]
+    assert kinds(story.signal("other", sender=OTHER, sent=1)) == ["MessageArrivedEvent"]
     assert story.signal("other", sender=OTHER, sent=1) == []
-    assert kinds(story.signal("other")) == ["Arrived"] == kinds(story.signal("other"))
+    assert kinds(story.signal("other")) == ["MessageArrivedEvent"] == kinds(story.signal("other"))
 
 
 def test_a_full_mailbox_refuses_and_remembers_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +394,7 @@ def test_a_full_mailbox_refuses_and_remembers_that(monkeypatch: pytest.MonkeyPat
     assert story.signal("x", sender=OTHER, sent=1) == [e.MessageRefusedEvent(5, "x", NOW_S, "", OTHER, 1)]
     story.settle("a")
     assert story.signal("x", key="k") == [] and story.signal("x", sender=OTHER, sent=1) == []
-    assert kinds(story.signal("x", key="other")) == ["Arrived"]
+    assert kinds(story.signal("x", key="other")) == ["MessageArrivedEvent"]
 
 
 def test_a_message_for_what_has_ended_is_nothing() -> None:
@@ -445,7 +445,7 @@ def test_what_is_due_is_done_in_its_order() -> None:
 
 def test_a_sleep_that_is_over_when_it_is_opened_does_not_wait() -> None:
     story = Story({"start": [opens("a", SleepOperation(0.0))], "a": [opens("b", SleepOperation(until_s=1.0))], "b": [DONE]})
-    assert kinds(story.begin()) == ["Started", "Opened", "Settled", "Opened", "Settled", "Ended"]
+    assert kinds(story.begin()) == ["StartedEvent", "OpenedEvent", "SettledEvent", "OpenedEvent", "SettledEvent", "EndedEvent"]
 
 
 def test_time_never_goes_back() -> None:
@@ -462,7 +462,7 @@ def test_an_execution_past_its_deadline_is_told_to_unwind_then_stopped_and_fails
     )
     story.begin(deadline_s=60.0)
     assert story.execution.wake_at() == NOW_S + 60
-    assert kinds(story.tick(61.0)) == ["Cancelling", "Dropped"]
+    assert kinds(story.tick(61.0)) == ["CancellingEvent", "DroppedEvent"]
     assert story.execution.wake_at() == NOW_S + 61 + 30 and story.tick(29.0) == []
     *_, stopped, _, ended = story.tick(1.0)
     assert isinstance(stopped, e.StoppedEvent)
@@ -503,14 +503,14 @@ def test_a_cancelled_execution_unwinds_and_then_is_cancelled_whatever_it_returns
         e.OpenedEvent(path("undo"), CallOperation("undo"), "me"),
     ]
     assert story.say(m.CancelMessage("more")) == [] and story.status == "ending"
-    assert kinds(story.settle("pay")) == ["Settled"] and story.status == "running"
+    assert kinds(story.settle("pay")) == ["SettledEvent"] and story.status == "running"
     assert story.settle("undo")[-1] == e.EndedEvent("cancelled", Failure("cancelled", 1, ErrorInfo("Cancelled", "enough")), NOW_S)
     assert story.say(m.CancelMessage()) == []
 
 
 def test_what_is_cancelled_before_its_start_never_runs() -> None:
     story = Story(ONE_STEP)
-    assert kinds(story.say(m.CancelMessage("enough"))) == ["Ended"] and story.status == "cancelled"
+    assert kinds(story.say(m.CancelMessage("enough"))) == ["EndedEvent"] and story.status == "cancelled"
     assert story.begin() == [] and story.program.fed == []
 
 
@@ -518,7 +518,7 @@ def test_what_is_parked_is_cancelled_at_once() -> None:
     story = Story(CANCELLABLE)
     story.begin()
     story.say(m.DivergeMessage(("x",)))
-    assert kinds(story.say(m.CancelMessage())) == ["Ended"] and story.status == "cancelled"
+    assert kinds(story.say(m.CancelMessage())) == ["EndedEvent"] and story.status == "cancelled"
 
 
 def test_what_is_parked_while_it_unwinds_can_still_be_cancelled() -> None:
@@ -526,7 +526,7 @@ def test_what_is_parked_while_it_unwinds_can_still_be_cancelled() -> None:
     story.begin()
     story.say(m.CancelMessage())
     story.say(m.DivergeMessage(("x",)))
-    assert kinds(story.say(m.CancelMessage())) == ["Ended"]
+    assert kinds(story.say(m.CancelMessage())) == ["EndedEvent"]
 
 
 def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> None:
@@ -541,7 +541,7 @@ def test_a_terminated_execution_ends_at_once_and_its_program_gets_no_say() -> No
 
 def test_nothing_is_decided_after_the_end_in_the_same_decision() -> None:
     story = Story({"start": [opens("a", SleepOperation(0.0)), DONE, opens("b")], "a": [opens("b")]})
-    assert kinds(story.begin()) == ["Started", "Opened", "Ended"]
+    assert kinds(story.begin()) == ["StartedEvent", "OpenedEvent", "EndedEvent"]
 
 
 # parked
@@ -550,13 +550,13 @@ def test_nothing_is_decided_after_the_end_in_the_same_decision() -> None:
 def test_what_comes_while_parked_is_fed_when_it_is_resumed() -> None:
     story = Story({"start": [opens("a"), opens("b", ReceiveOperation(("x",))), opens("c", SleepOperation(3.0))], "a": [opens("d")], "c": [opens("e")]})
     story.begin()
-    assert kinds(story.say(m.DivergeMessage(("it differs",)))) == ["Parked"]
+    assert kinds(story.say(m.DivergeMessage(("it differs",)))) == ["ParkedEvent"]
     assert story.say(m.DivergeMessage(("again",))) == []
-    assert kinds(story.settle("a")) == ["Settled"]
-    assert kinds(story.signal("x")) == ["Arrived"]
+    assert kinds(story.settle("a")) == ["SettledEvent"]
+    assert kinds(story.signal("x")) == ["MessageArrivedEvent"]
     assert story.tick(60.0) == []
-    assert kinds(story.say(m.RetryMessage())) == ["Resumed", "Opened", "Received", "Settled", "Opened"]
-    assert kinds(story.program.fed) == ["Started", "Settled", "Resumed", "Received", "Settled"]
+    assert kinds(story.say(m.RetryMessage())) == ["ResumedEvent", "OpenedEvent", "ReceivedEvent", "SettledEvent", "OpenedEvent"]
+    assert kinds(story.program.fed) == ["StartedEvent", "SettledEvent", "ResumedEvent", "ReceivedEvent", "SettledEvent"]
 
 
 def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> None:
@@ -566,11 +566,11 @@ def test_an_execution_resumed_with_code_that_still_differs_loses_nothing() -> No
     story.say(m.DivergeMessage(("it differs",)))
     story.settle("a")
     story.program = story.cold(broken)[0].program
-    assert kinds(story.say(m.RetryMessage("too soon"))) == ["Resumed", "Parked"]
+    assert kinds(story.say(m.RetryMessage("too soon"))) == ["ResumedEvent", "ParkedEvent"]
     story.settle("b")
     story.program = story.rebuilt().program
-    assert kinds(story.say(m.RetryMessage("now"))) == ["Resumed", "Opened"]
-    assert [type(event).__name__ for event in story.program.fed] == ["Started", "Settled", "Settled", "Resumed"]
+    assert kinds(story.say(m.RetryMessage("now"))) == ["ResumedEvent", "OpenedEvent"]
+    assert [type(event).__name__ for event in story.program.fed] == ["StartedEvent", "SettledEvent", "SettledEvent", "ResumedEvent"]
 
 
 # paused
@@ -581,17 +581,17 @@ def test_what_is_paused_finishes_what_it_does_begins_nothing_and_goes_on_when_re
     story.begin()
     assert story.say(m.PauseMessage("lunch")) == [e.ParkedEvent("paused", NOW_S, ("lunch",))]
     assert story.status == "paused" and story.say(m.PauseMessage()) == []
-    assert kinds(story.settle("a")) == ["Settled"] and story.tick(60.0) == [] and story.execution.wake_at() is None
-    assert kinds(story.say(m.ResumeMessage("back"))) == ["Resumed", "Opened", "Settled", "Opened"]
+    assert kinds(story.settle("a")) == ["SettledEvent"] and story.tick(60.0) == [] and story.execution.wake_at() is None
+    assert kinds(story.say(m.ResumeMessage("back"))) == ["ResumedEvent", "OpenedEvent", "SettledEvent", "OpenedEvent"]
     assert story.say(m.ResumeMessage()) == [] and story.status == "running"
 
 
 def test_what_is_paused_before_its_start_begins_when_it_is_resumed() -> None:
     story = Story(ONE_STEP)
-    assert kinds(story.say(m.PauseMessage())) == ["Parked"]
-    assert kinds(story.begin()) == ["Started"] and story.status == "paused"
-    assert kinds(story.say(m.ResumeMessage())) == ["Resumed", "Opened"]
-    assert kinds(story.settle("pay")) == ["Settled", "Ended"]
+    assert kinds(story.say(m.PauseMessage())) == ["ParkedEvent"]
+    assert kinds(story.begin()) == ["StartedEvent"] and story.status == "paused"
+    assert kinds(story.say(m.ResumeMessage())) == ["ResumedEvent", "OpenedEvent"]
+    assert kinds(story.settle("pay")) == ["SettledEvent", "EndedEvent"]
 
 
 def test_resuming_reopens_nothing_that_has_failed() -> None:
@@ -605,23 +605,23 @@ def test_what_is_paused_unwinds_when_it_is_cancelled() -> None:
     story = Story(CANCELLABLE)
     story.begin()
     story.say(m.PauseMessage())
-    assert kinds(story.say(m.CancelMessage("enough"))) == ["Resumed", "Cancelling", "Dropped", "Dropped", "Opened"]
+    assert kinds(story.say(m.CancelMessage("enough"))) == ["ResumedEvent", "CancellingEvent", "DroppedEvent", "DroppedEvent", "OpenedEvent"]
     story.say(m.PauseMessage())
-    assert kinds(story.say(m.CancelMessage("more"))) == ["Resumed"]
-    assert kinds(story.settle("undo")) == ["Settled", "Ended"] and story.status == "cancelled"
+    assert kinds(story.say(m.CancelMessage("more"))) == ["ResumedEvent"]
+    assert kinds(story.settle("undo")) == ["SettledEvent", "EndedEvent"] and story.status == "cancelled"
 
 
 def test_a_paused_step_that_is_lost_too_often_needs_attention() -> None:
     story = Story(ONE_STEP)
     story.begin()
     story.say(m.PauseMessage())
-    assert kinds(story.say(m.LostMessage(PAY, 1))) == ["Interrupted"]
+    assert kinds(story.say(m.LostMessage(PAY, 1))) == ["InterruptedEvent"]
     assert story.tick(60.0) == []
-    assert [*kinds(story.say(m.ResumeMessage())), *kinds(story.tick(0.0))] == ["Resumed", "Tried"]
+    assert [*kinds(story.say(m.ResumeMessage())), *kinds(story.tick(0.0))] == ["ResumedEvent", "AttemptStartedEvent"]
     story.say(m.PauseMessage())
-    assert kinds(story.say(m.LostMessage(PAY, 2, limits.INTERRUPTIONS_MAX))) == ["Parked"]
+    assert kinds(story.say(m.LostMessage(PAY, 2, limits.INTERRUPTIONS_MAX))) == ["ParkedEvent"]
     assert story.status == "needs_attention"
-    assert [*kinds(story.say(m.ResumeMessage())), *kinds(story.tick(0.0))] == ["Resumed", "Tried"]
+    assert [*kinds(story.say(m.ResumeMessage())), *kinds(story.tick(0.0))] == ["ResumedEvent", "AttemptStartedEvent"]
 
 
 # retry of what has failed
@@ -649,12 +649,12 @@ def test_a_failed_execution_goes_on_and_what_had_succeeded_is_recalled() -> None
     story = failed()
     story.script = story.program.script = GOES_ON
     reopened = story.say(m.RetryMessage("fixed"), 5.0)
-    assert kinds(reopened) == ["Reopened", "Opened", "Opened", "Opened", "Opened", "Recalled", "Recalled", "Opened"]
+    assert kinds(reopened) == ["ReopenedEvent", "OpenedEvent", "OpenedEvent", "OpenedEvent", "OpenedEvent", "RecalledEvent", "RecalledEvent", "OpenedEvent"]
     assert [event.path for event in reopened if isinstance(event, e.RecalledEvent)] == [A, path("x")]
     recalled = story.execution.settled
     assert recalled[A].outcome == Success(b"\x05") and [letter.body for letter in recalled[path("x")].letters] == [b"\x09"]
     assert story.settle("a") == []
-    assert kinds(story.settle("b")) == ["Settled", "Opened", "Ended"] and story.status == "completed"
+    assert kinds(story.settle("b")) == ["SettledEvent", "OpenedEvent", "EndedEvent"] and story.status == "completed"
 
 
 def test_what_was_sent_before_a_reopening_is_not_sent_again() -> None:
@@ -727,7 +727,7 @@ def test_what_needs_attention_is_cancelled_at_once_when_it_is_discarded_and_whoe
     story = Story(ONE_STEP)
     story.begin(parent=Parent(OTHER, A))
     story.say(m.DivergeMessage(("it differs",)))
-    assert kinds(story.say(m.DiscardMessage("not worth it"))) == ["Ended"]
+    assert kinds(story.say(m.DiscardMessage("not worth it"))) == ["EndedEvent"]
     assert story.sent == [m.SettleMessage(A, 1, Failure("cancelled", 1, ErrorInfo("Cancelled", "not worth it")))]
 
 
@@ -755,7 +755,7 @@ def test_an_execution_can_be_reopened_again_and_again() -> None:
     assert story.execution.reopened == 3
     story.script = story.program.script = GOES_ON
     story.say(m.RetryMessage())
-    assert kinds(story.settle("b"))[-1] == "Ended" and story.status == "completed"
+    assert kinds(story.settle("b"))[-1] == "EndedEvent" and story.status == "completed"
 
 
 # large values
@@ -837,7 +837,7 @@ def test_turns_that_hold_open_operations_are_not_trimmed() -> None:
     }
     story = Story(turns)
     story.begin()
-    assert "Trimmed" not in kinds(story.settle("l/~0/a")) + kinds(story.settle("l/~1/a"))
+    assert "TrimmedEvent" not in kinds(story.settle("l/~0/a")) + kinds(story.settle("l/~1/a"))
     assert story.settle("l/~0/open")[-1] == e.TrimmedEvent(path("l"), 2)
     assert path("l/~0/a") not in story.execution.settled and path("l/~2") in story.execution.settled
 
@@ -851,7 +851,7 @@ def test_a_loop_is_trimmed_only_to_a_turn_whose_state_is_remembered() -> None:
     }
     story = Story(turns)
     story.begin()
-    assert "Trimmed" not in kinds(story.settle("l/~0/a"))
+    assert "TrimmedEvent" not in kinds(story.settle("l/~0/a"))
     story.settle("l/~1/a")
     assert story.settle("l/~2/a")[-1] == e.TrimmedEvent(path("l"), 2)
 
@@ -866,8 +866,8 @@ def test_a_retry_of_what_is_parked_for_one_reason_does_nothing_to_what_is_parked
     poisoned.begin()
     poisoned.say(m.LostMessage(PAY, 1, limits.INTERRUPTIONS_MAX))
     assert poisoned.execution.parked is not None and poisoned.execution.parked.reason == "interrupted"
-    assert poisoned.say(again) == [] and kinds(poisoned.say(m.RetryMessage())) == ["Resumed"]
+    assert poisoned.say(again) == [] and kinds(poisoned.say(m.RetryMessage())) == ["ResumedEvent"]
     assert poisoned.say(again) == [], "it goes on"
     failed = Story({"start": [FAILED]})
     failed.begin()
-    assert failed.status == "failed" and failed.say(again) == [] and kinds(failed.say(m.RetryMessage())) == ["Reopened", "Ended"]
+    assert failed.status == "failed" and failed.say(again) == [] and kinds(failed.say(m.RetryMessage())) == ["ReopenedEvent", "EndedEvent"]

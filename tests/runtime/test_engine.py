@@ -713,7 +713,7 @@ def test_lines_of_a_workflow_come_once_and_after_their_commit(idle_s: float, mon
             await c.result(engine, talkative)
             return witness.said
 
-    assert run(world) == [("before n=1", "Opened"), ("between", "Opened"), ("after", "Ended")]
+    assert run(world) == [("before n=1", "OpenedEvent"), ("between", "OpenedEvent"), ("after", "EndedEvent")]
 
 
 def test_a_defect_in_a_task_of_the_engine_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -759,7 +759,7 @@ def test_what_an_engine_can_t_carry_on_is_parked_alone_and_goes_on_when_it_is_re
             await settle(60)
             assert await c.result(engine, one, "broken") == "x"
 
-    monkeypatch.setattr(log_format, "encode", encoding)
+    monkeypatch.setattr(log_format, "encode_row", encoding)
     run(world)
     assert "is parked" in caplog.text
 

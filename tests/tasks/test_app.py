@@ -385,14 +385,15 @@ async def test_tasks_that_are_too_much_for_one_answer_come_in_several(desk: Desk
 
 def test_the_description_has_the_limits_that_there_are() -> None:
     schemas = DESCRIPTION["components"]["schemas"]
-    lease = schemas["LeaseBody"]["properties"]
+    lease = schemas["Lease"]["properties"]
     assert lease["limit"]["maximum"] == TASKS_PER_REQUEST_MAX and lease["wait_s"]["maximum"] == TASK_WAIT_MAX_S
     assert (lease["lease_s"]["maximum"], lease["lease_s"]["default"]) == (TASK_LEASE_MAX_S, TASK_LEASE_S)
-    for kind in (LeaseBody, HeartbeatBody, CompleteBody, FailBody, LeasedTask):
+    described = {"Lease": LeaseBody, "Heartbeat": HeartbeatBody, "Complete": CompleteBody, "Fail": FailBody, "Task": LeasedTask}
+    for name, kind in described.items():
         fields = [field.name for field in msgspec.structs.fields(kind)]
-        assert sorted(schemas[kind.__name__]["properties"]) == sorted(fields)
+        assert sorted(schemas[name]["properties"]) == sorted(fields)
         required = [field.name for field in msgspec.structs.fields(kind) if field.required]
-        assert sorted(schemas[kind.__name__].get("required", [])) == sorted(required)
+        assert sorted(schemas[name].get("required", [])) == sorted(required)
 
 
 def test_all_examples_of_the_description_are_valid_and_no_field_may_be_misspelt() -> None:

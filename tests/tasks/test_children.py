@@ -89,9 +89,9 @@ async def test_when_this_process_is_killed_its_children_end(tmp_path: Path) -> N
     parent = f"""
 import asyncio, sys
 sys.path.insert(0, {str(source)!r})
-from perdure.tasks.child_process import Child, environment
+from perdure.tasks.child_process import ChildProcess, child_environment
 async def main():
-    await Child.start([sys.executable, "-I", "-S", {script(tmp_path)!r}, "1000"], environment())
+    await ChildProcess.start([sys.executable, "-I", "-S", {script(tmp_path)!r}, "1000"], child_environment())
     await asyncio.sleep(1000)
 asyncio.run(main())
 """
