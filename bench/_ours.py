@@ -20,8 +20,9 @@ from perdure.core.execution import Execution
 from perdure.core.paths import Key
 from perdure.core.replay import replay_program
 from perdure.runtime.engine import Engine
-from perdure.runtime.local_engine import local_engine, open_store, run_to_end, wait_for_end
+from perdure.runtime.local_engine import local_engine, run_to_end, wait_for_end
 from perdure.runtime.server import relax_garbage_collection
+from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Claim, HeadFilter, Post
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.workflow_function import Workflow

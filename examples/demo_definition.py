@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script has not
 
 from perdure import Client, Definition, Vote, step, step_info
 from perdure.definitions.graph.graph_drawing import text_drawing
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.server import serve
 from perdure.service.definition_views import read_execution_view
+from perdure.stores.configured_store import open_store
 
 LEDGER = "ledger.jsonl"
 KNOWS_AFTER = 5

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perdure import Key
 from perdure.core import events, log_format
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 
 EXAMPLES = Path(__file__).resolve().parent
 TRACES = EXAMPLES.parent.parent / "shared/data/wfinstances"

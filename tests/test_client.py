@@ -41,7 +41,8 @@ from perdure.core.errors import BadName, BadValue, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
-from perdure.runtime.local_engine import local_engine, open_store
+from perdure.runtime.local_engine import local_engine
+from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Store
 from perdure.sync_client import Selection
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
@@ -156,7 +157,7 @@ def test_an_end_that_another_process_makes_is_noticed_at_once(tmp_path: Path) ->
     source = """
 import asyncio, sys
 from perdure import Context, workflow
-from perdure.runtime.local_engine import hosting
+from perdure.runtime.local_engine import local_engine
 
 @workflow
 async def greet(ctx: Context, name: str) -> str:

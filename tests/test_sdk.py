@@ -37,7 +37,8 @@ from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
-from perdure.runtime.local_engine import local_engine, open_store
+from perdure.runtime.local_engine import local_engine
+from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Commit, Committed, Head, Post
 from perdure.workflow_function import Workflow
 

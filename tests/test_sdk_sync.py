@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Context, ExecutionFailed, Retry, StepFailed, SyncContext, WrongVerb, step, workflow
 from perdure.core.errors import BadValue
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 
 calls: list[str] = []
 

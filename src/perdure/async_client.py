@@ -24,7 +24,6 @@ from perdure.code.results import Means, Vote
 from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.registrations import declare_queues
 from perdure.service import approvals, bulk_requests, execution_operations, queries, replay_checks
 from perdure.service.approvals import Approval
@@ -32,6 +31,7 @@ from perdure.service.bulk_requests import BulkFilter, BulkResult
 from perdure.service.execution_operations import UNCHANGED, change_queue_limits
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.store_access import StoreAccess
+from perdure.stores.configured_store import open_store
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import QueueStatus, Store

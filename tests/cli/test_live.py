@@ -16,8 +16,8 @@ import pytest
 from perdure import Workflow
 from perdure.cli import terminal_text
 from perdure.runtime.engine import Engine
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.workflow_programs import Workflow as AnyWorkflow
+from perdure.stores.configured_store import open_store
 from perdure.sync_client import Client
 from tests.cli.conftest import flows
 from tests.cli.shell import FLOWS, Shell, agrees, steady, transcript

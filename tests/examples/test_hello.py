@@ -13,7 +13,7 @@ import pytest
 from perdure import Key, Workflow
 from perdure.core import events, log_format
 from perdure.core.events import Event
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 
 ROOT = Path(__file__).parents[2]
 HELLO = ROOT / "examples/hello.py"

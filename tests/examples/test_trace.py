@@ -19,7 +19,7 @@ import pytest
 from examples import trace
 from perdure import Key
 from perdure.core import events, log_format
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples/data/photo-mosaic.json"

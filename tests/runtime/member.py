@@ -16,9 +16,9 @@ import pytest
 
 from perdure.core.errors import HasEnded
 from perdure.runtime.engine import Engine
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.server import serve
 from perdure.runtime.worker import Worker
+from perdure.stores.configured_store import open_store
 from perdure.sync_client import AsyncClient, AsyncHandle
 from tests.runtime import timers
 from tests.runtime.flows import LARGE_BYTES, PRESS, WORKFLOWS, first, kind, listener, press, second, slow_on_a_queue, third

@@ -13,7 +13,8 @@ from perdure import Context, NeedsAttention, workflow
 from perdure.core import values
 from perdure.core.errors import BadValue, NotFound, StoreError, StoreUnavailable
 from perdure.core.paths import Key
-from perdure.runtime.local_engine import local_engine, open_store, wait_for_end
+from perdure.runtime.local_engine import local_engine, wait_for_end
+from perdure.stores.configured_store import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Store
 
@@ -142,7 +143,7 @@ def test_a_file_that_is_open_here_and_in_another_process_is_opened_too(tmp_path:
         await store.close()
 
     program = (
-        "import sys\nfrom perdure.runtime.local_engine import open_store\nstore = open_store('sqlite:///p.db')\nprint('open', flush=True)\nsys.stdin.read()"
+        "import sys\nfrom perdure.stores.configured_store import open_store\nstore = open_store('sqlite:///p.db')\nprint('open', flush=True)\nsys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         try:

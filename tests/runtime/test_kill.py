@@ -18,7 +18,7 @@ import pytest
 from perdure.core import events as e
 from perdure.core import log_format
 from perdure.core.paths import Key, idempotency_key
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 
 KEY = Key("default", "story", "k")
 LAPS = 8

@@ -15,7 +15,7 @@ from perdure.core import events as e
 from perdure.core import log_format, messages, values
 from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.paths import Key
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Post
 
 PROGRAM = """

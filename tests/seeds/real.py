@@ -24,8 +24,8 @@ from perdure.definitions.kinds.kind_registry import OWN_KINDS
 from perdure.definitions.kinds.models import llm_kind
 from perdure.fake_llm import Fake, models, serving_aside
 from perdure.loop_thread import LoopThread
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.worker import Worker
+from perdure.stores.configured_store import open_store
 from tests.definitions.graph.semantics.table import ANYTHING, Voted, again
 from tests.seeds.cases import Case, called, given
 from tests.seeds.definitions import definition

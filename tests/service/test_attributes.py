@@ -15,7 +15,7 @@ from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.attributes import value_of_sortable
 from perdure.core.errors import BadName, BadValue, ExecutionFailed
 from perdure.runtime.engine import Engine
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.sync_client import AsyncClient

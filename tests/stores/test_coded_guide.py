@@ -12,7 +12,7 @@ import pytest
 
 from perdure import Client
 from perdure.core.errors import SealedPayload
-from perdure.runtime.local_engine import configured_codec
+from perdure.stores.configured_store import configured_codec
 from perdure.stores.encryption import Encrypted, new_key
 from perdure.stores.sqlite.rekey import key_uses
 

@@ -19,8 +19,8 @@ from perdure.core.paths import Key, QueueAddress
 from perdure.runtime import quarantine
 from perdure.runtime.engine import Engine
 from perdure.runtime.holder import retry_with_backoff
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.worker import Worker
+from perdure.stores.configured_store import open_store
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore

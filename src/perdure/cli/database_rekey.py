@@ -11,7 +11,7 @@ import click
 from perdure.cli import terminal_text
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.plain_text import TextCell, TextTable, cell
-from perdure.runtime.local_engine import configured_codec
+from perdure.stores.configured_store import configured_codec
 from perdure.stores.encryption import Encrypted
 from perdure.stores.sqlite.rekey import KeyUse, RekeyResult, rekey
 

@@ -26,9 +26,9 @@ from perdure.cli import terminal_text
 from perdure.cli.execution_lookup import unknown_program
 from perdure.cli.plain_text import TextCell, TextTable, cell
 from perdure.core.errors import PerdureError, StoreError
-from perdure.runtime.local_engine import database_file, open_store
 from perdure.service.queries import HolderView, ListedExecution
 from perdure.service.verification import UnreadableItem, find_unreadable
+from perdure.stores.configured_store import database_file, open_store
 from perdure.stores.sqlite.database_setup import check_database
 
 FREE_BYTES_MIN = 500 * 2**20

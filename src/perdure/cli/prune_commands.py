@@ -128,7 +128,7 @@ def _prune_archives(settings: GlobalOptions, given: dict[str, Any]) -> None:
 
 def _print_free_space(settings: GlobalOptions, dry_run: bool) -> None:
     from perdure.cli import terminal_text
-    from perdure.runtime.local_engine import database_file
+    from perdure.stores.configured_store import database_file
     from perdure.stores.sqlite.vacuum import free_bytes
 
     file = database_file(settings.url())

@@ -38,10 +38,10 @@ class SecretAccess(NamedTuple):
 
 @asynccontextmanager
 async def _secret_access(settings: GlobalOptions, key_file: str | None, creates: bool = False) -> AsyncIterator[SecretAccess]:
-    from perdure.runtime.local_engine import database_file, open_store
     from perdure.service.secrets import vault_client
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.secrets.vault_client import VaultClient
+    from perdure.stores.configured_store import database_file, open_store
     from perdure.stores.secret_vault import vault_of
 
     chosen = vault_client.secret_keys(key_file)

@@ -37,7 +37,7 @@ class GlobalOptions:
 
     def client(self, *, creates: bool = False) -> Client:
         """A client of the database, which is made if it is not there yet and the command `creates` something."""
-        from perdure.runtime.local_engine import database_file
+        from perdure.stores.configured_store import database_file
         from perdure.sync_client import Client
 
         if not creates and (file := database_file(self.url())):
@@ -47,7 +47,7 @@ class GlobalOptions:
     @asynccontextmanager
     async def look(self, url: str | None = None) -> AsyncIterator[ReadOnlyStore]:
         """The database, or the one of `url`, to be looked at: nothing of it is changed, and nobody notices."""
-        from perdure.runtime.local_engine import configured_url, database_file, open_read_only_store
+        from perdure.stores.configured_store import configured_url, database_file, open_read_only_store
 
         chosen = self.url() if url is None else configured_url(url)
         if file := database_file(chosen):
@@ -60,7 +60,7 @@ class GlobalOptions:
 
     def url(self) -> str:
         """Which database that is; it may hold a password."""
-        from perdure.runtime.local_engine import configured_url
+        from perdure.stores.configured_store import configured_url
 
         return configured_url(self.db)
 
@@ -71,7 +71,7 @@ class GlobalOptions:
 
     def file(self) -> Path:
         """The database's file, which need not be there."""
-        from perdure.runtime.local_engine import database_file
+        from perdure.stores.configured_store import database_file
 
         file = database_file(self.url())
         if file is None:

@@ -9,7 +9,6 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,13 +27,11 @@ from perdure.core.values import Blob
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.requirements import capabilities_text, pinned_tool_versions
 from perdure.runtime.blob_loader import run_with_blobs
+from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
 from perdure.runtime.resident_executions import InHandMessage, ResidentExecution
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
 from perdure.stores.protocol import Commit, Committed, Conflict, Superseded
-
-if TYPE_CHECKING:
-    from perdure.runtime.engine import Engine
 
 workflow_logger = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
@@ -67,7 +64,7 @@ class StoreEpochChanged(Exception):  # an expected outcome on its way to where i
         self.epoch = epoch
 
 
-async def advance_execution(engine: "Engine", resident: ResidentExecution) -> None:
+async def advance_execution(engine: EngineServices, resident: ResidentExecution) -> None:
     """Decide on all messages in hand, commit, and act on what was decided.
 
     Raises:
@@ -115,7 +112,7 @@ def _expect_capabilities(resident: ResidentExecution) -> None:
     resident.definition = execution.definition
 
 
-def _workflow_of(engine: "Engine", resident: ResidentExecution, events: Sequence[Event]) -> Workflow:
+def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Sequence[Event]) -> Workflow:
     """What runs an execution: of several definitions of its name, the one that it goes by, with its own tools."""
     changes = (event.definition for event in reversed(events) if isinstance(event, StartedEvent) or (isinstance(event, PatchedEvent) and not event.refused))
     starts = (item.message.definition for item in resident.undecided if isinstance(item.message, messages.StartMessage))
@@ -124,14 +121,14 @@ def _workflow_of(engine: "Engine", resident: ResidentExecution, events: Sequence
     return engine.releases.get((resident.key.workflow, sha256)) or engine.workflows[resident.key.workflow]
 
 
-async def _take_answers_in_hand(engine: "Engine", resident: ResidentExecution, keys: tuple[str, ...]) -> None:
+async def _take_answers_in_hand(engine: EngineServices, resident: ResidentExecution, keys: tuple[str, ...]) -> None:
     """Take answers of transactions in hand, before what would have given them up."""
     for mail in await engine.store.messages(resident.key):
         if mail.key in keys:
             resident.put_first(InHandMessage(messages.decode_execution_message(mail.body), mail))
 
 
-async def restore_execution(engine: "Engine", resident: ResidentExecution) -> None:
+async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
     """Read the log, fold it, replay the program; find out which calls were interrupted."""
     found = await engine.store.read(resident.key) if resident.exists else None
     if found is not None and found.head.holder != engine.holder:
@@ -172,7 +169,7 @@ async def restore_execution(engine: "Engine", resident: ResidentExecution) -> No
             resident.undecided.appendleft(InHandMessage(messages.LostMessage(pending.path, pending.attempt)))
 
 
-async def _decide(engine: "Engine", resident: ResidentExecution, item: InHandMessage, total: ExecutionDecision) -> None:
+async def _decide(engine: EngineServices, resident: ResidentExecution, item: InHandMessage, total: ExecutionDecision) -> None:
     execution, instance = resident.execution, resident.program
     if execution is None or instance is None:
         raise LostRace(ours=True)  # it left memory while this was being decided: it is read again
@@ -189,7 +186,7 @@ async def _decide(engine: "Engine", resident: ResidentExecution, item: InHandMes
     total.blobs.update(decision.blobs)
 
 
-def _decision_context(engine: "Engine", resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
+def _decision_context(engine: EngineServices, resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
     is_timed = bool(resident.lives) and isinstance(message, messages.TickMessage)
     young = frozenset(resident.young(asyncio.get_running_loop().time())) if is_timed else frozenset()
     if not resident.threads and not young:
@@ -197,7 +194,9 @@ def _decision_context(engine: "Engine", resident: ResidentExecution, message: me
     return msgspec.structs.replace(engine.host, busy=frozenset(resident.threads), young=young)
 
 
-async def _write(engine: "Engine", resident: ResidentExecution, decision: ExecutionDecision, acks: tuple[Ack, ...], compacted: bytes | None = None) -> float:
+async def _write(
+    engine: EngineServices, resident: ResidentExecution, decision: ExecutionDecision, acks: tuple[Ack, ...], compacted: bytes | None = None
+) -> float:
     """Commit a decision; return when the store was asked to, on the clock of the loop."""
     execution = resident.execution
     if execution is None:
@@ -268,7 +267,7 @@ def _head_attributes(resident: ResidentExecution, execution: Execution) -> Index
     return resident.attributes if is_known else index_attributes(execution.attributes)
 
 
-async def _is_still_held(engine: "Engine", resident: ResidentExecution) -> bool:
+async def _is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:
     """Whether a claim that was answered during a release came after it, so that the execution is held: only the store knows.
 
     What it says is of before the next claim, if that was answered meanwhile.
@@ -281,7 +280,7 @@ async def _is_still_held(engine: "Engine", resident: ResidentExecution) -> bool:
     return resident.held
 
 
-async def _compact(engine: "Engine", resident: ResidentExecution) -> None:
+async def _compact(engine: EngineServices, resident: ResidentExecution) -> None:
     """Replace the log by its compacted form, when more of it is dead than alive."""
     execution = resident.execution
     if execution is None or not is_worth_compaction(execution) or execution.logged_events < resident.compact_from:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.code.step_environment import StepControl, StepInfo
 from perdure.core import events as e
@@ -16,15 +16,13 @@ from perdure.core.values import Value
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.runtime.attempt_reports import HeartbeatThrottle
 from perdure.runtime.call_secrets import secret_finder
+from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.resident_executions import InFlightCall, InHandMessage, ResidentExecution
 from perdure.runtime.step_runner import failure_of_generator_exit, ignore_own_cancellation, is_transactional, run_step, run_transactional_step
 from perdure.stores.protocol import TransactionGuard
 
-if TYPE_CHECKING:
-    from perdure.runtime.engine import Engine
 
-
-def act_on_events(engine: "Engine", resident: ResidentExecution, events: Iterable[e.Event]) -> None:
+def act_on_events(engine: EngineServices, resident: ResidentExecution, events: Iterable[e.Event]) -> None:
     """Do what durable events ask of this process: begin tries that are its own, end those that nobody wants any more."""
     for event in events:
         match event:
@@ -76,7 +74,7 @@ def give_back_attempts(resident: ResidentExecution, but: Container[Path] = ()) -
             resident.put(InHandMessage(messages.LostMessage(path, flight.attempt, 0)))
 
 
-def _begin_attempt(engine: "Engine", resident: ResidentExecution, path: Path, attempt: int) -> None:
+def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, attempt: int) -> None:
     pending = None if resident.execution is None else resident.execution.open.get(path)
     if pending is None or pending.attempt != attempt or pending.state != "performing" or resident.program is None:
         return
@@ -90,7 +88,7 @@ def _begin_attempt(engine: "Engine", resident: ResidentExecution, path: Path, at
         flight.task = engine.spawn(_run_attempt(engine, resident, path, flight, (fn, op, pending.progress)))
 
 
-async def _run_attempt(engine: "Engine", resident: ResidentExecution, path: Path, flight: InFlightCall, call: tuple[Any, CallOperation, Value]) -> None:
+async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, flight: InFlightCall, call: tuple[Any, CallOperation, Value]) -> None:
     def busy(thread: "asyncio.Future[Any]") -> None:
         resident.threads[path] = thread
         thread.add_done_callback(lambda _: _thread_ended(engine, resident, path, thread))
@@ -130,7 +128,7 @@ def _is_wanted(resident: ResidentExecution, path: Path, attempt: int) -> bool:
     return flight is not None and flight.attempt == attempt
 
 
-def _secret_finder(engine: "Engine", resident: ResidentExecution) -> SecretFinder:
+def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> SecretFinder:
     """What finds the secrets of an execution: what its definition was given, else what the process was given."""
     workflow = resident.workflow
     return secret_finder(engine.secrets, resident.key.tenant, workflow.secrets if isinstance(workflow, GraphWorkflow) else None)
@@ -143,7 +141,7 @@ def _detach_task(resident: ResidentExecution, path: Path, attempt: int) -> None:
         flight.task = None
 
 
-async def _run_transactional_attempt(engine: "Engine", resident: ResidentExecution, info: StepInfo, call: tuple[Any, Value]) -> None:
+async def _run_transactional_attempt(engine: EngineServices, resident: ResidentExecution, info: StepInfo, call: tuple[Any, Value]) -> None:
     """Carry out a step in a transaction. From its beginning until its answer is decided on, nothing else is: neither a timeout nor a cancel comes between."""
 
     def is_wanted() -> bool:
@@ -166,7 +164,7 @@ async def _run_transactional_attempt(engine: "Engine", resident: ResidentExecuti
     await engine.go_on(resident)
 
 
-def _thread_ended(engine: "Engine", resident: ResidentExecution, path: Path, thread: "asyncio.Future[Any]") -> None:
+def _thread_ended(engine: EngineServices, resident: ResidentExecution, path: Path, thread: "asyncio.Future[Any]") -> None:
     if not thread.cancelled():
         thread.exception()
     if resident.threads.get(path) is thread:

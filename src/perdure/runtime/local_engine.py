@@ -1,128 +1,22 @@
-"""A host: an engine with the store it opened, for as long as somebody needs them. What `greet.run()` stands on."""
+"""Runs an engine inside the calling process, on a store that it opens, for the duration of a block. `greet.run()` uses it."""
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from perdure.code.declared_queues import Queue
 from perdure.core import messages
 from perdure.core.envelopes import OutgoingMessage
-from perdure.core.errors import BadValue
 from perdure.core.events import ParkedEvent
 from perdure.core.paths import Key
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import last_lifecycle_event, result_of_ended, wait_for_result
 from perdure.runtime.workflow_programs import Workflow
-from perdure.stores.encoded_store import EncodedStore
-from perdure.stores.encryption import Encrypted, parse_keys
-from perdure.stores.memory import MemoryStore
-from perdure.stores.payload_codec import Compressed, PayloadCodec
-from perdure.stores.protocol import Post, ReadOnlyStore, Store
-from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
-from perdure.stores.sqlite.store import SqliteStore
-
-DEFAULT_URL = "sqlite:///.perdure/perdure.db"
-
-EXPERIMENTAL_SCHEMES = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis", "rediss": "Redis", "valkey": "Valkey", "valkeys": "Valkey"}
-"""The schemes of stores that are not opened by a URL yet: their tables have no version number, so a later Perdure could not tell what they hold."""
-
-
-def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Store:
-    """The store of a URL: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``memory:``; by default `PERDURE_DB`, else a file in ``.perdure``.
-
-    What it keeps is encoded by `codec`; without one, as `chosen_codec` finds in the environment.
-
-    Raises:
-        BadValue: the URL names no store that this Perdure has, or the environment no codec.
-        StoreError: the file can't be opened.
-    """
-    chosen_one = configured_codec(codec)
-    store = _store_of_url(configured_url(url))
-    return store if chosen_one is None else EncodedStore(store, chosen_one)
-
-
-def _store_of_url(chosen: str) -> Store:
-    parts = urlsplit(chosen)
-    if parts.scheme == "memory":
-        return MemoryStore()
-    if file := database_file(chosen):
-        return SqliteStore(file)
-    shown = chosen.replace(f":{parts.password}@", ":***@") if parts.password else chosen
-    if experimental := EXPERIMENTAL_SCHEMES.get(parts.scheme.partition("+")[0]):
-        expected = (
-            f"a URL that can be opened yet: the store for {experimental} is experimental. Use sqlite:///path/to/file.db, which processes of one machine share"
-        )
-        raise BadValue("database URL", shown, expected)
-    raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
-
-
-def configured_codec(codec: PayloadCodec | None = None) -> PayloadCodec | None:
-    """The codec that is meant: this one, else what the environment says; None if nothing is to be encoded.
-
-    `PERDURE_KEYS` has keys, ``id:key,id:key``, of which the first encrypts; with `PERDURE_KEYS_REQUIRED` set to 1, what is not encrypted is
-    refused. `PERDURE_COMPRESS` is 1 for zlib, or names a method.
-
-    Raises:
-        BadValue: that can't be understood, or needs a package that is not installed.
-    """
-    if codec is not None:
-        return codec
-    method, keys, required = (os.environ.get(name, "") for name in ("PERDURE_COMPRESS", "PERDURE_KEYS", "PERDURE_KEYS_REQUIRED"))
-    if required not in ("", "0", "1"):
-        raise BadValue("PERDURE_KEYS_REQUIRED", required, "0 or 1")
-    match method:
-        case "" | "0":
-            compressed = None
-        case "1" | "zlib":
-            compressed = Compressed()
-        case "zstd":
-            compressed = Compressed(method="zstd")
-        case _:
-            raise BadValue("PERDURE_COMPRESS", method, "0, 1, zlib or zstd")
-    if keys.strip():
-        return Encrypted(parse_keys(keys), compressed, required=required == "1")
-    if required == "1":
-        raise BadValue("PERDURE_KEYS", "", "there, as PERDURE_KEYS_REQUIRED wants; perdure db key new makes a key")
-    return compressed
-
-
-def open_read_only_store(url: str | None = None) -> ReadOnlyStore:
-    """The store of a URL, to be looked at and not changed. See `open_store`; a file that is not there is not made.
-
-    Raises:
-        BadValue: the URL names no store that this Perdure has.
-        StoreError: the file can't be looked at.
-    """
-    file = database_file(configured_url(url))
-    if file is None:
-        return open_store(url)
-    codec = configured_codec()
-    return ReadOnlySqliteStore(file) if codec is None else EncodedStore(ReadOnlySqliteStore(file), codec)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
-
-
-def configured_url(url: str | None = None) -> str:
-    """The URL that is meant: this one, else `PERDURE_DB`, else a file in ``.perdure``. It may hold a password."""
-    return url or os.environ.get("PERDURE_DB") or DEFAULT_URL
-
-
-def database_file(url: str) -> Path | None:
-    """The file of a database; None if the URL names none.
-
-    Raises:
-        BadValue: it means a store in memory, which SQLite's own name for it would not be here.
-    """
-    parts = urlsplit(url)
-    file = unquote(parts.path[1:])
-    if file.rpartition("/")[2] == ":memory:":
-        raise BadValue("database URL", url, "a file's name; a store in memory is memory:, without sqlite")
-    named = url[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment
-    return Path(file).absolute() if named else None
+from perdure.stores.configured_store import open_store
+from perdure.stores.protocol import Post, Store
 
 
 @asynccontextmanager
@@ -133,9 +27,9 @@ async def local_engine(
     declares: Iterable[Queue] = (),
     secrets: Callable[[Store], SecretSource] | None = None,
 ) -> AsyncIterator[Engine]:
-    """An engine that runs on the store of `url` until the block is left; what it has not finished then goes on when it is run again.
+    """Run an engine on the store of `url` until the block is left. Executions that have not ended by then go on when they are run again.
 
-    `secrets` says what finds those that calls are given, for a store that may keep some.
+    `secrets` makes the source of secrets from the store, which may hold a vault.
     """
     store = open_store(url)
     try:
@@ -145,7 +39,7 @@ async def local_engine(
         try:
             _ = await asyncio.wait((running, joined), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
-                await running  # it failed, and this raises why
+                await running  # the engine failed before it joined: raise why
             yield engine
         finally:
             joined.cancel()
@@ -156,10 +50,10 @@ async def local_engine(
 
 
 async def resume_if_diverged(engine: Engine, key: Key) -> int:
-    """Have an execution go on that was parked because its code did not match; return the version after which it is to be watched (0: from its start).
+    """Retry an execution that was parked by a divergence. Returns the version from which to watch it (0: from its start).
 
-    What was parked for another reason stays so, as running it again may do harm again: that is for a person to decide. The reason is checked once
-    more where the message is decided on, so nothing else goes on that was parked meanwhile.
+    An execution that was parked for another reason stays parked: going on may do harm again, so a person decides that. The decision on the
+    message checks the reason once more, because the execution may be parked for another one in the meantime.
     """
     found = await engine.store.read(key, after=sys.maxsize)
     if found is None or found.head.status != "needs_attention":
@@ -173,23 +67,23 @@ async def resume_if_diverged(engine: Engine, key: Key) -> int:
 
 
 async def run_to_end(engine: Engine, key: Key, value: bytes) -> bytes:
-    """Start an execution with an encoded input, or have the one of this key go on; wait for its end and return its encoded result.
+    """Start an execution with an encoded input, or go on with the one that has this key; wait for its end and return its encoded result.
 
     Raises:
         UnknownProgram: this engine does not know the workflow.
-        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `finished`.
+        ExecutionFailed, DeadlineExceeded, ExecutionCancelled, NeedsAttention: see `wait_for_end`.
     """
     ending = engine.ending(key)
     if not await engine.start(key, value):
         return await wait_for_end(engine, key, await resume_if_diverged(engine, key))
-    ended = await asyncio.shield(ending)  # nobody has to look for what is gone on with here from its start to its end
+    ended = await asyncio.shield(ending)  # this engine advances it from its start to its end, so the store need not be watched
     return await (wait_for_end(engine, key) if ended is None else result_of_ended(engine.store, key, ended))
 
 
 async def wait_for_end(engine: Engine, key: Key, after: int = 0) -> bytes:
-    """Wait for an execution's end and return its encoded result; what happened up to version `after` is of no interest.
+    """Wait for the end of an execution and return its encoded result. Events up to version `after` are ignored.
 
-    It may be advanced by any process; but if this engine fails, so does this.
+    Any process may advance the execution. If this engine fails, the wait fails with the same error.
 
     Raises:
         NotFound: there is no such execution.

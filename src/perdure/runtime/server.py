@@ -13,9 +13,9 @@ from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow
+from perdure.stores.configured_store import open_store
 from perdure.stores.protocol import Store
 
 logger = logging.getLogger("perdure.serve")

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from perdure.service.secrets import vault_client
-from perdure.service.secrets.secret_resolver import secret_resolver_for
-from perdure.service.secrets.vault_client import VaultClient
 
 from perdure import Definition, step
 from perdure.async_client import AsyncClient
@@ -23,6 +20,9 @@ from perdure.core.errors import WorkflowError
 from perdure.definitions.kinds.deployment import Allowed, Deployment
 from perdure.runtime.engine import Engine
 from perdure.runtime.worker import Worker
+from perdure.service.secrets import vault_client
+from perdure.service.secrets.secret_resolver import secret_resolver_for
+from perdure.service.secrets.vault_client import VaultClient
 from perdure.stores.encryption import new_key
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import World

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from perdure.service.secrets import vault_client
-from perdure.service.secrets.secret_resolver import CACHE_S, SecretResolver, secret_resolver_for
-from perdure.service.secrets.vault_client import VaultClient
 
 from perdure.core.errors import SealedSecret
 from perdure.runtime.call_secrets import TenantSecrets
+from perdure.service.secrets import vault_client
+from perdure.service.secrets.secret_resolver import CACHE_S, SecretResolver, secret_resolver_for
+from perdure.service.secrets.vault_client import VaultClient
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.memory import MemoryStore

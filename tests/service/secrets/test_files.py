@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from perdure.service.secrets.secret_sources import SecretFiles, parse_env_lines
 
 from perdure.core.errors import BadValue
+from perdure.service.secrets.secret_sources import SecretFiles, parse_env_lines
 
 PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from perdure.service.secrets import vault_client
-from perdure.service.secrets.vault_client import VALUE_BYTES_MAX, RotationResult, VaultClient
 
 from perdure.core.errors import BadValue, SealedSecret
+from perdure.service.secrets import vault_client
+from perdure.service.secrets.vault_client import VALUE_BYTES_MAX, RotationResult, VaultClient
 from perdure.stores.encryption import Encrypted, new_key, parse_keys
 from perdure.stores.secret_vault import MemoryVault
 from perdure.stores.sqlite.store import SqliteStore

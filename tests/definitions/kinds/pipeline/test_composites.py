@@ -15,7 +15,7 @@ from perdure.core.paths import Key
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.definitions.kinds.pipeline import PipelineFailed
 from perdure.definitions.kinds.pipeline.composites import Composite, composite_tool, get_composite, run_composite, search_composites
-from perdure.runtime.local_engine import open_store
+from perdure.stores.configured_store import open_store
 from perdure.testing import World
 from perdure.testing.immediate_calls import run_immediately
 

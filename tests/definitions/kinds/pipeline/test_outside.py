@@ -15,8 +15,8 @@ from perdure.definitions.kinds.deployment import Allowed, Deployment
 from perdure.definitions.kinds.pipeline import OperationFailed, PipelineFailed, run
 from perdure.definitions.kinds.pipeline.composites import search_composites
 from perdure.definitions.kinds.pipeline.pipeline_limits import DEFAULT_LIMITS, PipelineLimits
-from perdure.runtime.local_engine import open_store
 from perdure.runtime.step_resources import OpenResources
+from perdure.stores.configured_store import open_store
 from perdure.stores.memory import MemoryStore
 from tests.definitions.kinds.pipeline.tables import piped, refused
 

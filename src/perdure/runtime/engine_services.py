@@ -1,0 +1,65 @@
+"""What the decision loop and the calls in flight need of the engine that runs them.
+
+The engine imports both. They name this protocol in place of the engine, so that neither imports it back.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Executor
+from contextvars import Context
+from typing import Any, Protocol
+
+from perdure.core.decision import DecisionContext
+from perdure.core.messages import ExecutionMessage
+from perdure.core.paths import Key
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.call_secrets import SecretSource
+from perdure.runtime.resident_executions import ResidentExecution
+from perdure.runtime.step_runner import StepRunner
+from perdure.runtime.store_clock import StoreClock
+from perdure.runtime.workflow_programs import Workflow
+from perdure.stores.protocol import Store
+
+
+class EngineServices(Protocol):
+    """The store, the clock and the registrations of an engine, and the ways back into it. `Engine` documents each."""
+
+    store: Store
+    clock: StoreClock
+    host: DecisionContext
+    payloads: BlobCache
+    workflows: Mapping[str, Workflow]
+    releases: dict[tuple[str, str], GraphWorkflow]
+    secrets: SecretSource | None
+    variables: Context
+    threads: Executor | None
+    perform: StepRunner
+    settled_messages: set[tuple[Key, int]]
+    stopping: bool
+
+    @property
+    def holder(self) -> str:
+        """The name under which the engine holds executions at present."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the store that the engine works in."""
+        ...
+
+    def held_since(self, since_s: float) -> bool:
+        """Whether the lease of the engine has surely held since then."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run `work` as a task that ends with the engine."""
+        ...
+
+    def deliver(self, resident: ResidentExecution, message: ExecutionMessage) -> None:
+        """Take a message in hand that does not come from the store, and have the execution advanced."""
+        ...
+
+    async def go_on(self, resident: ResidentExecution) -> None:
+        """Advance an execution with the messages in hand, unless that is being done."""
+        ...

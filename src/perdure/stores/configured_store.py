@@ -1,0 +1,111 @@
+"""Opens the store that a URL, or else the environment, names, with the codec that the environment configures."""
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from perdure.core.errors import BadValue
+from perdure.stores.encoded_store import EncodedStore
+from perdure.stores.encryption import Encrypted, parse_keys
+from perdure.stores.memory import MemoryStore
+from perdure.stores.payload_codec import Compressed, PayloadCodec
+from perdure.stores.protocol import ReadOnlyStore, Store
+from perdure.stores.sqlite.read_only_store import ReadOnlySqliteStore
+from perdure.stores.sqlite.store import SqliteStore
+
+DEFAULT_URL = "sqlite:///.perdure/perdure.db"
+
+EXPERIMENTAL_SCHEMES = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis", "rediss": "Redis", "valkey": "Valkey", "valkeys": "Valkey"}
+"""The schemes of stores that can't be opened by a URL yet: their tables carry no version number, so a later Perdure could not tell what they hold."""
+
+
+def open_store(url: str | None = None, codec: PayloadCodec | None = None) -> Store:
+    """Open the store of a URL: ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``memory:``; by default `PERDURE_DB`, else a file in ``.perdure``.
+
+    The store encodes its payloads with `codec`, or else with what `configured_codec` finds in the environment.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has, or the environment configures an unknown codec.
+        StoreError: the file can't be opened.
+    """
+    codec = configured_codec(codec)
+    store = _store_of_url(configured_url(url))
+    return store if codec is None else EncodedStore(store, codec)
+
+
+def _store_of_url(url: str) -> Store:
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        return MemoryStore()
+    if file := database_file(url):
+        return SqliteStore(file)
+    shown = url.replace(f":{parts.password}@", ":***@") if parts.password else url
+    if experimental := EXPERIMENTAL_SCHEMES.get(parts.scheme.partition("+")[0]):
+        expected = (
+            f"a URL that can be opened yet: the store for {experimental} is experimental. Use sqlite:///path/to/file.db, which processes of one machine share"
+        )
+        raise BadValue("database URL", shown, expected)
+    raise BadValue("database URL", shown, "sqlite:///path/to/file.db or memory:")
+
+
+def configured_codec(codec: PayloadCodec | None = None) -> PayloadCodec | None:
+    """The given codec, or else the one that the environment configures; None if payloads are stored as they are.
+
+    `PERDURE_KEYS` lists keys as ``id:key,id:key``; the first encrypts, all decrypt. With `PERDURE_KEYS_REQUIRED` set to 1, payloads that are not
+    encrypted are refused. `PERDURE_COMPRESS` is 1 for zlib, or names a method.
+
+    Raises:
+        BadValue: a variable has an unknown value, or needs a package that is not installed.
+    """
+    if codec is not None:
+        return codec
+    method, keys, required = (os.environ.get(name, "") for name in ("PERDURE_COMPRESS", "PERDURE_KEYS", "PERDURE_KEYS_REQUIRED"))
+    if required not in ("", "0", "1"):
+        raise BadValue("PERDURE_KEYS_REQUIRED", required, "0 or 1")
+    match method:
+        case "" | "0":
+            compressed = None
+        case "1" | "zlib":
+            compressed = Compressed()
+        case "zstd":
+            compressed = Compressed(method="zstd")
+        case _:
+            raise BadValue("PERDURE_COMPRESS", method, "0, 1, zlib or zstd")
+    if keys.strip():
+        return Encrypted(parse_keys(keys), compressed, required=required == "1")
+    if required == "1":
+        raise BadValue("PERDURE_KEYS", "", "there, as PERDURE_KEYS_REQUIRED wants; perdure db key new makes a key")
+    return compressed
+
+
+def open_read_only_store(url: str | None = None) -> ReadOnlyStore:
+    """Open the store of a URL for reading only, as `open_store` does for writing. A missing file is not created.
+
+    Raises:
+        BadValue: the URL names no store that this Perdure has.
+        StoreError: the file can't be read.
+    """
+    file = database_file(configured_url(url))
+    if file is None:
+        return open_store(url)
+    codec = configured_codec()
+    return ReadOnlySqliteStore(file) if codec is None else EncodedStore(ReadOnlySqliteStore(file), codec)  # type: ignore[arg-type]  # it is only read, and reading is all that this asks for
+
+
+def configured_url(url: str | None = None) -> str:
+    """The given URL, or else `PERDURE_DB`, or else a file in ``.perdure``. It may contain a password."""
+    return url or os.environ.get("PERDURE_DB") or DEFAULT_URL
+
+
+def database_file(url: str) -> Path | None:
+    """The database file that a URL names; None if it names none.
+
+    Raises:
+        BadValue: the URL uses SQLite's name for a database in memory, which would be a file here.
+    """
+    parts = urlsplit(url)
+    file = unquote(parts.path[1:])
+    if file.rpartition("/")[2] == ":memory:":
+        raise BadValue("database URL", url, "a file's name; a store in memory is memory:, without sqlite")
+    named = url[:10].lower() == "sqlite:///" and file and "\0" not in file and not parts.query and not parts.fragment
+    return Path(file).absolute() if named else None
