@@ -388,7 +388,13 @@ def test_the_description_has_the_limits_that_there_are() -> None:
     lease = schemas["Lease"]["properties"]
     assert lease["limit"]["maximum"] == TASKS_PER_REQUEST_MAX and lease["wait_s"]["maximum"] == TASK_WAIT_MAX_S
     assert (lease["lease_s"]["maximum"], lease["lease_s"]["default"]) == (TASK_LEASE_MAX_S, TASK_LEASE_S)
-    described = {"Lease": LeaseBody, "Heartbeat": HeartbeatBody, "Complete": CompleteBody, "Fail": FailBody, "Task": LeasedTask}
+    described: dict[str, type[msgspec.Struct]] = {
+        "Lease": LeaseBody,
+        "Heartbeat": HeartbeatBody,
+        "Complete": CompleteBody,
+        "Fail": FailBody,
+        "Task": LeasedTask,
+    }
     for name, kind in described.items():
         fields = [field.name for field in msgspec.structs.fields(kind)]
         assert sorted(schemas[name]["properties"]) == sorted(fields)
