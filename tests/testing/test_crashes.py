@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from perdure import Context, Retry, step, workflow
-from tests.corpus.workflows import CASES, broken
+from tests.corpus.workflows import CANONICAL, broken
 from tests.proof.crash_search import CrashPoint, Play, Report, Stage, crash_at_every_write, crashed
 from tests.proof.disks import Disk, MemoryDisk, SqliteDisk
 
@@ -17,7 +17,10 @@ Disks = Callable[[], Disk]
 
 
 class Repairing(Stage):
-    """A stage on which the world can be repaired."""
+    """A stage on which the world can be repaired. It records nothing."""
+
+    async def halfway(self) -> None:
+        pass
 
     def repair(self) -> None:
         broken["yes"] = False
@@ -32,7 +35,7 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
 
 def play(name: str, always_suspend: bool = False) -> Play:
     """A canonical workflow, and what happens to it."""
-    return Play(CASES[name].workflows, lambda stage: CASES[name].play(Repairing(stage.world)), SHOWN.get(name, lambda result: result), always_suspend)
+    return Play(CANONICAL[name].workflows, lambda stage: CANONICAL[name].play(Repairing(stage.world)), SHOWN.get(name, lambda result: result), always_suspend)
 
 
 def on_files(directory: Path) -> Disks:
@@ -74,32 +77,32 @@ LONG, LONG_AGAIN_WRITES = ("looped", "nested"), 12
 
 
 @pytest.mark.parametrize("thorough", [pytest.param(False, id="some"), pytest.param(True, id="all", marks=pytest.mark.prove)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CANONICAL)
 def test_killed_at_a_write_and_again_in_the_recovery_a_workflow_ends_as_if_undisturbed(name: str, thorough: bool) -> None:
     budget = BUDGETS.get(name, SMALL) if thorough else SAMPLE
     report = good(crash_at_every_write(play(name), MemoryDisk, once_max=budget.once, again_max=budget.again))
     assert report.worlds >= report.moments or budget.once is not None
 
 
-@pytest.mark.parametrize("name", [name if name in IN_A_FILE else pytest.param(name, marks=pytest.mark.prove) for name in CASES])
+@pytest.mark.parametrize("name", [name if name in IN_A_FILE else pytest.param(name, marks=pytest.mark.prove) for name in CANONICAL])
 def test_killed_at_a_write_and_again_in_the_recovery_a_workflow_in_a_file_ends_as_if_undisturbed(name: str, tmp_path: Path) -> None:
     good(crash_at_every_write(play(name), on_files(tmp_path), once_max=ON_FILES.once, again_max=ON_FILES.again))
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CANONICAL)
 def test_killed_at_every_write_and_again_at_those_of_the_recovery_a_workflow_ends_as_if_undisturbed(name: str) -> None:
     good(crash_at_every_write(play(name), MemoryDisk, again_writes=LONG_AGAIN_WRITES if name in LONG else None))
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CANONICAL)
 def test_killed_at_every_write_a_workflow_that_leaves_memory_at_every_commit_ends_as_if_undisturbed(name: str) -> None:
     good(crash_at_every_write(play(name, always_suspend=True), MemoryDisk, again_max=300))
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CANONICAL)
 def test_killed_at_every_write_a_workflow_in_a_file_ends_as_if_undisturbed(name: str, tmp_path: Path) -> None:
     good(crash_at_every_write(play(name), on_files(tmp_path), again_max=300))
 
