@@ -22,6 +22,7 @@ from perdure.core.program import DropCommand, FinishCommand, OpenCommand, Progra
 from perdure.core.replay import blobs_read, events_fed, fold_events, replay_program
 from perdure.core.traversal import rewrite_parts
 from perdure.definitions.format import definition_reader, model, validator
+from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.format.document_parser import parse_document
 from perdure.definitions.format.shapes import EitherShape, FieldsShape, ListShape, MapShape, Shape, StepsShape, matching_option
 from perdure.definitions.graph.instance import GraphProgram
@@ -160,7 +161,7 @@ def test_executions_at_their_end_and_in_flight_have_pinned_every_verb_and_dialec
     pinned = documents(lambda status: (status in make.ENDED) == is_over)
     stand = {name for one in pinned.values() for name in used(model.DOCUMENT, one)}
     assert {f"a step.{verb.name}" for verb in model.VERBS} <= stand
-    assert {one.get("dialect", "") for one in pinned.values()} == {"", *model.DIALECTS}
+    assert {one.get("dialect", "") for one in pinned.values()} == set(RULES)
     assert {one.get("order", "refs") for one in pinned.values()} == {"refs", "listed", "ports"}
 
 

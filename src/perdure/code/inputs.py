@@ -37,6 +37,7 @@ def encoded(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _expect_fitting(workflow: GraphWorkflow, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str) -> None:
+    from perdure.definitions.format.dialect_rules import RULES
     from perdure.definitions.graph.definition_input import input_problems  # here, so that who has no definitions loads nothing of them
     from perdure.definitions.graph.plan import plan_of_definition
 
@@ -44,7 +45,7 @@ def _expect_fitting(workflow: GraphWorkflow, args: Sequence[Any], kwargs: Mappin
     release = workflow.release
     assert release is not None
     ir = plan_of_definition(release.sha256, {release.sha256: release.raw}).ir
-    if ir.input and not ir.dialect and (options := {one: kwargs[one] for one in kwargs if one in WITH_OPTIONS and one not in ir.input}):
+    if ir.input and RULES[ir.dialect].declared_names_only and (options := {one: kwargs[one] for one in kwargs if one in WITH_OPTIONS and one not in ir.input}):
         raise misplaced_options(workflow.name, verb, options, args, {name: value for name, value in kwargs.items() if name not in options})
     if found := input_problems(ir, given):
         raise BadValue(f"the input of {workflow.name}", given, f"what it takes: {'; '.join(found)}")

@@ -16,6 +16,7 @@ from perdure.core.paths import Key
 from perdure.core.replay import LoadBlob, fold_events
 from perdure.core.views import StepView
 from perdure.definitions.expr import template
+from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.format.verb_shapes import SOURCE_FIELDS
 from perdure.definitions.graph import execution_view
 from perdure.definitions.graph.execution_view import ExecutionView
@@ -113,7 +114,7 @@ def secrets_read_by(ir: IR, triggers: Any = ()) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     readers = [*((node.id, value) for node in ir.nodes for value in _node_values(node)), ("triggers", list(triggers or ()))]
     for who, value in readers:
-        for name in _secret_names(value, ir.dialect == "port_graph"):
+        for name in _secret_names(value, RULES[ir.dialect].expressions == "braces"):
             if who not in found.setdefault(name, []):
                 found[name].append(who)
     return found

@@ -17,7 +17,6 @@ SHOWN_MAX = 8
 GROUPS_MAX = 10
 EFFECTS = ("tool", "emit", "call", "task")
 ENDS = ("return", "fail")
-DIALECTS_BOUNDED_BY_HOPS = ("port_graph", "token_graph")
 
 
 def check_acyclic(draft: DefinitionDraft) -> None:
@@ -44,7 +43,7 @@ def check_joins(draft: DefinitionDraft) -> None:
         pointer, leads = f"{site.pointer}/join", f"{count} way{'' if count == 1 else 's'} lead{'s' if count == 1 else ''} to {site.id!r}"
         if isinstance(join, int) and not isinstance(join, bool) and join > count:
             draft.error("join_too_many", pointer, f"it waits for {join} ways, and {leads}; wait for {count} at most" if count else f"{leads}; leave join away")
-        elif count < 2 and (join == "any" or (isinstance(join, int) and join > 0)) and not draft.dialect:
+        elif count < 2 and (join == "any" or (isinstance(join, int) and join > 0)) and draft.dialect_rules.strict_order:
             draft.error("join_alone", pointer, f"it chooses among the ways that are waited for, and {leads}; leave join away")
 
 
@@ -69,7 +68,7 @@ def find_step_loops(draft: DefinitionDraft) -> GraphLoops:
 def entry_steps(draft: DefinitionDraft, graph: AdjacencyLists) -> list[int]:
     """The steps at which the definition's own list begins: those without an incoming edge, and the first of each cycle that no other step leads to."""
     members = draft.outline.lists[0].members
-    if draft.dialect == "port_graph":
+    if draft.dialect_rules.entry_is_first_step:
         return members[:1]
     groups = connected_components(graph)
     group_of = {node: number for number, group in enumerate(groups) for node in group}
@@ -122,7 +121,7 @@ def _check_bounds(draft: DefinitionDraft, graph: AdjacencyLists, found: GraphLoo
         if number in draft.turns or number in draft.endless:
             bounded.add(target)
     for head, source in back.items():
-        if head not in bounded and draft.dialect not in DIALECTS_BOUNDED_BY_HOPS and draft.outline.sites[head].verb != "loop":
+        if head not in bounded and not draft.dialect_rules.cycles_bounded_by_hops and draft.outline.sites[head].verb != "loop":
             cycle = readable_path(draft, [*shortest_path(graph, head, source), head] if head != source else [head, head])
             text = f"{cycle} is a cycle with no bound; add max to the way from {draft.name(source)!r} back to {draft.name(head)!r}, or endless: true"
             draft.error("unbounded_cycle", draft.outline.sites[source].pointer, text)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from perdure.definitions.expr.template import Expressions
 from perdure.definitions.format.definition_findings import DefinitionFinding, closest_name, error_finding, readable_location, warning_finding
+from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.format.step_routes import StepRoutes
 from perdure.definitions.format.step_tree import StepOutline
 from perdure.definitions.graph.ir import RoutingRule
@@ -18,9 +18,8 @@ class DefinitionDraft:
 
     def __init__(self, canonical: Mapping[str, Any]) -> None:
         self.canonical = canonical
-        self.dialect = str(canonical.get("dialect") or "")
-        self.braces = self.dialect == "port_graph"
-        self.expressions: Expressions = "braces" if self.braces else "none" if self.dialect else "cel"
+        self.dialect_rules = RULES[str(canonical.get("dialect") or "")]
+        self.expressions = self.dialect_rules.expressions
         self.outline = StepOutline(canonical)
         self.found: list[DefinitionFinding] = []
         self.edges: list[tuple[int, int, str]] = []

@@ -27,6 +27,7 @@ from perdure.definitions.expr.template import is_expression
 from perdure.definitions.format import model
 from perdure.definitions.format.canonical_form import canonical_document, canonical_value, normalized_copy
 from perdure.definitions.format.definition_findings import closest_name, error_finding, joined_pointer, pointer_parts, value_at_pointer
+from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.document_parser import VALUES_MAX, plain_data_finding
 from perdure.definitions.format.model import ID_PATTERN
 from perdure.definitions.format.shape_check import ExpressionSite, ShapeCheck
@@ -49,10 +50,11 @@ _JSON_PATH_STEP = re.compile(rf"""\$(?:\.{_ID_GROUP}|\[(?:"([^"\\]*)"|'([^'\\]*)
 def with_renamed_steps(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """A copy of a document in which nothing is wrong, where the steps that `names` lists are called otherwise, by everybody."""
     found: dict[str, Any] = normalized_copy(document)
+    has_cel = document_rules(found).expressions == "cel"
     fit = ShapeCheck(found)
     fit.walk()
     for expression in fit.expressions:
-        _replace_at(found, expression.pointer, _renamed_expression(expression, names, "dialect" not in found))
+        _replace_at(found, expression.pointer, _renamed_expression(expression, names, has_cel))
     for one in placed_steps(found):
         if one.id in names:
             one.step["id"] = names[one.id]
@@ -68,16 +70,16 @@ def _replace_at(document: Any, pointer: str, value: Any) -> None:
         holder[last] = value
 
 
-def _renamed_expression(expression: ExpressionSite, names: Mapping[str, str], native: bool) -> Any:
+def _renamed_expression(expression: ExpressionSite, names: Mapping[str, str], has_cel: bool) -> Any:
     match expression.shape:
         case SchemaShape():
             return expression.value
         case IdShape():
             return names.get(expression.value, expression.value)
         case ConditionShape():
-            return _renamed_condition(expression.value, names, "self" not in expression.shape.roots, native)
-    has_cel = native and not (isinstance(expression.shape, ValueShape) and not expression.shape.expressions)
-    return _renamed_template(expression.value, names, has_cel)
+            return _renamed_condition(expression.value, names, "self" not in expression.shape.roots, has_cel)
+    may_have_cel = has_cel and not (isinstance(expression.shape, ValueShape) and not expression.shape.expressions)
+    return _renamed_template(expression.value, names, may_have_cel)
 
 
 def _renamed_template(value: Any, names: Mapping[str, str], has_cel: bool) -> Any:
@@ -105,20 +107,20 @@ def _renamed_text(text: str, names: Mapping[str, str]) -> str:
     return _KEYED.sub(keyed, _STEP_REFERENCE.sub(reference, text))
 
 
-def _renamed_condition(value: Any, names: Mapping[str, str], steps: bool, native: bool) -> Any:
+def _renamed_condition(value: Any, names: Mapping[str, str], steps: bool, has_cel: bool) -> Any:
     match value:
         case str():
             return _renamed_text(value, names)
         case {"ref": str(ref)}:
-            rest = {name: _renamed_template(item, names, native) if name != "matches" else item for name, item in value.items()}
+            rest = {name: _renamed_template(item, names, has_cel) if name != "matches" else item for name, item in value.items()}
             return rest | {"ref": _renamed_json_path(ref, names) if ref.startswith("$") and steps else _renamed_text(ref, names)}
         case {"expr": str(text)}:
             renamed = _renamed_cel(text, names)
             return value if renamed == text else {"expr": renamed}
         case {"all": list(inner)} | {"any": list(inner)}:
-            return {next(iter(value)): [_renamed_condition(one, names, steps, native) for one in inner]}
+            return {next(iter(value)): [_renamed_condition(one, names, steps, has_cel) for one in inner]}
         case {"not": inner}:
-            return {"not": _renamed_condition(inner, names, steps, native)}
+            return {"not": _renamed_condition(inner, names, steps, has_cel)}
     return value
 
 

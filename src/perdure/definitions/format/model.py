@@ -10,6 +10,7 @@ from functools import cache
 import msgspec
 
 from perdure.definitions.expr import references
+from perdure.definitions.format.dialect_rules import DIALECTS
 from perdure.definitions.format.shapes import (
     ChoiceShape,
     ConditionShape,
@@ -41,7 +42,6 @@ IN_REPEAT = ("index", "loop", "state", "last_turn")
 AFTER_TURN = ("self", "index", "loop", "state", "last_turn")
 EVERYWHERE = ("input", "vars", "execution", "trigger", "last", "steps")
 
-DIALECTS = ("ref_dag", "nested_steps", "port_graph", "token_graph")
 DEFAULT_VERSION = "1.0.0"
 ID_PATTERN = r"[^\W\d][\w-]*"
 NAME_PATTERN = r"[^@/:\s\x00-\x1f](?:[^@/:\x00-\x1f]*[^@/:\s\x00-\x1f])?"

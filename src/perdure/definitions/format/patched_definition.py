@@ -22,6 +22,7 @@ from perdure.definitions.format import model
 from perdure.definitions.format.canonical_form import canonical_document, canonical_value, normalized_copy
 from perdure.definitions.format.definition_edits import apply_json_patch, apply_operations, patch_document
 from perdure.definitions.format.definition_findings import DefinitionFinding, error_finding, joined_pointer
+from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.step_tree import placed_steps
 from perdure.definitions.format.validator import definition_findings
 from perdure.dialects.token_graph import document_reader
@@ -97,7 +98,7 @@ def _is_of_view(operation: Document) -> bool:
 def _viewed(definition: Document, operations: list[Document]) -> Document:
     """What JSON Patch on its nodes and edges makes of a definition."""
     whole = canonical_document(definition)
-    own = document_reader.from_definition(whole).document if whole.get("dialect") == "token_graph" else None
+    own = document_reader.from_definition(whole).document if document_rules(whole).patched_as_nodes else None
     if own is None:
         return _of_steps(whole, operations)
     after = patch_document(own, operations)

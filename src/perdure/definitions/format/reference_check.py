@@ -21,6 +21,7 @@ from perdure.definitions.format.definition_findings import (
     value_at_pointer,
     warning_finding,
 )
+from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.shape_check import ExpressionSite, short_value
 from perdure.definitions.format.shapes import ConditionShape, IdShape, SchemaShape, TextShape, ValueShape, is_template
 from perdure.definitions.format.step_routes import names_by_step
@@ -46,9 +47,7 @@ class ReferenceCheck:
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
         self._order = document.get("order", "refs")
-        self._native = "dialect" not in document
-        self._braces = document.get("dialect") == "port_graph"
-        self._expressions: Expressions = "cel" if self._native else "braces" if self._braces else "none"
+        self._rules = document_rules(document)
         self._steps = {one.pointer: one for one in placed_steps(document)}
         self._ids: dict[str, PlacedStep] = {}
         for one in self._steps.values():
@@ -77,7 +76,7 @@ class ReferenceCheck:
             yield from self._schema(value, pointer)
         else:
             try:
-                reads = expression_reads(expression, self._expressions)
+                reads = expression_reads(expression, self._rules.expressions)
             except BadExpression as bad:
                 spot = pointer + bad.where
                 yield error_finding("bad_expression", spot, f"{readable_location(self.document, spot)}: {bad.what}; {bad.hint}")
@@ -98,7 +97,7 @@ class ReferenceCheck:
         command = said if isinstance(said, dict) else {"command": said}
         where = readable_location(self.document, step_pointer_of(expression.pointer) or expression.pointer)
         why = f"the exit code of {step.id!r} is always 0 here, since a command that ends with another one fails its step; write check: false in its bash"
-        fix = ({"op": "replace", "path": joined_pointer(step.pointer, "bash"), "value": {**command, "check": False}},) if self._native else ()
+        fix = ({"op": "replace", "path": joined_pointer(step.pointer, "bash"), "value": {**command, "check": False}},) if self._rules.source_is_native else ()
         yield warning_finding("always_zero", expression.pointer + read.where, f"{where}: {why}", fix=fix)
 
     def _read(self, read: ExpressionRead, expression: ExpressionSite, seen: set[str]) -> Iterator[DefinitionFinding]:
@@ -111,13 +110,13 @@ class ReferenceCheck:
                     yield error_finding("secret_here", spot, f"{where}: '@secrets.{read.path[0]}' can't stand here; secrets stand only {only}")
             case "step" if read.step in seen:
                 pass
-            case "steps" if self._braces and read.step not in self._ids:
+            case "steps" if self._rules.unknown_steps_allowed and read.step not in self._ids:
                 pass
             case "step" | "steps":
                 yield from self._step_read(read, expression, seen)
             case root if root not in seen:
                 yield error_finding("root_not_here", spot, f"{where}: '@{root}' {_STANDS.get(root, 'is not known here')}")
-            case "input" | "vars" if self._native and read.path:
+            case "input" | "vars" if self._rules.declared_names_only and read.path:
                 known = self._vars if read.root == "vars" else self._inputs
                 if (known or read.root == "vars") and read.path[0] not in known:
                     yield self._unknown(
@@ -140,7 +139,7 @@ class ReferenceCheck:
             yield error_finding(
                 "not_yet", spot, f"{readable_location(self.document, spot)}: '@{read.step}' has no result when this is read, before the first step"
             )
-        elif reader is not None and self._native and self._order != "ports" and (why := self._why_not_yet(reader, target, expression)):
+        elif reader is not None and self._rules.strict_order and self._order != "ports" and (why := self._why_not_yet(reader, target, expression)):
             yield error_finding("not_yet", spot, f"{readable_location(self.document, reader.pointer)}: '@{read.step}' {why}")
 
     def _why_not_yet(self, reader: PlacedStep, target: PlacedStep, expression: ExpressionSite) -> str:
@@ -221,7 +220,7 @@ class ReferenceCheck:
             field = pointer_parts(pointer)[0]
             return {"trigger", "execution"} | (set() if field == "triggers" else {"input"}) | (set(model.EVERYWHERE) if field == "output" else set())
         seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
-        if not self._native:
+        if self._rules.roots_everywhere:
             seen |= model.ROOTS
         seen |= self._scopes.get((step.around[0][0] if step.around else step).id, frozenset())
         for holder, by in step.around:
@@ -243,8 +242,8 @@ class ReferenceCheck:
     def _in_bash(self, one: PlacedStep) -> Iterator[DefinitionFinding]:
         said = one.step.get("bash")
         command, pointer = (said.get("command"), "command") if isinstance(said, dict) else (said, "")
-        if self.document.get("dialect") == "nested_steps":
-            return  # in which references are written otherwise, and an @ is an @
+        if not self._rules.references_in_bash:
+            return
         if isinstance(command, str) and ("@{" in command or (is_template(command) and " " not in command)):
             why = 'values reach a shell through env, not through its text; write env: {NAME: "@input.name"} and "$NAME"'
             spot = joined_pointer(one.pointer, "bash", *filter(None, (pointer,)))

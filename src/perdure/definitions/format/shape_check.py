@@ -15,6 +15,7 @@ from perdure.core.errors import BadValue
 from perdure.definitions.expr.template import is_expression
 from perdure.definitions.format import model
 from perdure.definitions.format.definition_findings import DefinitionFinding, closest_name, error_finding, joined_pointer, readable_location
+from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.shapes import (
     ChoiceShape,
     ConditionShape,
@@ -58,8 +59,7 @@ class ShapeCheck:
         self.document = document
         self.findings: list[DefinitionFinding] = []
         self.expressions: list[ExpressionSite] = []
-        native = not (isinstance(document, dict) and "dialect" in document)
-        self._native = native
+        self._rules = document_rules(document)
         self._ports = isinstance(document, dict) and document.get("order") == "ports"
 
     def walk(self) -> None:
@@ -119,7 +119,7 @@ class ShapeCheck:
                 if not isinstance(value, dict):
                     self._expected(pointer, shape_description(shape), value)
                     return
-                if self._native and isinstance(shape.of, ValueShape) and shape.of.expressions and is_expression(value):
+                if self._rules.expressions == "cel" and isinstance(shape.of, ValueShape) and shape.of.expressions and is_expression(value):
                     hint = "write {NAME: {expr: …}}, or give another name to what is called expr"
                     self._tell("misplaced", pointer, f"{readable_location(self.document, pointer)}: an expression can't stand for all of its names; {hint}")
                 for name, item in value.items():
@@ -157,7 +157,7 @@ class ShapeCheck:
         is_id = shape.what == "an id"
         if not isinstance(value, str):
             self._expected(pointer, shape.what, value)
-        elif is_id and not self._native:
+        elif is_id and self._rules.free_step_ids:
             if not 0 < len(value) <= 256 or not value.isprintable():
                 self._tell("bad_id", pointer, f"{readable_location(self.document, pointer)}: {short_value(value)} is not an id: 1 to 256 printable characters")
         elif not re.fullmatch(model.ID_PATTERN, value) or len(value) > 256:
@@ -176,7 +176,7 @@ class ShapeCheck:
 
     def _duration(self, shape: DurationShape, value: Any, pointer: str) -> None:
         where = readable_location(self.document, pointer)
-        if is_template(value) or (is_expression(value) and self._native):
+        if is_template(value) or (is_expression(value) and self._rules.expressions == "cel"):
             if shape.template:
                 self.expressions.append(ExpressionSite(pointer, value, shape))
             else:

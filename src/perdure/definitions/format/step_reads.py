@@ -131,10 +131,6 @@ def _unreadable(problem: BadExpression, pointer: str) -> UnreadableExpression:
     return UnreadableExpression(f"{pointer}{problem.where}", f"{problem.what}; {problem.hint}")
 
 
-WITH_LOOPS = ("port_graph", "token_graph")
-"""The dialects in which items are also those of loops made by edges."""
-
-
 class NamesInScope:
     """The names that may be read: in the whole definition, and in each list of steps the items of what repeats it."""
 
@@ -185,15 +181,15 @@ def _check(draft: DefinitionDraft, known: NamesInScope, items: frozenset[str], r
     """Note a reference to what is no step, unless it means something else."""
     name = reading.name
     if reading.root == "steps":
-        if name and not draft.braces:
+        if name and not draft.dialect_rules.unknown_steps_allowed:
             meant = draft.suggestion(name, known.steps)
             draft.error("unknown_reference", reading.pointer, f"'@steps.{name}' is not a step{did_you_mean(meant, '@steps.')}", meant)
     elif reading.root == "item":
-        if "item" not in items and draft.dialect not in WITH_LOOPS:
+        if "item" not in items and not draft.dialect_rules.items_in_cycles:
             called = f"; what is repeated here calls its items {' and '.join(f'@{one}' for one in sorted(items))}" if items else ""
             draft.error("unknown_reference", reading.pointer, f"'@item' stands outside of any each{called}")
     elif reading.root != "step":
-        if not draft.braces:
+        if not draft.dialect_rules.unknown_steps_allowed:
             _check_declared(draft, known, reading)
     elif name not in ROOTS and name not in items:
         meant = draft.suggestion(name, {*known.steps, *ROOTS, *items})

@@ -18,6 +18,7 @@ from perdure.definitions.expr import jsonpath
 from perdure.definitions.format import compiler
 from perdure.definitions.format.canonical_form import canonical_document
 from perdure.definitions.format.definition_findings import DefinitionFinding, closest_name, error_finding, joined_pointer, pointer_parts, readable_location
+from perdure.definitions.format.dialect_rules import document_rules
 from perdure.definitions.format.document_parser import TextPosition, plain_data_finding
 from perdure.definitions.format.reference_check import ReferenceCheck
 from perdure.definitions.format.shape_check import FINDINGS_MAX, ShapeCheck
@@ -86,7 +87,8 @@ def trigger_findings(document: Mapping[str, Any]) -> Iterator[DefinitionFinding]
 def _unknown_inputs(document: Mapping[str, Any], given: Mapping[str, Any], pointer: str) -> Iterator[DefinitionFinding]:
     """The names of what is given that are no inputs of the document, if it says what its inputs are."""
     declared, variables = document.get("input"), document.get("vars")
-    inputs = [*declared, *(variables if isinstance(variables, dict) else ())] if isinstance(declared, dict) and "dialect" not in document else []
+    is_checked = document_rules(document).declared_names_only
+    inputs = [*declared, *(variables if isinstance(variables, dict) else ())] if is_checked and isinstance(declared, dict) else []
     for name in given if inputs else ():
         if name not in inputs:
             meant = closest_name(name, inputs)

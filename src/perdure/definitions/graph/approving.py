@@ -14,9 +14,6 @@ from perdure.core.paths import Path, idempotency_key
 from perdure.definitions.graph.doing import VerbRun
 from perdure.definitions.graph.node_scope import NodeOutcome, Output, full_schema, schema_problem
 
-MERGING_DIALECT = "token_graph"
-"""The dialect in which a decision is merged into the payload that the step was given."""
-
 if TYPE_CHECKING:
     from perdure.definitions.graph.instance import GraphProgram
 
@@ -42,7 +39,7 @@ def _open_approval(run: "GraphProgram", doing: VerbRun, path: Path, times: int, 
         if decision.approved and not decision.expired and (why := _form_problem(run, doing, again, decision.value)):
             _open_approval(run, doing, again, times + 1, why)
             return
-        told = merged_decision(verdict.details, decision) if run.dialect == MERGING_DIALECT else _decision_record(decision)
+        told = merged_decision(verdict.details, decision) if run.dialect_rules.decision_merged_into_payload else _decision_record(decision)
         doing.then(NodeOutcome(_port_of_verdict(doing, verdict), Output.of(told, "the decision")))
 
     op = run.log.attempted(path, made)
@@ -122,7 +119,7 @@ def _approval_request_of_node(run: "GraphProgram", doing: VerbRun, refused: str)
             doing.node.timeout_s if timeout_s is None else timeout_s,
             said.get("on_timeout", "fail"),
             refused=refused,
-            returns_details=run.dialect == MERGING_DIALECT,
+            returns_details=run.dialect_rules.decision_merged_into_payload,
         )
     except (TypeError, ValueError) as error:
         raise run.failure(f"{doing.node.id} asks for something that can't be asked: {error}") from error

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from perdure.definitions.expr.plain_values import shortened
+from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.graph.ir import IR
 from perdure.definitions.graph.node_scope import schema_problem
 
@@ -29,7 +30,8 @@ def completed_input_problems(ir: IR, given: Mapping[str, Any]) -> Iterator[str]:
 
 def input_problems(ir: IR, given: Mapping[str, Any]) -> list[str]:
     """Why an input can't start a definition: what `wrong` finds, and names that a definition which declares its inputs does not know."""
-    unknown = [] if ir.dialect or not ir.input else [_unknown_inputs(one, list(ir.input)) for one in given if one not in ir.input]
+    is_checked = bool(ir.input) and RULES[ir.dialect].declared_names_only
+    unknown = [_unknown_inputs(one, list(ir.input)) for one in given if is_checked and one not in ir.input]
     return [*unknown, *completed_input_problems(ir, with_defaults(ir, given))]
 
 

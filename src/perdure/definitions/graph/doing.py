@@ -74,7 +74,7 @@ class EachRun:
 
     def _items(self) -> KeepOperation | None:
         found = self.run.evaluated(self.each.items, self.doing.names)
-        if found is None and self.run.dialect in ("ref_dag", "port_graph"):
+        if found is None and self.run.dialect_rules.each_over_null_is_empty:
             found = []
         if not isinstance(found, list):
             raise self.run.failure(f"each over {_short_text(found)}, which is no list")

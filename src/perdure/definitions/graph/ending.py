@@ -179,7 +179,7 @@ class ExecutionEnd:
         run, settled = self.run, undo_subject(self.run.execution.settled, path)
         node = self._node(path)
         if node is not None and node.undo is not None:
-            return node.undo.on_error == "continue" or (not node.undo.on_error and run.plan.ir.dialect == "token_graph")
+            return node.undo.on_error == "continue" or (not node.undo.on_error and run.dialect_rules.failed_undo_continues)
         tool = run.workflow.tool(settled.op.target) if isinstance(settled.op, CallOperation) else None
         return tool is not None and bool(tool.handlers) and tool.handlers[0].on_error == "continue"
 

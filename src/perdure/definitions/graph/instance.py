@@ -18,6 +18,7 @@ from perdure.core.program import ProgramCommand
 from perdure.definitions.expr import condition, secret_marks, template
 from perdure.definitions.expr.condition import CompiledCondition
 from perdure.definitions.expr.template import Expressions, Template
+from perdure.definitions.format.dialect_rules import RULES, DialectRules
 from perdure.definitions.graph import doing, guarding, patching
 from perdure.definitions.graph.bodies import BlockRun
 from perdure.definitions.graph.doing import VerbRun
@@ -110,9 +111,9 @@ class GraphProgram:
         return required_capabilities(self.workflow, self.plan.ir) if self.is_begun else None
 
     @property
-    def dialect(self) -> str:
-        """The dialect in which its definition was written."""
-        return self.plan.ir.dialect
+    def dialect_rules(self) -> DialectRules:
+        """The rules of the dialect in which its definition was written."""
+        return RULES[self.plan.ir.dialect]
 
     @property
     def keeps_archives(self) -> bool:
@@ -381,7 +382,7 @@ class GraphProgram:
     @property
     def expressions(self) -> Expressions:
         """Which expressions values of the definition may have in them."""
-        return "braces" if self.plan.ir.dialect == "port_graph" else "none" if self.plan.ir.dialect else "cel"
+        return self.dialect_rules.expressions
 
     def evaluated(self, value: Any, names: NodeScope, may_have_secrets: bool = False, is_of_kind: bool = False) -> Any:
         """What a value template comes to, with what stands for secrets in their places if it may have them; see `template`.
@@ -420,12 +421,7 @@ class GraphProgram:
 
     def missing(self, *, in_condition: bool) -> Any:
         """What a missing value comes to in the dialect of the definition."""
-        match self.plan.ir.dialect:
-            case "ref_dag" | "nested_steps" | "port_graph":
-                return "null"
-            case "token_graph":
-                return "false" if in_condition else "null"
-        return "error"
+        return self.dialect_rules.missing_in_condition if in_condition else self.dialect_rules.missing_in_value
 
     def failure(self, why: str, type: str = "BadValue") -> NodeFailure:
         """An error of a definition's own making."""

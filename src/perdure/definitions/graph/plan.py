@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from perdure.definitions.format.compiler import compile_definition
+from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.graph.ir import AFTER, ALWAYS, IR, NOT_AFTER, NOT_ALWAYS, GraphEdge, GraphNode
 
 
@@ -85,7 +86,7 @@ class GraphPlan:
 
     def is_endless(self, cycle: int) -> bool:
         """Whether a cycle is meant to turn without end. One without a bound of its own may also be bounded by the hops of its dialect."""
-        return not self.regions[cycle].max and self.ir.dialect not in ("port_graph", "token_graph")
+        return not self.regions[cycle].max and not RULES[self.ir.dialect].cycles_bounded_by_hops
 
     def ids_in(self, region: int) -> tuple[str, ...]:
         """The ids of all nodes in a region, and in those inside of it."""

@@ -32,7 +32,7 @@ class Router:
         self.run.note_settled(firing, how)
         if isinstance(how, Failure):
             self._failed(firing, how)
-        elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect not in ("port_graph", "token_graph"):
+        elif how.port == "rejected" and not self.run.plan.has_port(place, "rejected") and self.run.dialect_rules.rejection_fails:
             self._rejected(firing, how)
         elif how.port == "timeout" and not self.run.plan.has_port(place, "timeout"):
             self._failed(firing, Failure("timeout", 1, ErrorInfo("Timeout", f"{place.node.id} has waited in vain")))

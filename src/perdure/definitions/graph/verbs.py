@@ -331,7 +331,7 @@ def race(run: "GraphProgram", doing: VerbRun) -> None:
 def return_(run: "GraphProgram", doing: VerbRun) -> None:
     """The end of the execution, with a result: what stands in `with`, if all that is said is true."""
     config = doing.node.config
-    is_given = config is True and (doing.node.input is not None or run.dialect == "ref_dag")
+    is_given = config is True and (doing.node.input is not None or run.dialect_rules.return_true_takes_input)
     template = doing.node.input if is_given else config
     kept = run.log.attempted(doing.path, lambda: KeepOperation(values.encode(run.evaluated(template, doing.names), "the result")))
     if isinstance(kept, KeepOperation):
