@@ -288,7 +288,7 @@ class CodeProgram:
                 for memory in (self._waiting, self._unstarted, self.steps, self.branches):
                     memory.clear()
                 self._begin()
-            case e.CancellingEvent() if self._root is not None:
+            case e.CancellingEvent() if self._root is not None and self._undoing is None:
                 self._root.cancel()
             case e.StoppedEvent() if self._root is not None and not self._finished and self._undoing is None:
                 self._stop(self._root)

@@ -126,6 +126,11 @@ class Execution:
     # what it says of itself
 
     @property
+    def is_unwinding(self) -> bool:
+        """Whether it is being cancelled, or undoes what it has done: it does not begin anything else, and is not cancelled once more."""
+        return self.cancelling is not None or self.undoing
+
+    @property
     def status(self) -> ExecutionStatus:
         """Where it is in its life."""
         if self.ended is not None:

@@ -369,14 +369,13 @@ class Engine:
                         self._residents.drop(resident)
                 except StoreEpochChanged as new:
                     await self._enter(new.epoch)
-                except Exception as defect:
-                    if resident.defect or not resident.exists:
-                        self._fail_waiters(resident, defect)
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
                         raise
-                    if not isinstance(defect, ProgrammingError):
-                        logger.error("%s can't go on and is parked; this is a defect of Perdure", resident.key, exc_info=defect)
-                    resident.defect = shorten_text(exception_text(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
-                    resident.forget()
+                    self._note_defect(resident, error)  # nothing has cancelled this task: it came out of the program, and would again
+                except Exception as defect:
+                    self._note_defect(resident, defect)
         except asyncio.CancelledError:
             if not self._closed:  # by code of a step that knows the task in which it ran: another goes on
                 resident.forget()
@@ -388,6 +387,16 @@ class Engine:
             self._settle_down(resident)
         else:
             resident.abandon()  # it was, while it was being read or written, and must not come back to life
+
+    def _note_defect(self, resident: ResidentExecution, defect: BaseException) -> None:
+        """Has an execution parked that can't be advanced, in its next decision; raises the defect if that is not possible either."""
+        if resident.defect or not resident.exists:
+            self._fail_waiters(resident, defect)
+            raise defect
+        if not isinstance(defect, ProgrammingError):
+            logger.error("%s can't go on and is parked; this is a defect of Perdure", resident.key, exc_info=defect)
+        resident.defect = shorten_text(exception_text(defect), limits.ERROR_MESSAGE_CHARACTERS_MAX)
+        resident.forget()
 
     async def _set_aside(self, resident: ResidentExecution, error: StoreError) -> None:
         """Give an execution back whose log can't be read here, so that it is seen, and is tried again by who can."""
@@ -432,7 +441,7 @@ class Engine:
         self._damage = damage
         self._ring.set()
 
-    def _fail_waiters(self, resident: ResidentExecution, defect: Exception) -> None:
+    def _fail_waiters(self, resident: ResidentExecution, defect: BaseException) -> None:
         """Whoever waits for this execution is told of the defect that ended its task, rather than left waiting."""
         if resident.born is not None and not resident.born.done():
             resident.born.set_exception(defect)
