@@ -351,14 +351,14 @@ class _DecisionDraft:
 
     def _cancel(self, reason: str, undo: bool, unwanted: bool = False) -> Iterator[e.Event]:
         execution = self.execution
-        if execution.ended is not None or (execution.is_unwinding and execution.parked is None):
+        if execution.ended is not None or (execution.parked is None and not execution.may_be_told_to_unwind):
             return
         if execution.started is None or (execution.parked is not None and execution.parked.reason != "paused"):
             yield from self._end(reason, unwanted)
             return
         if execution.parked is not None:
             yield e.ResumedEvent(self.now_s, reason)
-        if execution.ended is None and not execution.is_unwinding:  # what was due while it was paused may have ended it, or begun its undo
+        if execution.may_be_told_to_unwind:  # what was due while it was paused may have ended it, or begun its undo
             yield e.CancellingEvent(self.now_s, reason, undo=undo, unwanted=unwanted)
 
     def terminate(self, message: messages.TerminateMessage) -> Iterator[e.Event]:

@@ -126,9 +126,9 @@ class Execution:
     # what it says of itself
 
     @property
-    def is_unwinding(self) -> bool:
-        """Whether it is being cancelled, or undoes what it has done: it does not begin anything else, and is not cancelled once more."""
-        return self.cancelling is not None or self.undoing
+    def may_be_told_to_unwind(self) -> bool:
+        """Whether a cancel still changes how it ends: it has not ended, is not being cancelled yet, and has not begun its undo."""
+        return self.ended is None and self.cancelling is None and not self.undoing
 
     @property
     def status(self) -> ExecutionStatus:

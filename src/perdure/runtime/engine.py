@@ -392,6 +392,8 @@ class Engine:
         """Has an execution parked that can't be advanced, in its next decision; raises the defect if that is not possible either."""
         if resident.defect or not resident.exists:
             self._fail_waiters(resident, defect)
+            if isinstance(defect, asyncio.CancelledError):  # raised as it is, it would be taken for a cancel of this task, and tried again for ever
+                raise RuntimeError(f"the program of {resident.key} was cancelled from within; this is a defect of Perdure") from defect
             raise defect
         if not isinstance(defect, ProgrammingError):
             logger.error("%s can't go on and is parked; this is a defect of Perdure", resident.key, exc_info=defect)
