@@ -149,7 +149,7 @@ async def test_who_is_cancelled_leaves_nothing_running() -> None:
             _ = loop.call_soon_threadsafe(began.set)
 
     with pytest.MonkeyPatch.context() as watched:
-        watched.setattr(python_kind, "Run", Watched)
+        watched.setattr(python_kind, "PythonRun", Watched)
         task = asyncio.create_task(python_kind.run_python("def main(input):\n    while True: pass"))
         await began.wait()
     busy = runs[0]._process
@@ -178,16 +178,16 @@ async def test_a_process_that_is_killed_is_lost_and_one_that_aborts_has_failed()
 
 KILLED = """
 import asyncio, os, signal
-from perdure.definitions.kinds.sandbox import monty, python_job
-from perdure.definitions.kinds.sandbox.sandbox_pool import Limits
+from perdure.definitions.kinds.sandbox import python_kind
+from perdure.definitions.kinds.sandbox.sandbox_pool import SandboxLimits
 
-class Told(python_job.Run):
+class Told(python_kind.PythonRun):
     def _begun(self, process):
         super()._begun(process)
         if process is not None:
             print(process, flush=True)
 
-Told("def main(input):\\n    while True: pass", None, Limits(60.0)).result()
+Told("def main(input):\\n    while True: pass", None, SandboxLimits(60.0)).result()
 """
 
 

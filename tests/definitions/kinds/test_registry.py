@@ -31,7 +31,7 @@ steps:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a package that brings a kind is installed, from its wheel."""
     built, there = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("site")
-    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(HERE.parents[1] / "examples/weather")]
+    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(HERE.parents[2] / "examples/weather")]
     subprocess.run(wheel, check=True, capture_output=True)
     (file,) = built.glob("*.whl")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(there), str(file)], check=True)
@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def perdure(site: Path, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": f"{site}:{HERE.parents[1] / 'src'}", "PATH": "/usr/bin:/bin", "HOME": str(directory)}
+    environment = {"PYTHONPATH": f"{site}:{HERE.parents[2] / 'src'}", "PATH": "/usr/bin:/bin", "HOME": str(directory)}
     command = [sys.executable, "-m", "perdure.cli", *words]
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False)
 

@@ -178,7 +178,7 @@ PROGRAM = """
 import json, sys
 from perdure import Definition
 from perdure.definitions.kinds.deployment import Allowed, Deployment
-from perdure.definitions.kinds.http.http_kind import kind
+from perdure.definitions.kinds.http.http_kind import http_kind
 
 DEPLOYMENT = Deployment(Allowed(http=("127.0.0.1",)))
 url = sys.argv[1]
@@ -190,7 +190,7 @@ branches = [
 ]
 steps = [{"id": "all", "parallel": {"steps": branches, "on_error": "go_on"}}]
 document = {"perdure": 1, "name": "it", "steps": steps}
-print(json.dumps(Definition.of(document, kinds={"http": kind(DEPLOYMENT)}).with_(id="k", db="sqlite:///it.db").run(), default=str))
+print(json.dumps(Definition.of(document, kinds={"http": http_kind(DEPLOYMENT)}).with_(id="k", db="sqlite:///it.db").run(), default=str))
 """
 
 

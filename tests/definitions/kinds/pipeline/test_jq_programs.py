@@ -37,7 +37,7 @@ def test_a_program_that_can_be_read_is_compiled_once(monkeypatch: pytest.MonkeyP
         asked.append(given["program"])
         return await run(job, given, limits)
 
-    monkeypatch.setattr(sandbox_pool, "run", counted)
+    monkeypatch.setattr(sandbox_pool, "run_job", counted)
     for _ in range(3):
         read({"jq_transform": "map(.a) | length as $n | [{n: $n}]"})
     assert asked == ["map(.a) | length as $n | [{n: $n}]"]

@@ -300,12 +300,12 @@ def test_a_forked_child_has_sandboxes_of_its_own() -> None:
 def test_no_sandbox_outlives_its_parent() -> None:
     program = """
 import asyncio, os, signal
-from perdure.definitions.kinds.sandbox import pool
+from perdure.definitions.kinds.sandbox import sandbox_pool
 async def main():
-    await asyncio.gather(*(pool.run("jq", {"program": ".", "rows": [1]}, pool.Limits(5.0)) for _ in range(2)))
-    endless = asyncio.create_task(pool.run("js", {"source": "export default () => { while (true) {} }", "input": None}, pool.Limits(0.2)))
+    await asyncio.gather(*(sandbox_pool.run_job("jq", {"program": ".", "rows": [1]}, sandbox_pool.SandboxLimits(5.0)) for _ in range(2)))
+    endless = asyncio.create_task(sandbox_pool.run_job("js", {"source": "export default () => { while (true) {} }", "input": None}, sandbox_pool.SandboxLimits(0.2)))
     await asyncio.sleep(0.05)
-    print(*pool.processes(), flush=True)
+    print(*sandbox_pool.process_ids(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL) if HOW else os._exit(0)
 asyncio.run(main())
 """
@@ -340,16 +340,16 @@ async def test_other_work_is_refused_and_a_library_that_is_missing_is_named(monk
 
 BROKEN = """
 import sys; sys.path[:] = sys.argv[1:]
-from perdure.definitions.kinds.sandbox import worker
+from perdure.definitions.kinds.sandbox import sandbox_worker
 def works():
-    found = worker.__works()
+    found = sandbox_worker.__works()
     def broken(job):
         if b'exit' in bytes(job.given): import os; print('said at last', file=sys.stderr, flush=True); os._exit(7)
         if b'crash' in bytes(job.given): import os, signal; os.kill(os.getpid(), signal.SIGSEGV)
         raise TypeError('Unknown quickjs tag: -6')
     return {**found, 'jq': broken}
-worker.__works, worker._works = worker._works, works
-worker.main()
+sandbox_worker.__works, sandbox_worker._works = sandbox_worker._works, works
+sandbox_worker.main()
 """
 
 
