@@ -303,7 +303,8 @@ import asyncio, os, signal
 from perdure.definitions.kinds.sandbox import sandbox_pool
 async def main():
     await asyncio.gather(*(sandbox_pool.run_job("jq", {"program": ".", "rows": [1]}, sandbox_pool.SandboxLimits(5.0)) for _ in range(2)))
-    endless = asyncio.create_task(sandbox_pool.run_job("js", {"source": "export default () => { while (true) {} }", "input": None}, sandbox_pool.SandboxLimits(0.2)))
+    given = {"source": "export default () => { while (true) {} }", "input": None}
+    endless = asyncio.create_task(sandbox_pool.run_job("js", given, sandbox_pool.SandboxLimits(0.2)))
     await asyncio.sleep(0.05)
     print(*sandbox_pool.process_ids(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL) if HOW else os._exit(0)
