@@ -1,4 +1,4 @@
-"""Mail: what travels between executions, queues and the outside, as the store sees it."""
+"""Messages as the store sees them: addressed, keyed and numbered, with a body that it does not read."""
 
 import msgspec
 
@@ -7,11 +7,11 @@ from perdure.core.paths import Address, Key
 
 
 class NewExecution(msgspec.Struct, frozen=True, gc=False):
-    """What a send says of the execution that it starts, should there be none yet.
+    """The head of an execution that a message creates if there is none yet.
 
     `program` is as `perdure.core.program.program_name` makes it, ``order@2`` or, unpinned, ``order@``; `root` is the topmost
-    ancestor, by which an engine can restrict itself to one family of executions. In a `queue`, it is handed over in the turn of its `lane`
-    and as the limits of the queue allow, for as long as it lives. By its `attributes` it is found.
+    ancestor, by which an engine can restrict itself to one family of executions. With a `queue`, claims hand it out in the order of its `lane` and
+    within the limits of the queue, as long as it lives. Queries find it by its `attributes`.
     """
 
     program: str
@@ -23,11 +23,11 @@ class NewExecution(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message on its way: sending the same key to the same address twice is the same as once.
+    """A message to send. A second message with the same key to the same address has no effect.
 
-    `due_at_s` is the store's time from which it may be delivered (0: at once). With `opens`, a head is made when the
-    address has none. Work for a queue has its `lane` and its `priority` there. `refers` are the blobs that its body refers to and that the
-    store has already: of each, the names that it may be kept under.
+    It may be delivered from `due_at_s` on, by the clock of the store (0: at once). With `opens`, the store makes a head if the address has none. Work for a
+    queue has its `lane` and its `priority` there. `refers` lists the blobs that the body refers to and that the store has already; a blob may be stored
+    under one of several names.
     """
 
     to: Address
@@ -41,9 +41,9 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message that arrived: numbered by the store in order of arrival, the order in which it is delivered to an execution.
+    """A stored message. The store numbers messages in order of arrival, and delivers them to an execution in this order.
 
-    `deliveries` counts how often it was handed to a worker, this time included (0 for mail to an execution).
+    `deliveries` counts how often it was handed to a worker, this time included (0 for a message to an execution).
     """
 
     number: int
@@ -57,11 +57,11 @@ class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):
-    """Mail that is dealt with and leaves the store; acknowledging what is gone does nothing.
+    """Acknowledges a message, which removes it from the store; acknowledging one that is gone has no effect.
 
-    Of work that is given up while somebody may be doing it in a transaction, `answer` is the key of the mail that would have settled it.
-    With `postpone_to_s` the mail stays where it is, in its order, held by nobody: it is due again at that time of the store.
-    `unleased` is sent if it was there, and nobody had leased it.
+    When work is taken back that a worker may be doing in a transaction, `answer` is the key of the message that would have settled it. With
+    `postpone_to_s` the message stays in its place without a holder and is due again at that time of the store. `unleased` is sent if the message was
+    there and had not been leased.
     """
 
     to: Address

@@ -1,10 +1,8 @@
-"""Events: what an execution remembers, in order. Its state is a fold of them, and its program is replayed from them.
+"""Events: the entries of a log, in order. The state of an execution is a fold of them, and its program is replayed over them.
 
-An event is either *given* (it came from outside the program: a start, an answer, a message, the passing of time) or *asked*
-(the program's own doing: an operation opened or dropped, a turn trimmed, the end). What the program asked for stands right
-behind the given event that made it ask; so the log is the schedule of the program, and replay compares each in its place.
-
-What is said of an execution whose log was removed, in place of what it had done.
+An *external* event comes from outside the program: a start, an outcome, a message, the passing of time. A *command* event records a command of the
+program: an operation opened or dropped, iterations trimmed, the end. The commands follow directly behind the external event that caused them, so the log
+is the schedule of the program, and replay compares each command in its place.
 """
 
 from datetime import UTC, datetime
@@ -43,17 +41,17 @@ _FIELD_NAMES = {
 
 
 _REMOVED_FIELD_NAMES = {"ended_at_s": "x", "started_at_s": "y", "status": "q", "input": "j", "result": "l"}
-"""Shorter still: there may be a great many of these."""
+"""One-letter names for `RemovedEvent` alone, because a store may hold a great many of these."""
 
 EVENT_RULES_VERSION = 1
-"""The number of the rules that executions are started under: what their events mean, and what programs make of them."""
+"""The version of the rules that executions are started under: what their events mean and how programs react to them."""
 
 
 class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="S", rename=_FIELD_NAMES):
-    """The execution began; the version of its workflow is pinned, or its definition. `origin` has started it, itself started so many levels deep less one.
+    """The execution began; the version of its workflow, or its definition, is pinned. It was started by `origin` and has `depth` ancestors.
 
-    `rules` numbers what its events mean; with `archive`, what compaction replaces is kept.
-    `grace_s` is how long its steps in flight may go on when it fails or is cancelled, those aside that have a grace of their own.
+    `rules` is the version of the rules it runs under; with `archive`, compaction keeps what it replaces. Steps in flight may go on for `grace_s` when the
+    execution fails or is cancelled, unless they have a grace of their own.
     """
 
     version: int
@@ -72,14 +70,14 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class ForkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_FIELD_NAMES):
-    """The execution will begin with what another one had reached."""
+    """The execution will begin with the results of another one."""
 
     fork: ForkData
     at_s: float
 
 
 class PresetEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="p", rename=_FIELD_NAMES):
-    """Somebody gave the outcome of an operation that is not open: should it be opened, it settles with that."""
+    """The outcome of an operation that is not open was set: it settles with this when it is opened."""
 
     path: Path
     outcome: Outcome
@@ -94,7 +92,7 @@ class WatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class UnwatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="w", rename=_FIELD_NAMES):
-    """An execution no longer waits for the end of this one; `end` is what it wants done with this one, should nobody else wait."""
+    """An execution no longer waits for the end of this one; `end` says what happens to this one if no other waits."""
 
     parent: Parent
     at_s: float
@@ -102,7 +100,7 @@ class UnwatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, 
 
 
 class MessageArrivedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="A", rename=_FIELD_NAMES):
-    """A message came into the mailbox, under its number in the store's mail."""
+    """A message arrived in the mailbox, under the number that the store gave it."""
 
     number: int
     name: str
@@ -114,7 +112,7 @@ class MessageArrivedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=T
 
 
 class MessageRefusedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="X", rename=_FIELD_NAMES):
-    """A message was turned away, because the mailbox is full."""
+    """A message was refused because the mailbox is full."""
 
     number: int
     name: str
@@ -125,7 +123,7 @@ class MessageRefusedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=T
 
 
 class ReceivedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="C", rename=_FIELD_NAMES):
-    """A receive settled with these messages, which leave the mailbox."""
+    """A receive settled with these messages, which left the mailbox."""
 
     path: Path
     numbers: tuple[int, ...]
@@ -133,7 +131,7 @@ class ReceivedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class SettledEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="s", rename=_FIELD_NAMES):
-    """A promise settled, once and for all."""
+    """An operation settled, once and for all."""
 
     path: Path
     outcome: Outcome
@@ -141,14 +139,14 @@ class SettledEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class RecalledEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="M", rename=_FIELD_NAMES):
-    """After a reopening: the operation had settled before, and settles with the same again."""
+    """An operation that had settled before the execution was reopened settled with the same outcome again."""
 
     path: Path
     at_s: float
 
 
 class RetryingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="r", rename=_FIELD_NAMES):
-    """A try failed; the next one is due at `due_s`."""
+    """An attempt failed; the next one is due at `due_s`."""
 
     path: Path
     attempt: int
@@ -159,7 +157,7 @@ class RetryingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class InterruptedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="i", rename=_FIELD_NAMES):
-    """Whoever performed this try is gone; the next one is due at `due_s`. Not counted as a failed try; `given_back` in good order, not at all."""
+    """The process that made this attempt is gone; the next one is due at `due_s`. It counts as an interruption unless it was `given_back` by an orderly stop."""
 
     path: Path
     attempt: int
@@ -169,7 +167,7 @@ class InterruptedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
 
 class AttemptStartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="n", rename=_FIELD_NAMES):
-    """A further try began: `by` the holder that performs it, or None when it went to the queue."""
+    """A further attempt began: `by` the holder that performs it, or None when it went to the queue."""
 
     path: Path
     attempt: int
@@ -178,7 +176,7 @@ class AttemptStartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=T
 
 
 class ProgressedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="b", rename=_FIELD_NAMES):
-    """Who performs this try said how far it is, and thereby that it is alive; the next try is told."""
+    """The attempt reported progress, which proves that it is alive. The next attempt receives it."""
 
     path: Path
     attempt: int
@@ -187,8 +185,10 @@ class ProgressedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True,
 
 
 class CancellingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="c", rename=_FIELD_NAMES):
-    """The program was told to unwind, because somebody wants that, its deadline has passed, or it is `unwanted`: its parent waits no longer. What it has
-    done is to be undone, or not."""
+    """The program was told to unwind: on request, because the `deadline` has passed, or because it is `unwanted` (its parent no longer waits).
+
+    `undo` says whether its completed steps are undone.
+    """
 
     at_s: float
     reason: str = ""
@@ -198,13 +198,13 @@ class CancellingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True,
 
 
 class StoppedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="x", rename=_FIELD_NAMES):
-    """The program was ended where it stood: it was told to unwind, has not ended within the grace of the execution, and the deadline is over."""
+    """The program was stopped: its deadline has passed, and it did not unwind within the grace of the execution."""
 
     at_s: float
 
 
 class UndoingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="u", rename=_FIELD_NAMES):
-    """The execution had completed, and what it has done is to be undone; then it ends as before. `parent` waits for that."""
+    """The undo of an execution that had ended began; then it ends as before. `parent` waits for that."""
 
     at_s: float
     reason: str = ""
@@ -212,7 +212,7 @@ class UndoingEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class ParkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="P", rename=_FIELD_NAMES):
-    """The execution needs attention, or somebody paused it; it does nothing until it is resumed, cancelled or terminated."""
+    """The execution needs attention or was paused; it does nothing until it is resumed, cancelled or terminated."""
 
     reason: Literal["diverged", "interrupted", "paused", "undo"]
     at_s: float
@@ -228,9 +228,9 @@ class ResumedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class ReopenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="R", rename=_FIELD_NAMES):
-    """A failed execution goes on: its program runs anew, and every operation that had succeeded settles with the same again.
+    """A failed execution was reopened: its program runs anew, and every operation that had succeeded settles with the same outcome again.
 
-    With `before`, only those that were opened earlier than the operation there.
+    With `before`, only the operations that were opened earlier than the one at that path do.
     """
 
     at_s: float
@@ -239,14 +239,14 @@ class ReopenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class EvictedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="v", rename=_FIELD_NAMES):
-    """Somebody had the execution leave the engine that had it. What that was performing is given back behind this."""
+    """The execution was evicted from its engine on request. The attempts that the engine gives back follow this event."""
 
     at_s: float
     reason: str = ""
 
 
 class IterationResumedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="T", rename=_FIELD_NAMES):
-    """In a compacted log: the loop at `path` stood at the beginning of `turn`, with the state `value`. Earlier turns are gone."""
+    """In a compacted log: the loop at `path` goes on with iteration `turn`, with the state `value`. Earlier iterations are gone."""
 
     path: Path
     turn: int
@@ -255,14 +255,14 @@ class IterationResumedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults
 
 
 class AttributesSetEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="a", rename=_FIELD_NAMES):
-    """In a compacted log: these are the attributes from here on. The turns that changed them are gone."""
+    """In a compacted log: the attributes from here on. The iterations that changed them are gone."""
 
     attributes: Attributes
     at_s: float
 
 
 class RetainedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="k", rename=_FIELD_NAMES):
-    """In a compacted log: an operation of a turn that is gone, which is to be undone if it comes to that; or a note about that."""
+    """In a compacted log: an operation of a forgotten iteration that is kept because it may have to be undone, or a note about undoing."""
 
     path: Path
     op: Operation
@@ -271,10 +271,10 @@ class RetainedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class RemovedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="V", rename=_FIELD_NAMES | _REMOVED_FIELD_NAMES):
-    """What it had done was removed, long after its end. This is the only event that is left, and the one of number `number`.
+    """A tombstone: the log was removed long after the end of the execution, and this is its only event, numbered `number`.
 
-    It says how the execution ended and when. Of its `input` and its `result` (empty: it had none) the first 16 bytes of their SHA-256 are kept; of a failure
-    or a cancellation the `error`. Without a `started_at_s` it had ended before it began.
+    It says how the execution ended and when. `input` and `result` are the first 16 bytes of their SHA-256 (empty: there was none); `error` is that of a
+    failure or a cancellation. Without `started_at_s` the execution ended before it began.
     """
 
     at_s: float
@@ -290,7 +290,7 @@ class RemovedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class PatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_FIELD_NAMES):
-    """The execution goes on by another definition from here on; or, for these reasons, that was `refused`."""
+    """The execution goes on by another definition from here on, or the patch was `refused` for these reasons."""
 
     definition: Blob
     at_s: float
@@ -299,7 +299,7 @@ class PatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class OpenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_FIELD_NAMES):
-    """The program opened an operation. `by` names the holder that performs a call itself; `number` counts what is sent to one receiver."""
+    """The program opened an operation. `by` names the holder that performs a call itself; `number` counts the messages to one receiver."""
 
     path: Path
     op: Operation
@@ -308,9 +308,9 @@ class OpenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
 
 
 class DroppedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="d", rename=_FIELD_NAMES):
-    """The program no longer wants the operation; messages that it received and that were not used go back to their place.
+    """The program no longer needs the operation. Messages that it received and did not use return to the mailbox.
 
-    Until `until_s`, a call that is in flight may still be answered, and is open so long. Without it, the call is abandoned at once. One that is dropped in
+    A call in flight stays open until `until_s`, so that its outcome is still recorded; without it, the call is abandoned at once. A call that is dropped in
     the decision that opened it has not `begun`.
     """
 
@@ -320,7 +320,7 @@ class DroppedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class TrimmedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="t", rename=_FIELD_NAMES):
-    """The turns of the loop at `path` before turn `before` are forgotten. What was done in them is still to be undone, but for turns before `undo_before`."""
+    """The iterations of the loop at `path` before `before` are forgotten. Those from `undo_before` on can still be undone."""
 
     path: Path
     before: int
@@ -328,9 +328,9 @@ class TrimmedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class EndedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="E", rename=_FIELD_NAMES):
-    """The execution is over: completed with a value, failed with an error, or cancelled. One that has failed may end once more: as cancelled, discarded.
+    """The execution ended: completed with a value, failed with an error, or cancelled. A failed one may end once more, as cancelled, when it is discarded.
 
-    `path` is that of the step because of which a definition has failed.
+    `path` is that of the step that made a definition fail.
     """
 
     status: Literal["completed", "failed", "cancelled"]
@@ -340,9 +340,9 @@ class EndedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_
 
 
 class SnapshotEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="Z", rename=_FIELD_NAMES):
-    """What the events before it in a compacted log do not say any more, as of `version`.
+    """The last event of a compacted log: the state, as of `version`, that its other events no longer contain.
 
-    `kept` counts the events before it; `archive` is the hash of the blob that holds what was replaced, if it was kept.
+    `kept` counts the events before it; `archive` is the SHA-256 of the blob that holds the replaced rows, if they are kept.
     """
 
     version: int
@@ -405,23 +405,23 @@ PROGRAM_EVENTS: frozenset[type] = frozenset(
         PatchedEvent,
     )
 )
-"""The given events that a program is fed; the others do not concern it."""
+"""The external events that a program is fed; the others do not concern it."""
 
 
 REMOVED_KIND = "removed"
-"""The kind of the error that stands in the place of a result."""
+"""The kind of the failure that takes the place of a removed result."""
 
 DIGEST_BYTES = 16
-"""How much is kept of the SHA-256 of an input and of a result: enough to tell whether a value is the same."""
+"""How many bytes of the SHA-256 of an input or a result are kept: enough to tell whether a value is the same."""
 
 
 def removal_text(removed: RemovedEvent) -> str:
-    """That it was removed, in words."""
+    """Describes a removal in words, for errors and listings."""
     of_result = f", the SHA-256 of its result began with {removed.result.hex()}" if removed.result else ""
     return f"it was removed at {datetime.fromtimestamp(removed.at_s, UTC):%Y-%m-%d %H:%M:%S} UTC{of_result}"
 
 
 def ended_event_of(removed: RemovedEvent) -> EndedEvent:
-    """How it ended, as far as that was kept."""
+    """Returns how a removed execution ended, as far as that was kept."""
     outcome = Failure(REMOVED_KIND, 1, ErrorInfo("Removed", removal_text(removed))) if removed.error is None else removed.error
     return EndedEvent(removed.status, outcome, removed.ended_at_s)

@@ -1,6 +1,6 @@
-"""Messages: everything that can make an execution go on. Each is handled once; late and repeated ones do nothing.
+"""Messages: the inputs that make an execution go on. Each is handled once; late and repeated messages have no effect.
 
-Those that travel through the mail have an encoding that other languages may write: the stamp of `perdure.core.payload_header`, then MessagePack.
+Stored messages have an encoding that other languages may write: the header of `perdure.core.payload_header`, then MessagePack.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from perdure.core.values import ENCODED_NONE, Value
 
 
 class Parent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Who waits for an execution: the operation at `path` of the execution `key`, which was reopened `life` times before it opened that."""
+    """The operation that waits for an execution: the one at `path` of the execution `key`, opened after that execution was reopened `life` times."""
 
     key: Key
     path: Path
@@ -25,11 +25,11 @@ class Parent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="start"):
-    """Begin. `version` pins one of the workflow (0: whichever the engine has); `seed` feeds the execution's random numbers.
+    """Starts an execution. `version` pins a version of the workflow (0: the one that the engine has); `seed` feeds the random numbers of the execution.
 
-    `parent` waits for the end. `origin` is the execution that starts it, if one does, and `depth` how many stand above it; with `fork`, it begins
-    with what another execution had reached. A `definition` that it is to go by may be given itself, or as the blob that holds it. After `expires_at_s` it
-    does not begin any more. `grace_s` is how long its steps in flight may go on when it fails or is cancelled.
+    `parent` waits for the end. `origin` is the execution that starts this one, if one does, and `depth` the number of its ancestors. With `fork`, the
+    execution begins with the results of another one. `definition` pins a definition, given as its bytes or as the blob that holds them. A start that is
+    handled after `expires_at_s` cancels the execution. Steps in flight may go on for `grace_s` when the execution fails or is cancelled.
     """
 
     version: int = 0
@@ -47,7 +47,7 @@ class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class SettleMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):
-    """The answer to a try of an operation: counts only while the operation is open and on this attempt."""
+    """The outcome of an attempt. It counts only while the operation is open and on this attempt."""
 
     path: Path
     attempt: int
@@ -55,13 +55,16 @@ class SettleMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 def attempt_answer_key(path: Path, attempt: int) -> str:
-    """The key of the mail that answers a try."""
+    """Returns the idempotency key of the message that settles an attempt."""
     return f"settle:{path_text(path)}:{attempt}"
 
 
 class SignalMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="signal"):
-    """A message for the program. From an execution it carries its sender and its number in what that one sent here, from 1;
-    from outside, a key that is remembered for 24 hours."""
+    """A message for the program.
+
+    An execution that sends one gives its own key as `sender` and counts what it sends to this receiver from 1 in `sent`. A client gives a `key`, which
+    is remembered for 24 hours.
+    """
 
     name: str
     body: Value = ENCODED_NONE
@@ -71,36 +74,36 @@ class SignalMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 
 
 class CancelMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="cancel"):
-    """End as cancelled, after the program has unwound and, with `undo`, what it has done is undone."""
+    """Cancels the execution: the program unwinds, then with `undo` its completed steps are undone, then it ends."""
 
     reason: str = ""
     undo: bool = True
 
 
 class TerminateMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="terminate"):
-    """End as cancelled at once; the program gets no say."""
+    """Ends the execution as cancelled at once, without unwinding the program."""
 
     reason: str = ""
 
 
 class LeaveMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="leave"):
-    """A parent no longer waits. If it has created the execution, and no other waits, that is cancelled, terminated or, with ``detach``, goes on."""
+    """A parent no longer waits. If it created the execution and no other parent waits, the execution is cancelled or terminated, or goes on with ``detach``."""
 
     parent: Parent
     end: OnCancel = "cancel"
 
 
 class UndoMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="undo"):
-    """Undo what a completed execution has done; of one that ended otherwise, what could not be undone then. A `parent` is answered when it is over."""
+    """Undoes a completed execution, or retries the undo handlers that failed when it ended. A `parent` receives the outcome."""
 
     reason: str = ""
     parent: Parent | None = None
 
 
 class RetryMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="retry"):
-    """Go on: a failed execution from what failed, or from the operation at `before` on; one that needs attention from where it was parked.
+    """Reopens a failed execution at what failed, or at the operation at `before`; resumes a parked one.
 
-    With `parked`, only if it is parked for this reason.
+    With `parked`, does so only if the execution is parked for this reason.
     """
 
     reason: str = ""
@@ -109,32 +112,32 @@ class RetryMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class PresetMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="preset"):
-    """Give the outcome of an operation: of an open one, now; of one that is yet to be opened, or that failed with its execution, when it is."""
+    """Sets the outcome of an operation: at once if it is open, otherwise when it is opened next."""
 
     path: Path
     outcome: Outcome
 
 
 class PauseMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="pause"):
-    """Begin nothing more until resumed: what is being done is finished and remembered, and timers wait."""
+    """Parks the execution until it is resumed: attempts in flight end and are recorded, nothing new begins, and timers wait."""
 
     reason: str = ""
 
 
 class ResumeMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="resume"):
-    """Go on from where it was parked, for whatever reason."""
+    """Resumes a parked execution, whatever it was parked for."""
 
     reason: str = ""
 
 
 class EvictMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="evict"):
-    """Leave the engine that has it: what that performs is given back, and whoever is next goes on from the log."""
+    """Makes the engine that holds the execution let it go: it gives back attempts in flight, and the next engine goes on from the log."""
 
     reason: str = ""
 
 
 class PatchMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="patch"):
-    """Go on by another definition, given as its bytes, if the present one is that of the hash `base` (empty: whichever)."""
+    """Replaces the pinned definition, given as its bytes, if the present one has the SHA-256 `base` (empty: any)."""
 
     definition: bytes
     base: str = ""
@@ -142,15 +145,15 @@ class PatchMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class DiscardMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="discard"):
-    """Nobody will mend it: what has failed, or needs attention, is cancelled as it stands, and not gone on with."""
+    """Gives a failed or parked execution up: it ends as cancelled, without unwinding."""
 
     reason: str = ""
 
 
 class LostMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="lost"):
-    """Whoever performed this try is gone, and no answer will come; it has happened so many times: 0, if it was given back in good order.
+    """This attempt will not be answered, because the process that made it is gone; `times` counts such losses (0: it was given back in an orderly stop).
 
-    One that had not `begun` has done nothing.
+    An attempt that had not `begun` has done nothing.
     """
 
     path: Path
@@ -160,7 +163,7 @@ class LostMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
 
 
 class ProgressMessage(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="progress"):
-    """Who performs a try says how far it is, and that it is alive."""
+    """The progress that an attempt reports, which also proves that it is alive."""
 
     path: Path
     attempt: int
@@ -168,11 +171,11 @@ class ProgressMessage(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag=
 
 
 class TickMessage(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="tick"):
-    """Time has passed."""
+    """Time has passed: what is due is decided now."""
 
 
 class DivergeMessage(msgspec.Struct, frozen=True, gc=False, tag_field="t", tag="diverge"):
-    """The program could not be rebuilt from the log: what differs, in words."""
+    """Replay found a divergence; `diff` describes it in lines of text."""
 
     diff: tuple[str, ...]
 
@@ -200,10 +203,10 @@ ExecutionMessage = (
 
 
 class WorkMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="work"):
-    """A try of a call, for whoever serves its queue; the answer is a `SettleMessage` to `execution`. `key` is the same in every try.
+    """An attempt of a call, for a worker of its queue, which answers with a `SettleMessage` to `execution`. `key` is the same in every attempt.
 
-    `progress` is what an earlier try has said; one that says nothing for `heartbeat_s` is taken for lost. `secrets` are the places in the named
-    arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`.
+    `progress` is what an earlier attempt reported last; an attempt that reports nothing for `heartbeat_s` is taken for lost. `secrets` are the places in
+    the named arguments, as JSON pointers, where a mark stands for a secret. Work that is taken back may still be answered for `grace_s`.
     """
 
     execution: Key
@@ -221,23 +224,23 @@ class WorkMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag
 
 
 MESSAGE_FORMAT_VERSION = 2
-"""The version of the format of messages, the only one that is read."""
+"""The version of the message format, and the only one that is read."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ExecutionMessage | WorkMessage)
 
 
 def encode_message(message: ExecutionMessage | WorkMessage) -> bytes:
-    """The bytes of a message as it travels."""
+    """Encodes a message for the store."""
     return payload_header.with_header(MESSAGE_FORMAT_VERSION, _encoder.encode(message))
 
 
 def decode_message_or_work(body: bytes) -> ExecutionMessage | WorkMessage:
-    """Read what `encode` wrote.
+    """Decodes what `encode_message` wrote.
 
     Raises:
-        LogVersionUnsupported: it is in another format.
-        LogDamaged: it is no message.
+        LogVersionUnsupported: the bytes are in another format.
+        LogDamaged: the bytes are not a message.
     """
     try:
         message: ExecutionMessage | WorkMessage = _decoder.decode(payload_header.without_header(body, MESSAGE_FORMAT_VERSION, MESSAGE_FORMAT_VERSION)[1])
@@ -247,11 +250,11 @@ def decode_message_or_work(body: bytes) -> ExecutionMessage | WorkMessage:
 
 
 def decode_execution_message(body: bytes) -> ExecutionMessage:
-    """Read a message to an execution.
+    """Decodes a message to an execution.
 
     Raises:
-        LogVersionUnsupported: it is in another format.
-        LogDamaged: it is none.
+        LogVersionUnsupported: the bytes are in another format.
+        LogDamaged: the bytes are not a message to an execution.
     """
     message = decode_message_or_work(body)
     if isinstance(message, WorkMessage):

@@ -1,4 +1,4 @@
-"""Operations: the six things that a program may ask for, and the outcome with which each settles, exactly once.
+"""Operations: the six verbs that a program may use, and the outcome with which each operation settles, exactly once.
 
 Everything else (join, race, loop, map, approval, schedule) is composed of these inside a program.
 """
@@ -15,9 +15,9 @@ from perdure.core.values import ENCODED_NONE, Blob, Value
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """How often and when a call is tried again. `max` counts tries; waits are seconds and grow by `factor` up to `max_wait_s`.
+    """How often a call is attempted and how long to wait in between. `max` counts attempts; waits grow by `factor` up to `max_wait_s`.
 
-    Each wait is shortened at random by up to `jitter` of itself, so that many executions do not come back at one time.
+    Each wait is shortened at random by up to the share `jitter` of itself, so that many executions do not retry at one time.
     """
 
     max: int = 3
@@ -27,7 +27,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     jitter: float = 0.1
 
     def delay_s(self, failures: int, seed: str) -> float:
-        """The wait after this many failed tries; `seed` makes the jitter the same in every replay."""
+        """Returns the wait after this many failed attempts; `seed` makes the jitter the same in every replay."""
         try:
             wait_s = min(self.wait_s * self.factor ** (failures - 1), self.max_wait_s)
         except OverflowError:
@@ -41,7 +41,7 @@ FailureKind = Literal["exhausted", "timeout", "fatal", "interrupted", "rollback"
 
 
 class Success(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="ok", rename={"value": "v", "port": "o"}):
-    """A promise kept: its value, and the port by which a graph goes on."""
+    """A success: its value, and the port by which a definition goes on."""
 
     value: Value = ENCODED_NONE
     port: str = "success"
@@ -51,9 +51,9 @@ _FAILURE_FIELDS = {"kind": "k", "error": "e", "attempts": "n", "after_s": "s"}
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="err", rename=_FAILURE_FIELDS):
-    """A promise broken: exhausted, timeout, fatal, interrupted, abandoned or cancelled, after how many tries, with the last error.
+    """A failure: its kind (see `FailureKind`), the number of attempts, and the last error.
 
-    Of a single try, `after_s` says when the next one may begin at the earliest, if the step knows.
+    As the outcome of a single attempt, `after_s` is the least wait before the next one, if the step asks for one.
     """
 
     kind: str
@@ -91,14 +91,14 @@ class CallOperation(
         "may_fail": "f",
     },
 ):
-    """Work on a queue, done by the engine itself when it serves the queue, else by any worker.
+    """A call of a step. The engine performs it when it serves the queue; otherwise any worker of the queue does.
 
-    `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each try. What is not `idempotent` is not run
-    again after an interruption. `undo` says when what it has done is to be undone: once it is done, or also when that is in doubt. `lane` and
-    `priority` are its place in the queue; if that is `limited`, nobody takes it but from there. A try that says nothing for `heartbeat_s` has failed.
-    In a `transaction`, what it does and its answer are one commit of the store. `secrets` are the places in its named arguments, as JSON pointers, where
-    a mark stands for a secret, which is put there when it is performed, and in no log. A try in flight may go on for `grace_s` when the execution fails or
-    is cancelled (None: as long as the execution says). What undoes something, and has failed for good, parks the execution unless it `may_fail`.
+    `args` is the encoded pair of positional and named arguments; `timeout_s` bounds each attempt. A call that is not `idempotent` is not repeated after an
+    interruption. `undo` says when the call has to be undone: if it is done, or also if that is in doubt. `lane` and `priority` are its place in the queue;
+    a `limited` queue is used even if the engine serves it. An attempt that reports nothing for `heartbeat_s` fails. In a `transaction`, the writes of the
+    step and its outcome are one commit of the store. `secrets` are the places in the named arguments, as JSON pointers, where a mark stands for a secret;
+    the secret is put there for the attempt only and is in no log. An attempt in flight may go on for `grace_s` when the execution fails or is cancelled
+    (None: as long as the execution says). An undo handler that has failed for good parks the execution unless it `may_fail`.
     """
 
     target: str
@@ -122,7 +122,7 @@ class CallOperation(
 class SleepOperation(
     msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="sleep", rename={"duration_s": "d", "until_s": "u", "about": "b"}
 ):
-    """A wait of `duration_s` from when it is opened, or until a time in seconds since 1970."""
+    """A sleep of `duration_s` from when it is opened, or until the time `until_s` in seconds since 1970."""
 
     duration_s: float | None = None
     until_s: float | None = None
@@ -140,8 +140,8 @@ class ReceiveOperation(
 ):
     """A wait for messages of any of `names`, first in first out across them.
 
-    Settles with up to `limit` as soon as there is one; with `gather`, when there are `limit` or `timeout_s` has passed, with what is
-    there. A completable message stays the execution's until it is completed, and goes back to its place if the receiver is dropped.
+    It settles with up to `limit` messages as soon as there is one; with `gather`, when there are `limit` of them or `timeout_s` has passed. A completable
+    message belongs to the execution until it is completed, and returns to its place in the mailbox if the receiver is dropped.
     """
 
     names: tuple[str, ...]
@@ -153,10 +153,10 @@ class ReceiveOperation(
 
 
 APPROVAL_WORKFLOW = "perdure.approval"
-"""The workflow of approvals: a child of it waits for a person."""
+"""The workflow of approvals: an execution of it waits for a person's decision."""
 
 COMPOSITE_WORKFLOW = "perdure.composite"
-"""The workflow of composites: each counts the uses of a pipeline."""
+"""The workflow of composites: each execution counts the uses of a pipeline."""
 
 OnCancel = Literal["cancel", "terminate", "detach"]
 
@@ -186,11 +186,11 @@ class SpawnOperation(
         "grace_s": "e",
     },
 ):
-    """A child execution: awaited, it settles as the child ends; detached, at once. A child that exists already is joined, not started.
+    """A child execution: awaited, it settles when the child ends; detached, at once. A child that exists already is joined.
 
-    With `undo`, a completed child is undone with its parent: the operation that does that is a spawn of the same child, under `~undo`.
-    `on_cancel` says what becomes of the child when nobody waits for it any more; `queue`, `lane` and `priority`, in which turn it begins; `attributes`,
-    what it is found by. A workflow that is a definition is pinned by it.
+    With `undo`, a completed child is undone with its parent, by a spawn of the same child under `~undo`. `on_cancel` says what happens to the child when
+    no execution waits for it any more; `queue`, `lane` and `priority` order its beginning among others; it is found by its `attributes`. A child that runs
+    a definition is pinned to `definition`.
     """
 
     workflow: str
@@ -228,13 +228,14 @@ _KEEP_FIELDS = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "
 
 
 class KeepOperation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename=_KEEP_FIELDS):
-    """A value to remember; settles at once.
+    """A value to keep; settles at once. `port` is the one by which a definition goes on. The meaning depends on `role`:
 
-    `role` says what it is for: a plain value, state that people query (under `label`), an item of the execution's stream, the state of a
-    loop's turn, the names of the branches of a join or race, the reply to the completable message numbered by `label`, how the
-    execution will end (`label`, and the outcome) once what it has done is undone, that a block has completed and is undone as a whole from then on, the way
-    taken at a gate, a change of the execution's attributes, or a warning.
-    `port` is the one by which a graph goes on.
+    - value: a plain value; state: state that clients query under `label`; stream: an item of the stream of the execution; warning: a warning.
+    - turn: the state with which an iteration of a loop begins; branches: the names of the branches of a join or race.
+    - reply: the reply to the completable message whose number is `label`; attributes: a change of the attributes of the execution.
+    - undo: how the execution will end once it is undone (`label`, and the outcome); undoable: a block has completed and is undone as a whole from here on;
+      undo_with: the input of an undo handler; commit: nothing done before is undone any more.
+    - version: the version that a gate chose.
     """
 
     value: Value = ENCODED_NONE
@@ -248,7 +249,7 @@ Operation = CallOperation | SleepOperation | ReceiveOperation | SpawnOperation |
 
 
 def operation_target(op: Operation) -> str:
-    """What replay compares beside path and kind: whom or what the operation is for, never with which arguments."""
+    """Returns what replay compares beside path and kind: the target of the operation, never its arguments."""
     match op:
         case CallOperation():
             return f"{op.target} on {op.queue}" if op.queue else op.target
@@ -265,20 +266,20 @@ def operation_target(op: Operation) -> str:
 
 
 def operation_kind(op: Operation) -> str:
-    """The operation's kind, as people read it: call, sleep, receive, spawn, send or keep."""
+    """Returns the kind as text: call, sleep, receive, spawn, send or keep."""
     return str(type(op).__struct_config__.tag)
 
 
 def is_same_operation(remembered: Operation, asked: Operation) -> bool:
-    """Whether replay takes the two for the same operation."""
+    """Whether replay accepts `asked` in the place of `remembered`."""
     return type(remembered) is type(asked) and (remembered == asked or operation_target(remembered) == operation_target(asked))
 
 
 def settles_later(op: Operation) -> bool:
-    """Whether it is open for a while; the others settle as they are opened."""
+    """Whether the operation stays open for a while; the others settle when they are opened."""
     return not isinstance(op, KeepOperation | SendOperation) and not (isinstance(op, SpawnOperation) and not op.awaited)
 
 
 def awaits_approval(op: Operation) -> bool:
-    """Whether somebody has to decide before it settles."""
+    """Whether a person has to decide before the operation settles."""
     return isinstance(op, SpawnOperation) and op.workflow == APPROVAL_WORKFLOW and op.awaited
